@@ -1,0 +1,206 @@
+"""Where a user's tensors come in and results go out: checked, flattened, reduced.
+
+Shapes and dtypes are checked on every call, since that costs no device time. Values are checked on
+every call where the tensors are on the CPU; on an accelerator reading them would wait for it, so
+only a criterion's first batch is looked at there.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Size, Tensor
+
+from proselflc.correction.evidence import Evidence
+from proselflc.errors import unknown
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def check_reduction(reduction: str) -> None:
+    """Refuse a reduction that `F.cross_entropy` does not have."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(unknown("reduction", str(reduction), REDUCTIONS))
+
+
+def observe(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    progress: float | Tensor | None = None,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    teacher_logits: Tensor | None = None,
+    log_offset: float = 0.0,
+    look_at_values: bool = False,
+) -> Evidence:
+    """Check one batch as `F.cross_entropy` takes it and flatten it to evidence.
+
+    Args:
+        logits: [N, C], [N, C, d1, …] or [C], floating point.
+        target: int64 class ids [N], [N, d1, …] or []; or probabilities shaped like logits.
+        progress: t/Γ in [0, 1].
+        weight: [C] class weights.
+        ignore_index: class id of examples to leave out; not for probabilities.
+        teacher_logits: shaped like logits.
+        log_offset: δ in log(p + δ).
+        look_at_values: also check values that live on an accelerator, which waits for it.
+    """
+    if not isinstance(logits, Tensor) or not isinstance(target, Tensor):
+        raise TypeError(
+            f"logits and target must be torch tensors, got {type(logits).__name__} and "
+            f"{type(target).__name__}"
+        )
+    shape = logits.shape
+    if not shape or shape[len(shape) > 1] == 0:
+        raise ValueError(
+            f"logits must be shaped [N, C], [N, C, d1, …] or [C] with C ≥ 1, got {list(shape)}"
+        )
+    if not logits.is_floating_point():
+        raise TypeError(
+            f"logits must be floating point, got {logits.dtype}: "
+            "pass the model's raw scores [N, C], and the class ids second"
+        )
+    num_classes = shape[len(shape) > 1]
+    dtype = torch.float64 if logits.dtype is torch.float64 else torch.float32
+    compiling = torch.compiler.is_compiling()
+    look = not compiling and (look_at_values or target.device.type == "cpu")
+    nothing_ignored = False
+    if target.is_floating_point():
+        _check_probabilities(logits, target, ignore_index, look)
+        target = _flat(target).to(dtype)
+    else:
+        _check_class_ids(logits, target)
+        target = target.reshape(-1) if target.dim() != 1 else target
+        if look:
+            nothing_ignored = _nothing_ignored(target, num_classes, ignore_index)
+    if teacher_logits is not None:
+        if teacher_logits.shape != shape:
+            raise ValueError(
+                f"teacher_logits must be shaped like logits, {list(shape)}, "
+                f"got {list(teacher_logits.shape)}"
+            )
+        teacher_logits = _flat(teacher_logits.detach()).to(dtype)
+    if weight is not None:
+        if weight.shape != (num_classes,):
+            raise ValueError(
+                f"weight must hold one number per class, [{num_classes}] for these logits, "
+                f"got {list(weight.shape)}"
+            )
+        weight = weight.to(logits.device, dtype)
+    if progress is not None and not compiling:
+        _check_progress(progress)
+    return Evidence(
+        _flat(logits).to(dtype),
+        target,
+        progress=progress,
+        weight=weight,
+        ignore_index=ignore_index,
+        teacher_logits=teacher_logits,
+        log_offset=log_offset,
+        is_complete=nothing_ignored and weight is None,
+    )
+
+
+def reduce(losses: Tensor, e: Evidence, reduction: str) -> Tensor:
+    """Per-example losses [N] as `F.cross_entropy` gives them out, still [N] for "none".
+
+    The mean divides by Σ_i w[y_i] over the examples that are not ignored for class ids, and by the
+    number of examples for probabilities.
+    """
+    if e.has_class_ids and not e.is_complete:
+        losses = torch.where(e.valid, losses, 0.0)  # ignored: 0 even where the logits are NaN
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    if e.is_complete or not e.has_class_ids:
+        return losses.mean()
+    return losses.sum() / e.omega.sum()
+
+
+def without_classes(shape: Size) -> Size:
+    """The shape of a loss without reduction: that of logits without the class dimension."""
+    return Size([*shape[:1], *shape[2:]] if len(shape) > 1 else [])
+
+
+def _nothing_ignored(y: Tensor, num_classes: int, ignore_index: int) -> bool:
+    """Whether class ids [N] hold no `ignore_index`, after checking that they are 0 … C−1; reads
+    their values."""
+    if y.numel() == 0:
+        return False
+    low, high = (int(extreme) for extreme in y.aminmax())
+    if low >= 0 and high < num_classes and not low <= ignore_index <= high:
+        return True
+    ignored = y == ignore_index
+    wrong = ((y < 0) | (y >= num_classes)) & ~ignored
+    if bool(wrong.any()):
+        position = int(wrong.nonzero()[0])
+        raise ValueError(
+            f"target holds class id {int(y[position])} at position {position}, but the logits have "
+            f"{num_classes} classes: ids must be 0 … {num_classes - 1}, or ignore_index "
+            f"({ignore_index}) for an example to leave out"
+        )
+    return not bool(ignored.any())
+
+
+def _flat(x: Tensor) -> Tensor:
+    """[N, C, d1, …] or [C] to [N·d1·…, C]."""
+    if x.dim() == 2:
+        return x
+    return x[None] if x.dim() == 1 else x.movedim(1, -1).reshape(-1, x.shape[1])
+
+
+def _check_class_ids(logits: Tensor, target: Tensor) -> None:
+    if target.dtype != torch.int64:
+        raise TypeError(
+            f"target must hold int64 class ids or floating-point probabilities, "
+            f"got {target.dtype}: use target.long()"
+        )
+    if target.shape != (logits.shape[:1] + logits.shape[2:] if logits.dim() > 1 else ()):
+        raise ValueError(
+            f"class ids for logits shaped {list(logits.shape)} must be shaped "
+            f"{list(without_classes(logits.shape))}, got {list(target.shape)}"
+        )
+
+
+def _check_probabilities(logits: Tensor, target: Tensor, ignore_index: int, look: bool) -> None:
+    if target.shape != logits.shape:
+        raise ValueError(
+            f"floating-point targets are probabilities and must be shaped like logits, "
+            f"{list(logits.shape)}, got {list(target.shape)}; class ids must be int64"
+        )
+    if ignore_index >= 0:
+        raise ValueError(
+            f"ignore_index={ignore_index} is for class ids and the target holds probabilities: "
+            "leave it at its default, or drop those examples first"
+        )
+    if not look or target.numel() == 0:
+        return
+    q = _flat(target.detach())
+    tolerance = 1e-3 if target.dtype in (torch.float32, torch.float64) else 2e-2
+    total = q.sum(-1, dtype=torch.float32 if q.dtype != torch.float64 else None)
+    wrong = ~((total - 1).abs() <= tolerance) | (q.amin(-1) < 0)
+    if bool(wrong.any()):
+        position = int(wrong.nonzero()[0])
+        raise ValueError(
+            f"the probabilities of example {position} sum to {float(total[position]):.4g} with a "
+            f"smallest one of {float(q[position].min()):.4g}: each example's must be ≥ 0 and sum "
+            "to 1; apply a softmax to them if they are logits"
+        )
+
+
+def _check_progress(progress: float | Tensor) -> None:
+    if isinstance(progress, Tensor):
+        if progress.dim() != 0:
+            raise ValueError(
+                f"progress must be a number or a 0-d tensor, got one shaped {list(progress.shape)}"
+            )
+        if progress.device.type != "cpu":
+            return
+    elif isinstance(progress, bool) or not isinstance(progress, (int, float)):
+        raise TypeError(f"progress must be a number or a 0-d tensor, got {progress!r}")
+    if not 0 <= progress <= 1:
+        raise ValueError(
+            f"progress is t/Γ, the share of training that is done, between 0 and 1; "
+            f"got {float(progress)}"
+        )

@@ -1,0 +1,138 @@
+"""The methods of the family, one line each, and what there is to say about every method."""
+
+from dataclasses import dataclass
+
+from proselflc.correction.reference import (
+    HardPrediction,
+    Prediction,
+    SharpenedPrediction,
+    Teacher,
+    Uniform,
+)
+from proselflc.correction.target import Target
+from proselflc.correction.trust import Fixed, Sharpened, Trust, named
+
+
+def cce() -> Target:
+    return Target()
+
+
+def label_smoothing(epsilon: float) -> Target:
+    return Target(Uniform(), Fixed(epsilon))
+
+
+def confidence_penalty(epsilon: float) -> Target:
+    return Target(Prediction(), Fixed(epsilon), sign=-1)
+
+
+def boot_soft(epsilon: float) -> Target:
+    return Target(Prediction(), Fixed(epsilon))
+
+
+def boot_hard(epsilon: float) -> Target:
+    return Target(HardPrediction(), Fixed(epsilon))
+
+
+def distillation(epsilon: float, temperature: float = 1.0) -> Target:
+    return Target(Teacher(_checked(temperature)), Fixed(epsilon))
+
+
+def proselflc(
+    sharpness: float = 10.0, midpoint: float = 0.5, trust: str | Trust = "global*local"
+) -> Target:
+    return Target(Prediction(), named(trust, sharpness, midpoint))
+
+
+def low_temperature_proselflc(
+    sharpness: float = 12.0,
+    midpoint: float = 0.5,
+    temperature: float = 0.5,
+    trust: str | Trust = "global*max_p",
+) -> Target:
+    return Target(
+        SharpenedPrediction(_checked(temperature)),
+        Sharpened(named(trust, sharpness, midpoint), temperature),
+    )
+
+
+def _checked(temperature: float) -> float:
+    if not 0 < temperature < float("inf"):
+        raise ValueError(
+            f"temperature must be a positive number, got {temperature}: logits are divided by it"
+        )
+    return temperature
+
+
+@dataclass(frozen=True)
+class Method:
+    """One line about a method.
+
+    Attributes:
+        title: its name in the literature.
+        criterion: the class in `proselflc`.
+        where: where the paper has it.
+        target: the target it teaches; None for a loss outside the algebra.
+        loss: the loss, in the paper's letters.
+        entropy: what it does to low-entropy predictions beside cross entropy.
+        semantic_class: where the class of its target can come from.
+    """
+
+    title: str
+    criterion: str
+    where: str
+    target: Target | None
+    loss: str
+    entropy: str
+    semantic_class: str
+
+
+METHODS: dict[str, Method] = {
+    "cce": Method(
+        "Cross entropy", "CrossEntropy", "Eq. 2", cce(), "H(q, p)", "–", "annotated",
+    ),
+    "label_smoothing": Method(
+        "Label smoothing", "LabelSmoothing", "Eq. 3", label_smoothing(0.25),
+        "(1 − ε) H(q, p) + ε H(u, p)", "penalises", "annotated",
+    ),
+    "confidence_penalty": Method(
+        "Confidence penalty", "ConfidencePenalty", "Eq. 4", confidence_penalty(0.25),
+        "(1 − ε) H(q, p) − ε H(p)", "penalises", "annotated",
+    ),
+    "boot_soft": Method(
+        "Boot-soft", "BootSoft", "Eq. 5", boot_soft(0.25),
+        "(1 − ε) H(q, p) + ε H(p)", "rewards", "annotated and learned",
+    ),
+    "boot_hard": Method(
+        "Boot-hard", "BootHard", "Section 1", boot_hard(0.25),
+        "(1 − ε) H(q, p) − ε log max p", "rewards", "annotated and learned",
+    ),
+    "distillation": Method(
+        "Knowledge distillation", "Distillation", "Eq. 6", distillation(0.25),
+        "(1 − ε) H(q, p) + ε KL(p_t‖p)", "follows the teacher", "annotated and taught",
+    ),
+    "proselflc": Method(
+        "ProSelfLC", "ProSelfLC", "Eq. 7", proselflc(),
+        "(1 − ε) H(q, p) + ε H(p)", "rewards", "annotated and learned",
+    ),
+    "proselflc_lt": Method(
+        "Low-temperature ProSelfLC", "LowTemperatureProSelfLC", "successor (2022)",
+        low_temperature_proselflc(), "(1 − ε) H(q, p) + ε H(p_T, p)", "rewards",
+        "annotated and learned",
+    ),
+    "gce": Method(
+        "Generalised cross entropy", "GeneralizedCrossEntropy", "Table 4", None,
+        "(1 − p_y^q)/q", "–", "annotated",
+    ),
+    "sl": Method(
+        "Symmetric cross entropy", "SymmetricCrossEntropy", "Table 4", None,
+        "α H(q, p) + β H(p, q), log 0 := A", "–", "annotated",
+    ),
+    "forward": Method(
+        "Forward correction", "ForwardCorrection", "Table 4", None,
+        "−log (Tᵀp)_y", "–", "annotated",
+    ),
+    "backward": Method(
+        "Backward correction", "BackwardCorrection", "beside Forward", None,
+        "Σ_j (T⁻¹)_yj (−log p_j)", "–", "annotated",
+    ),
+}  # fmt: skip

@@ -1,0 +1,167 @@
+"""What a method may look at when it decides what to teach: one flat batch, and how far training is.
+
+There is no field for clean labels, so no method can peek.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from proselflc.correction.information import cross_entropy
+
+
+class Evidence:
+    """One flat batch of N predictions over C classes, with its annotations.
+
+    `log_p`, `p` and `entropy` are computed on first use and kept, so that a method pays for what it
+    reads and nothing is computed twice. They are attached to `logits`.
+
+    Attributes:
+        logits: [N, C], float32 or float64.
+        target: [N] int64 class ids, or [N, C] probabilities of the dtype of `logits`;
+            `has_class_ids` tells which.
+        progress: t/Γ in [0, 1], a float or a 0-d tensor; None where nobody said.
+        weight: [C] class weights of the dtype of `logits`, or None.
+        ignore_index: the class id that marks an example to leave out.
+        teacher_logits: [N, C], constant, or None.
+        remembered: [N, C] remembered average of p, constant, or None.
+        log_offset: δ in log(p + δ). 0 is the paper; 1e-6 is what its published code computes.
+        is_complete: whether it is known that every example counts fully, ω = 1: class ids, no class
+            weights, nothing ignored. False where nobody looked, which is only slower.
+    """
+
+    def __init__(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        *,
+        progress: float | Tensor | None = None,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        teacher_logits: Tensor | None = None,
+        remembered: Tensor | None = None,
+        log_offset: float = 0.0,
+        is_complete: bool = False,
+    ) -> None:
+        self.logits = logits
+        self.target = target
+        self.has_class_ids = not target.is_floating_point()
+        self.progress = progress
+        self.weight = weight
+        self.ignore_index = ignore_index
+        self.teacher_logits = teacher_logits
+        self.remembered = remembered
+        self.log_offset = log_offset
+        self.is_complete = is_complete
+        self._log_p: Tensor | None = None
+        self._p: Tensor | None = None
+        self._entropy: Tensor | None = None
+
+    def with_logits(self, logits: Tensor) -> Evidence:
+        """The same annotations beside other logits [N, C]."""
+        other = self.rows(None)
+        other.logits = logits
+        return other
+
+    def rows(self, rows: slice | None) -> Evidence:
+        """The evidence on some of the examples, or on all, with nothing computed yet."""
+        part = copy(self)
+        part._log_p = part._p = part._entropy = None
+        if rows is not None:
+            part.logits, part.target = self.logits[rows], self.target[rows]
+            if self.teacher_logits is not None:
+                part.teacher_logits = self.teacher_logits[rows]
+            if self.remembered is not None:
+                part.remembered = self.remembered[rows]
+        return part
+
+    def remember(self, p: Tensor, entropy: Tensor) -> None:
+        """Take what the caller has computed already."""
+        self._p, self._entropy = p, entropy
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return self.logits.shape[-1]
+
+    @property
+    def log_p(self) -> Tensor:
+        """[N, C] log p, or log(p + δ) where a log offset δ is set."""
+        if self._log_p is None:
+            if self.log_offset:
+                self._log_p = torch.log(self.p + self.log_offset)
+            else:
+                self._log_p = torch.log_softmax(self.logits, -1)
+        return self._log_p
+
+    @property
+    def p(self) -> Tensor:
+        """[N, C] the prediction, attached."""
+        if self._p is None:
+            self._p = torch.softmax(self.logits, -1) if self.log_offset else self.log_p.exp()
+        return self._p
+
+    @property
+    def entropy(self) -> Tensor:
+        """[N] H(p), attached."""
+        if self._entropy is None:
+            self._entropy = cross_entropy(self.p, self.log_p)
+        return self._entropy
+
+    @property
+    def valid(self) -> Tensor:
+        """[N] bool, False for the examples that `ignore_index` leaves out."""
+        if self.has_class_ids:
+            return self.target != self.ignore_index
+        return torch.ones_like(self.target[:, 0], dtype=torch.bool)
+
+    @property
+    def y(self) -> Tensor:
+        """[N] class ids, with 0 in place of the ignored ones so that they can index."""
+        return self.target if self.is_complete else self.target * self.valid
+
+    @property
+    def q(self) -> Tensor:
+        """[N, C] the annotation as a distribution; rows of zeros where it is ignored."""
+        if not self.has_class_ids:
+            return self.target
+        one_hot = F.one_hot(self.y, self.num_classes).to(self.logits.dtype)
+        return one_hot if self.is_complete else one_hot * self.valid[:, None]
+
+    @property
+    def weighted_q(self) -> Tensor:
+        """[N, C] w∘q."""
+        return self.q if self.weight is None else self.q * self.weight
+
+    @property
+    def omega(self) -> Tensor:
+        """[N] ω = Σ_j w_j q_j, an example's weight: w[y], 1 without weights, 0 where ignored."""
+        if self.is_complete:
+            return self.logits.new_ones(len(self.logits))
+        if self.has_class_ids:
+            valid = self.valid.to(self.logits.dtype)
+            return valid if self.weight is None else self.weight[self.y] * valid
+        return self.weighted_q.sum(-1)
+
+    def expect(self, f: Callable[[Tensor], Tensor]) -> Tensor:
+        """E_q f(log p) = Σ_j w_j q_j f(log p_j), class weights included, 0 where ignored.
+
+        For class ids this looks at one class per example and makes no one-hot.
+
+        Args:
+            f: an elementwise function of log-probabilities, of any shape.
+
+        Returns:
+            [N] expectation.
+        """
+        if self.has_class_ids:
+            log_p_y = -F.nll_loss(
+                self.log_p, self.target, ignore_index=self.ignore_index, reduction="none"
+            )
+            return f(log_p_y) if self.is_complete else f(log_p_y) * self.omega
+        return (self.weighted_q * f(self.log_p)).sum(-1)

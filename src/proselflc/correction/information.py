@@ -1,0 +1,49 @@
+"""Entropy, cross entropy and KL divergence of label distributions, from log-probabilities.
+
+All three work on the last dimension, in natural logarithms, and take 0·log 0 as 0, so that a class
+masked with a logit of −∞ is harmless.
+"""
+
+import torch
+from torch import Tensor
+
+
+def cross_entropy(q: Tensor, log_p: Tensor) -> Tensor:
+    """H(q, p) = −Σ_j q_j log p_j.
+
+    Args:
+        q: [..., C] label distribution; a signed target is as welcome (confidence penalty).
+        log_p: [..., C] log-probabilities.
+
+    Returns:
+        [...] cross entropy. The gradient flows through both arguments.
+    """
+    # Filling before multiplying, not masking after: 0·(−∞) would leave a NaN in the gradient.
+    return -(q * log_p.masked_fill((q == 0) & log_p.isneginf(), 0.0)).sum(-1)
+
+
+def entropy(log_p: Tensor) -> Tensor:
+    """H(p) = −Σ_j p_j log p_j.
+
+    Args:
+        log_p: [..., C] log-probabilities.
+
+    Returns:
+        [...] entropy, from 0 (one-hot) to log C (uniform).
+    """
+    return cross_entropy(log_p.exp(), log_p)
+
+
+def kl_divergence(log_q: Tensor, log_p: Tensor) -> Tensor:
+    """KL(q‖p) = Σ_j q_j (log q_j − log p_j) = H(q, p) − H(q), summed over classes.
+
+    Args:
+        log_q: [..., C] log-probabilities of the distribution that is approached.
+        log_p: [..., C] log-probabilities of the one that approaches it.
+
+    Returns:
+        [...] divergence, never negative; +∞ where q has a class that p excludes.
+    """
+    impossible = log_q.isneginf()
+    difference = log_q.masked_fill(impossible, 0.0) - log_p.masked_fill(impossible, 0.0)
+    return (torch.exp(log_q) * difference).sum(-1)

@@ -1,0 +1,36 @@
+"""What a criterion minimises, whichever it is."""
+
+from typing import Protocol
+
+from torch import Size, Tensor
+
+from proselflc.correction import boundary, fused
+from proselflc.correction.evidence import Evidence
+from proselflc.correction.target import Correction, Target
+
+
+class Method(Protocol):
+    """A `Target` of the algebra, or a loss outside it."""
+
+    def __call__(self, e: Evidence) -> tuple[Tensor, Tensor]:
+        """q̃ [N, C] and ε [N], what is taught; the annotation and 0 outside the algebra."""
+
+    def losses(self, e: Evidence) -> Tensor:
+        """[N] the loss of every example, class weight included."""
+
+
+def reduced_loss(method: Method, e: Evidence, reduction: str, allow_fused: bool) -> Tensor:
+    """The method's loss, by its fast twin where there is one and it is allowed; [N] for "none"."""
+    if allow_fused and isinstance(method, Target) and fused.applies(method, e):
+        return fused.loss(method, e, reduction)
+    return boundary.reduce(method.losses(e), e, reduction)
+
+
+def correction(method: Method, e: Evidence, shape: Size) -> Correction:
+    """What the method teaches, in the shape of the logits it came from."""
+    losses = boundary.reduce(method.losses(e), e, "none")
+    q_tilde, trust = method(e)
+    batch = boundary.without_classes(shape)
+    if len(shape) > 2:
+        q_tilde = q_tilde.reshape(*batch, shape[1]).movedim(-1, 1)
+    return Correction(losses.reshape(batch), q_tilde.reshape(shape), trust.reshape(batch))

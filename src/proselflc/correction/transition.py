@@ -1,0 +1,93 @@
+"""Losses corrected by a transition matrix T_ij = P(given = j | clean = i) (Patrini et al. 2017)."""
+
+import torch
+from torch import Tensor, nn
+
+from proselflc.correction.evidence import Evidence
+from proselflc.correction.robust import annotation
+
+
+class Forward(nn.Module):
+    """−log (Tᵀp)_y; for probabilities Σ_j q_j (−log (Tᵀp)_j).
+
+    Args:
+        transition: [C, C], row = clean class, column = given class.
+    """
+
+    transition: Tensor  # [C, C] float64
+
+    def __init__(self, transition: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("transition", checked(transition))
+
+    def forward(self, e: Evidence) -> tuple[Tensor, Tensor]:
+        return annotation(e)
+
+    def losses(self, e: Evidence) -> Tensor:
+        T = _fitting(self.transition, e)
+        if e.has_class_ids:
+            # Σ_i p_i T_iy by logsumexp over one column per example: exact where p underflows.
+            log_noisy = torch.logsumexp(e.log_p + T.log().T[e.y], -1)
+            return -e.omega * log_noisy
+        top = e.log_p.detach().max(-1, keepdim=True).values
+        scaled = (e.log_p - top).exp() @ T  # [N, C], not underflowing where p does
+        log_noisy = scaled.clamp(min=torch.finfo(scaled.dtype).tiny).log() + top
+        return -(e.weighted_q * log_noisy).sum(-1)
+
+
+class Backward(nn.Module):
+    """Σ_j (T⁻¹)_yj (−log p_j); for probabilities the same, averaged over q.
+
+    Args:
+        transition: [C, C], row = clean class, column = given class; invertible.
+    """
+
+    inverse: Tensor  # [C, C] float64
+
+    def __init__(self, transition: Tensor) -> None:
+        super().__init__()
+        T = checked(transition)
+        if float(torch.linalg.cond(T)) > 1e12:
+            raise ValueError(
+                "transition is singular to working precision, so the backward correction does not "
+                "exist: use ForwardCorrection, or mix some identity into it"
+            )
+        self.register_buffer("inverse", torch.linalg.inv(T))
+
+    def forward(self, e: Evidence) -> tuple[Tensor, Tensor]:
+        return annotation(e)
+
+    def losses(self, e: Evidence) -> Tensor:
+        inverse = _fitting(self.inverse, e)
+        if e.has_class_ids:
+            return -e.omega * (inverse[e.y] * e.log_p).sum(-1)
+        return -((e.weighted_q @ inverse) * e.log_p).sum(-1)
+
+
+def checked(transition: Tensor) -> Tensor:
+    """A float64 copy of T, if it is one: square, rows that sum to 1, nothing negative."""
+    if not isinstance(transition, Tensor):
+        raise TypeError(f"transition must be a torch.Tensor, got {type(transition).__name__}")
+    if transition.dim() != 2 or transition.shape[0] != transition.shape[1]:
+        raise ValueError(
+            f"transition must be square, [C, C] with row = clean class, "
+            f"got {list(transition.shape)}"
+        )
+    T = transition.detach().to(torch.float64, copy=True)
+    rows = T.sum(1)
+    if not bool((T >= 0).all()) or not bool(((rows - 1).abs() <= 1e-3).all()):
+        worst = int((rows - 1).abs().nan_to_num(torch.inf).argmax())
+        raise ValueError(
+            f"each row of transition must be ≥ 0 and sum to 1: P(given | clean class). Row {worst} "
+            f"sums to {float(rows[worst]):.4g} and the smallest entry is {float(T.min()):.4g}; "
+            "transpose it if its columns are the clean classes"
+        )
+    return T
+
+
+def _fitting(matrix: Tensor, e: Evidence) -> Tensor:
+    if len(matrix) != e.num_classes:
+        raise ValueError(
+            f"transition is for {len(matrix)} classes, but the logits have {e.num_classes}"
+        )
+    return matrix.to(e.logits)

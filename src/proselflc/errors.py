@@ -1,0 +1,16 @@
+"""Messages for the user: what came, what was expected, what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Say that `name` is not a known `kind`, and which one was probably meant.
+
+    >>> unknown("method", "proselfc", ["proselflc", "cce"])
+    'unknown method "proselfc"; did you mean "proselflc"? Known: cce, proselflc'
+    """
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1)
+    hint = f'; did you mean "{close[0]}"?' if close else ";"
+    return f'unknown {kind} "{name}"{hint} Known: {", ".join(names)}'
