@@ -4,6 +4,13 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+class InputError(ValueError):
+    """The user's input was wrong. Its message is one sentence that says what to do about it.
+
+    The command line prints it alone on stderr and exits with 2.
+    """
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Say that `name` is not a known `kind`, and which one was probably meant.
 

@@ -1,0 +1,1 @@
+"""Everything a user has, read safely, corrupted reproducibly, served fast. Knows no method."""

@@ -1,0 +1,197 @@
+"""What every source gives: inputs, labels, class names, stable example ids and splits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from proselflc.errors import InputError
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float32]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Images:
+    """Decoded images of one size, kept as bytes."""
+
+    pixels: Bytes  # [n, H, W, channels], channels 1 or 3
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, index: Ints) -> Images:
+        return Images(self.pixels[index])
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Images that stay on disk until a batch needs them."""
+
+    paths: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def take(self, index: Ints) -> ImageFiles:
+        return ImageFiles(tuple(self.paths[i] for i in index))
+
+
+@dataclass(frozen=True)
+class Texts:
+    """One text per example."""
+
+    texts: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, index: Ints) -> Texts:
+        return Texts(tuple(self.texts[i] for i in index))
+
+
+@dataclass(frozen=True)
+class Features:
+    """Numbers: a table's columns, or precomputed embeddings. Finite."""
+
+    values: Floats  # [n, D]
+    columns: tuple[str, ...] | None = None  # D names, where the source has them
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, index: Ints) -> Features:
+        return Features(self.values[index], self.columns)
+
+
+Inputs: TypeAlias = Images | ImageFiles | Texts | Features
+
+
+@dataclass(frozen=True)
+class Part:
+    """The examples of one split, row for row.
+
+    Attributes:
+        inputs: n inputs.
+        labels: [n] int64 class ids in 0 … C−1.
+        ids: n distinct strings that name the examples wherever they go.
+    """
+
+    inputs: Inputs
+    labels: Ints
+    ids: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        assert len(self.inputs) == len(self.labels) == len(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, index: Ints) -> Part:
+        """The examples at these positions, in this order."""
+        return Part(self.inputs.take(index), self.labels[index], tuple(self.ids[i] for i in index))
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """An example that was left out because it could not be read."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a source gives.
+
+    Attributes:
+        name: what the user asked for, for people to read.
+        train: the examples to learn from, with the labels they were given.
+        names: C class names.
+        test: for measuring only, or None.
+        validation: trusted examples for choosing, or None.
+        clean: [n] the true labels of `train` where they are known beside the given ones, or None.
+        coarse: [C] the coarse class of every class, or None.
+        skipped: what could not be read.
+    """
+
+    name: str
+    train: Part
+    names: tuple[str, ...]
+    test: Part | None = None
+    validation: Part | None = None
+    clean: Ints | None = None
+    coarse: Ints | None = None
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return len(self.names)
+
+    def with_labels(self, given: Ints, clean: Ints | None) -> Dataset:
+        """The same examples with other given labels [n], and the truth about them if known."""
+        train = Part(self.train.inputs, given, self.train.ids)
+        return replace(self, train=train, clean=clean)
+
+
+def checked(dataset: Dataset) -> Dataset:
+    """The data set, if it can be learned from; otherwise a sentence on why not.
+
+    Every source ends with this: at least two classes with examples, labels inside the list of
+    names, distinct ids, finite features.
+    """
+    what = dataset.name
+    if len(dataset.train) == 0:
+        raise InputError(f"{what} holds no training examples")
+    for split, part in _parts(dataset):
+        if len(part) == 0:
+            raise InputError(f"the {split} split of {what} is empty: remove it or fill it")
+        low, high = int(part.labels.min()), int(part.labels.max())
+        if low < 0 or high >= dataset.num_classes:
+            wrong = low if low < 0 else high
+            raise InputError(
+                f"the {split} split of {what} has label {wrong}, but there are "
+                f"{dataset.num_classes} classes: labels must be 0 … {dataset.num_classes - 1}"
+            )
+        if len(set(part.ids)) != len(part.ids):
+            raise InputError(
+                f'the {split} split of {what} has the id "{_first_duplicate(part.ids)}" more than '
+                "once: ids name examples and must be distinct"
+            )
+        if isinstance(part.inputs, Features):
+            finite = np.isfinite(part.inputs.values).all(axis=1)
+            if not finite.all():
+                row = int(np.flatnonzero(~finite)[0])
+                raise InputError(
+                    f"the {split} split of {what} has NaN or infinite features in "
+                    f"{int((~finite).sum())} rows, the first with id "
+                    f'"{part.ids[row]}": fill them in or drop those rows'
+                )
+    if len(np.unique(dataset.train.labels)) < 2:
+        only = dataset.names[int(dataset.train.labels[0])]
+        raise InputError(
+            f'{what} has examples of one class only, "{only}": at least two are needed to learn'
+        )
+    return dataset
+
+
+def _parts(dataset: Dataset) -> list[tuple[str, Part]]:
+    parts = [("train", dataset.train), ("test", dataset.test), ("validation", dataset.validation)]
+    return [(name, part) for name, part in parts if part is not None]
+
+
+def _first_duplicate(ids: Sequence[str]) -> str:
+    seen: set[str] = set()
+    for name in ids:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise AssertionError("no duplicate")

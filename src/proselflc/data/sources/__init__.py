@@ -1,0 +1,1 @@
+"""One file per format or named data set; each gives a `Dataset`."""
