@@ -45,34 +45,25 @@ def observe(
         log_offset: δ in log(p + δ).
         look_at_values: also check values that live on an accelerator, which waits for it.
     """
-    if not isinstance(logits, Tensor) or not isinstance(target, Tensor):
-        raise TypeError(
-            f"logits and target must be torch tensors, got {type(logits).__name__} and "
-            f"{type(target).__name__}"
-        )
-    shape = logits.shape
-    if not shape or shape[len(shape) > 1] == 0:
-        raise ValueError(
-            f"logits must be shaped [N, C], [N, C, d1, …] or [C] with C ≥ 1, got {list(shape)}"
-        )
-    if not logits.is_floating_point():
-        raise TypeError(
-            f"logits must be floating point, got {logits.dtype}: "
-            "pass the model's raw scores [N, C], and the class ids second"
-        )
-    num_classes = shape[len(shape) > 1]
-    dtype = torch.float64 if logits.dtype is torch.float64 else torch.float32
+    # This runs before every step: the usual batch, [N, C] logits with class ids, goes straight
+    # through.
     compiling = torch.compiler.is_compiling()
-    look = not compiling and (look_at_values or target.device.type == "cpu")
+    shape, dtype = _checked_logits(logits, target)
     nothing_ignored = False
-    if target.is_floating_point():
+    if target.dtype is torch.int64:
+        if target.shape != (shape[:1] if len(shape) == 2 else without_classes(shape)):
+            raise ValueError(
+                f"class ids for logits shaped {list(shape)} must be shaped "
+                f"{list(without_classes(shape))}, got {list(target.shape)}"
+            )
+        if len(shape) != 2:
+            target = target.reshape(-1)
+        if not compiling and (look_at_values or target.is_cpu):
+            nothing_ignored = _nothing_ignored(target, shape[len(shape) > 1], ignore_index)
+    else:
+        look = not compiling and (look_at_values or target.is_cpu)
         _check_probabilities(logits, target, ignore_index, look)
         target = _flat(target).to(dtype)
-    else:
-        _check_class_ids(logits, target)
-        target = target.reshape(-1) if target.dim() != 1 else target
-        if look:
-            nothing_ignored = _nothing_ignored(target, num_classes, ignore_index)
     if teacher_logits is not None:
         if teacher_logits.shape != shape:
             raise ValueError(
@@ -81,16 +72,22 @@ def observe(
             )
         teacher_logits = _flat(teacher_logits.detach()).to(dtype)
     if weight is not None:
-        if weight.shape != (num_classes,):
+        if weight.shape != (shape[len(shape) > 1],):
             raise ValueError(
-                f"weight must hold one number per class, [{num_classes}] for these logits, "
-                f"got {list(weight.shape)}"
+                f"weight must hold one number per class, [{shape[len(shape) > 1]}] for these "
+                f"logits, got {list(weight.shape)}"
             )
         weight = weight.to(logits.device, dtype)
-    if progress is not None and not compiling:
+    if (
+        not compiling
+        and progress is not None
+        and not (type(progress) is float and 0 <= progress <= 1)
+    ):
         _check_progress(progress)
+    if len(shape) != 2:
+        logits = _flat(logits)
     return Evidence(
-        _flat(logits).to(dtype),
+        logits if logits.dtype is dtype else logits.to(dtype),
         target,
         progress=progress,
         weight=weight,
@@ -128,7 +125,8 @@ def _nothing_ignored(y: Tensor, num_classes: int, ignore_index: int) -> bool:
     their values."""
     if y.numel() == 0:
         return False
-    low, high = (int(extreme) for extreme in y.aminmax())
+    smallest, largest = y.aminmax()
+    low, high = smallest.item(), largest.item()
     if low >= 0 and high < num_classes and not low <= ignore_index <= high:
         return True
     ignored = y == ignore_index
@@ -150,20 +148,34 @@ def _flat(x: Tensor) -> Tensor:
     return x[None] if x.dim() == 1 else x.movedim(1, -1).reshape(-1, x.shape[1])
 
 
-def _check_class_ids(logits: Tensor, target: Tensor) -> None:
-    if target.dtype != torch.int64:
+def _checked_logits(logits: Tensor, target: Tensor) -> tuple[Size, torch.dtype]:
+    """The shape of logits and the dtype to compute in."""
+    if not isinstance(logits, Tensor) or not isinstance(target, Tensor):
+        raise TypeError(
+            f"logits and target must be torch tensors, got {type(logits).__name__} and "
+            f"{type(target).__name__}"
+        )
+    shape, dtype = logits.shape, logits.dtype
+    if not shape or shape[len(shape) > 1] == 0:
+        raise ValueError(
+            f"logits must be shaped [N, C], [N, C, d1, …] or [C] with C ≥ 1, got {list(shape)}"
+        )
+    if dtype is not torch.float32 and dtype is not torch.float64:
+        if not logits.is_floating_point():
+            raise TypeError(
+                f"logits must be floating point, got {dtype}: "
+                "pass the model's raw scores [N, C], and the class ids second"
+            )
+        dtype = torch.float32
+    return shape, dtype
+
+
+def _check_probabilities(logits: Tensor, target: Tensor, ignore_index: int, look: bool) -> None:
+    if not target.is_floating_point():
         raise TypeError(
             f"target must hold int64 class ids or floating-point probabilities, "
             f"got {target.dtype}: use target.long()"
         )
-    if target.shape != (logits.shape[:1] + logits.shape[2:] if logits.dim() > 1 else ()):
-        raise ValueError(
-            f"class ids for logits shaped {list(logits.shape)} must be shaped "
-            f"{list(without_classes(logits.shape))}, got {list(target.shape)}"
-        )
-
-
-def _check_probabilities(logits: Tensor, target: Tensor, ignore_index: int, look: bool) -> None:
     if target.shape != logits.shape:
         raise ValueError(
             f"floating-point targets are probabilities and must be shaped like logits, "

@@ -169,6 +169,8 @@ class Criterion(nn.CrossEntropyLoss):
         progress: float | Tensor | None,
         teacher_logits: Tensor | None,
     ) -> Evidence:
+        # A compiled step must not depend on whether an eager one has gone before.
+        first = not torch.compiler.is_compiling() and not self._looked
         e = boundary.observe(
             logits,
             target,
@@ -177,9 +179,9 @@ class Criterion(nn.CrossEntropyLoss):
             ignore_index=self.ignore_index,
             teacher_logits=teacher_logits,
             log_offset=self.log_offset,
-            look_at_values=not self._looked,
+            look_at_values=first,
         )
-        if not self._looked and not torch.compiler.is_compiling():
+        if first:
             self._looked = True
         return e
 

@@ -6,7 +6,6 @@ There is no field for clean labels, so no method can peek.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 
 import torch
 from torch import Tensor
@@ -34,6 +33,22 @@ class Evidence:
         is_complete: whether it is known that every example counts fully, ω = 1: class ids, no class
             weights, nothing ignored. False where nobody looked, which is only slower.
     """
+
+    __slots__ = (
+        "_entropy",
+        "_log_p",
+        "_p",
+        "has_class_ids",
+        "ignore_index",
+        "is_complete",
+        "log_offset",
+        "logits",
+        "progress",
+        "remembered",
+        "target",
+        "teacher_logits",
+        "weight",
+    )
 
     def __init__(
         self,
@@ -64,20 +79,26 @@ class Evidence:
 
     def with_logits(self, logits: Tensor) -> Evidence:
         """The same annotations beside other logits [N, C]."""
-        other = self.rows(None)
-        other.logits = logits
-        return other
+        return Evidence(
+            logits,
+            self.target,
+            progress=self.progress,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            teacher_logits=self.teacher_logits,
+            remembered=self.remembered,
+            log_offset=self.log_offset,
+            is_complete=self.is_complete,
+        )
 
-    def rows(self, rows: slice | None) -> Evidence:
-        """The evidence on some of the examples, or on all, with nothing computed yet."""
-        part = copy(self)
-        part._log_p = part._p = part._entropy = None
-        if rows is not None:
-            part.logits, part.target = self.logits[rows], self.target[rows]
-            if self.teacher_logits is not None:
-                part.teacher_logits = self.teacher_logits[rows]
-            if self.remembered is not None:
-                part.remembered = self.remembered[rows]
+    def rows(self, rows: slice) -> Evidence:
+        """The evidence on some of the examples."""
+        part = self.with_logits(self.logits[rows])
+        part.target = self.target[rows]
+        if self.teacher_logits is not None:
+            part.teacher_logits = self.teacher_logits[rows]
+        if self.remembered is not None:
+            part.remembered = self.remembered[rows]
         return part
 
     def remember(self, p: Tensor, entropy: Tensor) -> None:

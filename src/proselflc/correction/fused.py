@@ -71,7 +71,7 @@ class _EntropicCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         (factor,) = grad_outputs
         (gradient,) = ctx.saved_tensors
-        factor = factor[:, None] if factor.dim() else factor * ctx.scale
+        factor = factor.unsqueeze(1) if factor.dim() else factor * ctx.scale
         gradient = gradient * factor
         if torch.is_grad_enabled():
             gradient = _Once.apply(gradient.detach().requires_grad_())  # type: ignore[no-untyped-call]
@@ -116,7 +116,7 @@ def _block(
     """
     log_p = torch.log_softmax(e.logits, -1, out=scratch)
     if e.has_class_ids:
-        y = e.y[:, None]
+        y = e.y.unsqueeze(1)
         given = log_p.gather(1, y)  # [N, 1] E_q log p
     else:
         wq = e.weighted_q
@@ -126,17 +126,17 @@ def _block(
     p = torch.exp(log_p, out=out)
     p_log_p = log_p.mul_(p)
     negentropy = p_log_p.sum(-1, keepdim=True)
-    e.remember(p, negentropy[:, 0].neg())
+    e.remember(p, negentropy.squeeze(1).neg())
     trust = target.trust(e)
     if isinstance(trust, Tensor) and trust.dim():
-        b = trust[:, None]
+        b = trust.unsqueeze(1)
     else:
         b = torch.full_like(negentropy, 1.0).mul_(trust)
     a = share = torch.rsub(b, 1)
     if target.sign < 0:
         b = -b
     if not e.is_complete:
-        omega = e.omega[:, None]
+        omega = e.omega.unsqueeze(1)
         a, b = a * omega, b * omega
     coefficient = torch.addcmul(a, b, negentropy)
     gradient = p.mul_(coefficient).addcmul_(p_log_p, b, value=-1)
@@ -144,11 +144,11 @@ def _block(
         losses = torch.addcmul(a * given, b, negentropy).neg_()
         gradient.scatter_add_(1, y, a.neg_())
         if not e.is_complete:
-            losses.masked_fill_(~e.valid[:, None], 0.0)  # 0 even where the logits are NaN
+            losses.masked_fill_(~e.valid.unsqueeze(1), 0.0)  # 0 even where the logits are NaN
     else:
         losses = torch.addcmul(share * given, b, negentropy).neg_()
         gradient.addcmul_(wq, share, value=-1)
-    return losses[:, 0], gradient
+    return losses.squeeze(1), gradient
 
 
 class _Once(torch.autograd.Function):

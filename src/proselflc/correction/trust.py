@@ -97,7 +97,8 @@ class Growth(Trust):
             )
         if not isinstance(e.progress, Tensor) and not torch.compiler.is_compiling():
             return self.at(e.progress)
-        progress = torch.as_tensor(e.progress, dtype=e.logits.dtype, device=e.logits.device)
+        # Added to a tensor, not made into one: that would compile anew for every progress.
+        progress = e.logits.new_zeros(()) + e.progress
         return torch.sigmoid(self.sharpness * (progress - self.midpoint))
 
 

@@ -1,0 +1,55 @@
+# Everything from nothing, on a machine with only Python >= 3.10, make and git.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help demo test lint format bench docs lock clean
+
+help:
+	@echo "make demo    see what it does, in about a minute after the first install"
+	@echo "make test    run every test"
+	@echo "make lint    ruff and mypy --strict"
+	@echo "make bench   what a criterion costs beside cross entropy, and how fast data is served"
+	@echo "make docs    bring the tables and numbers in README and docs/ up to date"
+	@echo "make lock    pin the versions that are tested, in constraints.txt"
+
+# torch is pinned through constraints.txt, so that no GPU build is pulled in by accident.
+$(VENV)/.base:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -q "pip>=25.1"
+	@touch $@
+$(VENV)/.run: $(VENV)/.base pyproject.toml constraints.txt
+	$(PIP) install -q -c constraints.txt -e ".[all]"
+	@touch $@
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) install -q -c constraints.txt --group dev
+	@touch $@
+
+demo: $(VENV)/.run
+	$(BIN)/python examples/own_loop.py
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/step_cost.py
+
+docs: $(VENV)/.dev
+	$(BIN)/python examples/own_loop.py > benchmarks/results/own_loop.txt
+	$(BIN)/python tools/fill_documents.py
+
+lock: $(VENV)/.base
+	$(BIN)/python tools/lock.py > constraints.new && mv constraints.new constraints.txt
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,244 @@
+"""What a criterion costs beside `F.cross_entropy`: forward + backward, and peak memory.
+
+Every round times every candidate once, a block of calls each, in an order that changes from round
+to round; a cost is the median over rounds of the ratio to cross entropy in the same round. The
+plain formulation is ProSelfLC as one would write it down: one-hot, softmax, log(p + 1e-6).
+
+    python benchmarks/step_cost.py            # the table, also written to benchmarks/results/
+    python benchmarks/step_cost.py --quick    # fewer rounds and no result files
+"""
+
+import argparse
+import json
+import math
+import platform
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import proselflc
+
+RESULTS = Path(__file__).parent / "results"
+SHAPES = ((256, 100), (256, 1000), (2048, 21843))
+PROGRESS = 0.6
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+# What the issue asks of ProSelfLC: at most so many times cross entropy, at least so many times
+# faster than the plain formulation.
+WANTED = {(256, 100): (2.3, 1.8), (256, 1000): (1.9, 2.5), (2048, 21843): (1.3, 8.0)}
+
+
+def plain(logits: Tensor, y: Tensor) -> Tensor:
+    """ProSelfLC written down plainly."""
+    p = torch.softmax(logits, 1)
+    q = F.one_hot(y, logits.shape[1]).to(p.dtype)
+    with torch.no_grad():
+        entropy = -(p * torch.log(p + 1e-6)).sum(1)
+        g = 1 / (1 + math.exp(-10 * (PROGRESS - 0.5)))
+        eps = (g * (1 - entropy / math.log(logits.shape[1]))).unsqueeze(1)
+    target = (1 - eps) * q + eps * p
+    return -(target * torch.log(p + 1e-6)).sum(1).mean()
+
+
+def candidates(num_classes: int) -> dict[str, Loss]:
+    """Cross entropy, the plain formulation and every criterion, as losses of (logits, y)."""
+    steps = 10**9
+    timed = [
+        proselflc.ProSelfLC(steps),
+        proselflc.LowTemperatureProSelfLC(steps),
+    ]
+    for criterion in timed:
+        criterion.set_progress(int(PROGRESS * steps))
+    teacher: dict[torch.Size, Tensor] = {}
+    distillation = proselflc.Distillation(0.25)
+
+    def distil(logits: Tensor, y: Tensor) -> Tensor:
+        if logits.shape not in teacher:
+            teacher[logits.shape] = torch.randn_like(logits)
+        loss: Tensor = distillation(logits, y, teacher_logits=teacher[logits.shape])
+        return loss
+
+    every: dict[str, Loss] = {
+        "F.cross_entropy": F.cross_entropy,
+        "plain formulation": plain,
+        "ProSelfLC": timed[0],
+        "LowTemperatureProSelfLC": timed[1],
+        "CrossEntropy": proselflc.CrossEntropy(),
+        "LabelSmoothing": proselflc.LabelSmoothing(0.25),
+        "ConfidencePenalty": proselflc.ConfidencePenalty(0.25),
+        "BootSoft": proselflc.BootSoft(0.25),
+        "BootHard": proselflc.BootHard(0.25),
+        "Distillation": distil,
+        "GeneralizedCrossEntropy": proselflc.GeneralizedCrossEntropy(),
+        "SymmetricCrossEntropy": proselflc.SymmetricCrossEntropy(),
+    }
+    if num_classes <= 1000:  # a 21843 × 21843 matrix is nobody's transition matrix
+        matrix = torch.eye(num_classes) * 0.6 + 0.4 / num_classes
+        every["ForwardCorrection"] = proselflc.ForwardCorrection(matrix)
+        every["BackwardCorrection"] = proselflc.BackwardCorrection(matrix)
+    return every
+
+
+def batch(shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Logits as of a network that has learned something, and class ids."""
+    g = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(shape, generator=g)
+    return logits.requires_grad_(), torch.randint(shape[1], shape[:1], generator=g)
+
+
+def block(loss: Loss, logits: Tensor, y: Tensor, calls: int) -> float:
+    """Seconds per forward + backward."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        logits.grad = None
+        torch.autograd.backward(loss(logits, y))
+    return (time.perf_counter() - start) / calls
+
+
+def race(
+    losses: dict[str, Loss], shape: tuple[int, int], rounds: int
+) -> dict[str, dict[str, float]]:
+    """Median time, and median over rounds of the ratios to cross entropy and to the plain form."""
+    logits, y = batch(shape)
+    calls = max(1, min(50, 2**22 // (shape[0] * shape[1])))
+    seconds: dict[str, list[float]] = {name: [] for name in losses}
+    shuffle = random.Random(0).shuffle
+    for _ in range(rounds + 1):
+        order = list(losses)
+        shuffle(order)
+        for name in order:
+            seconds[name].append(block(losses[name], logits, y, calls))
+    table = {}
+    for name, times in seconds.items():
+        kept = list(
+            zip(times, seconds["F.cross_entropy"], seconds["plain formulation"], strict=True)
+        )
+        kept = kept[1:]  # the first round warms up
+        table[name] = {
+            "microseconds": 1e6 * statistics.median(t for t, _, _ in kept),
+            "times_cross_entropy": statistics.median(t / ce for t, ce, _ in kept),
+            "std_over_rounds": statistics.stdev(t / ce for t, ce, _ in kept),
+            "times_faster_than_plain": statistics.median(p / t for t, _, p in kept),
+        }
+    return table
+
+
+def compiled(losses: dict[str, Loss]) -> dict[str, Loss]:
+    """The same losses through torch.compile with inductor."""
+    return {
+        name: torch.compile(loss, fullgraph=True, dynamic=False) for name, loss in losses.items()
+    }
+
+
+def peak_memory(name: str, shape: tuple[int, int]) -> float:
+    """How many [N, C] buffers beyond the logits one step needs at its peak, in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--peak", name, str(shape[0]), str(shape[1])],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
+def print_peak(name: str, shape: tuple[int, int]) -> None:
+    losses = candidates(shape[1])
+    small_logits, small_y = batch((64, 50))  # whatever the first step alone allocates
+    if name not in ("ForwardCorrection", "BackwardCorrection", "Distillation"):
+        block(losses[name], small_logits, small_y, 2)
+    logits, y = batch(shape)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        resident = int(statm.read().split()[1]) * resource.getpagesize()
+    block(losses[name], logits, y, 1)
+    after = max(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    print((after * 1024 - resident) / (4 * shape[0] * shape[1]))
+
+
+def show(title: str, table: dict[str, dict[str, float]]) -> str:
+    lines = [f"{title}", f"{'':26}{'µs':>10}{'× CE':>8}{'± std':>8}{'× faster than plain':>21}"]
+    lines += [
+        f"{name:26}{row['microseconds']:>10.0f}{row['times_cross_entropy']:>8.2f}"
+        f"{row['std_over_rounds']:>8.2f}{row['times_faster_than_plain']:>21.1f}"
+        for name, row in table.items()
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, no result files")
+    parser.add_argument("--peak", nargs=3, metavar=("NAME", "N", "C"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(2)
+    if arguments.peak:
+        name, N, C = arguments.peak
+        print_peak(name, (int(N), int(C)))
+        return
+    texts, result = [], {}
+    for shape in SHAPES:
+        large = shape[0] * shape[1] > 2**24
+        rounds = (3 if large else 20) if arguments.quick else (11 if large else 101)
+        title = f"{shape[0]} × {shape[1]}"
+        eager = candidates(shape[1])
+        table = race(eager, shape, rounds)
+        texts.append(show(f"{title}, eager", table))
+        print(texts[-1], flush=True)
+        entry: dict[str, object] = {"eager": table}
+        if not arguments.quick:
+            names = (
+                "F.cross_entropy",
+                "plain formulation",
+                "ProSelfLC",
+                "BootSoft",
+                "CrossEntropy",
+            )
+            fast = compiled({name: eager[name] for name in names})
+            entry["compiled"] = race(fast, shape, rounds)
+            texts.append(show(f"{title}, compiled (inductor)", entry["compiled"]))  # type: ignore[arg-type]
+            print("\n" + texts[-1], flush=True)
+        most, faster = WANTED[shape]
+        row = table["ProSelfLC"]
+        met = row["times_cross_entropy"] <= most and row["times_faster_than_plain"] >= faster
+        texts.append(
+            f"ProSelfLC: wanted ≤ {most} × cross entropy and ≥ {faster} × faster than plain: "
+            f"{'met' if met else 'NOT met'}\n"
+        )
+        print(texts[-1], flush=True)
+        result[title] = entry
+    if arguments.quick:
+        return
+    shape = SHAPES[-1]
+    memory = {name: peak_memory(name, shape) for name in candidates(shape[1])}
+    lines = [
+        f"peak memory of a step at {shape[0]} × {shape[1]}, in [N, C] buffers beyond the logits"
+    ]
+    lines += [f"{name:26}{buffers:>10.2f}" for name, buffers in memory.items()]
+    texts.append("\n".join(lines))
+    print(texts[-1])
+    RESULTS.mkdir(exist_ok=True)
+    facts = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+    }
+    (RESULTS / "step_cost.json").write_text(
+        json.dumps({"facts": facts, "costs": result, "peak_buffers": memory}, indent=1) + "\n"
+    )
+    header = f"python {facts['python']}, torch {facts['torch']}, {facts['threads']} threads\n"
+    (RESULTS / "step_cost.txt").write_text(header + "\n" + "\n\n".join(texts) + "\n")
+
+
+if __name__ == "__main__":
+    main()

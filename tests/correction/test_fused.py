@@ -1,0 +1,219 @@
+"""The closed-form twin equals the algebra written plainly, and says what it cannot do."""
+
+from dataclasses import dataclass
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from proselflc import BootSoft, ConfidencePenalty, Fixed, ProSelfLC, Target, functional
+from proselflc.correction import catalogue, fused
+from proselflc.correction.evidence import Evidence
+from proselflc.correction.reference import Prediction
+from proselflc.correction.trust import Trust
+
+
+def plainly(
+    z: Tensor, q: Tensor, eps: Tensor, sign: int, weight: Tensor | None, sums: Tensor | None
+) -> Tensor:
+    """H(q̃, p) with a dense q̃ [N, C], summed: the formula as it is printed, on autograd."""
+    p, log_p = z.softmax(-1), z.log_softmax(-1)
+    w = torch.ones(z.shape[-1], dtype=z.dtype) if weight is None else weight
+    omega = (w * q).sum(-1, keepdim=True)
+    q_tilde = (1 - eps[:, None]) * w * q + sign * eps[:, None] * omega * p
+    losses = -(q_tilde * log_p).sum(-1)
+    return losses.sum() / (len(z) if sums is None else sums)
+
+
+METHODS = {
+    "boot_soft": (catalogue.boot_soft(0.35), 1),
+    "confidence_penalty": (catalogue.confidence_penalty(0.35), -1),
+    "proselflc": (catalogue.proselflc(10.0), 1),
+    "global": (catalogue.proselflc(10.0, trust="global"), 1),
+    "local": (catalogue.proselflc(10.0, trust="local"), 1),
+    "global*max_p": (catalogue.proselflc(10.0, trust="global*max_p"), 1),
+}
+
+
+def expected_trust(name: str, z: Tensor, progress: float) -> Tensor:
+    p = z.detach().softmax(-1)
+    g = 1 / (1 + torch.exp(torch.tensor(-10.0 * (progress - 0.5), dtype=z.dtype)))
+    H = torch.special.entr(p).sum(-1)
+    local = 1 - H / torch.log(torch.tensor(float(z.shape[-1]), dtype=z.dtype))
+    by_name: dict[str, Tensor] = {
+        "boot_soft": torch.full_like(H, 0.35),
+        "confidence_penalty": torch.full_like(H, 0.35),
+        "proselflc": g * local,
+        "global": g.expand_as(H),
+        "local": local,
+        "global*max_p": g * p.max(-1).values,
+    }
+    return by_name[name]
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("block", [2**19, 24], ids=["one block", "several blocks"])
+def test_twin_equals_the_printed_formula(
+    name: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused, "BLOCK", block)
+    target, sign = METHODS[name]
+    N, C = 11, 7
+    g = torch.Generator().manual_seed(3)
+    z = (2 * torch.randn(N, C, generator=g, dtype=torch.float64)).requires_grad_()
+    soft = torch.randn(N, C, generator=g, dtype=torch.float64).softmax(-1)
+    ids = torch.randint(C, (N,), generator=g)
+    some = ids.clone()
+    some[::4] = -100
+    weight = torch.rand(C, generator=g, dtype=torch.float64)
+    for labels, w, progress in product((ids, some, soft), (None, weight), (0.2, 0.9)):
+        kept = torch.ones(N, dtype=torch.bool) if labels is soft else labels != -100
+        q = soft if labels is soft else F.one_hot(labels.clamp(min=0), C).double()
+        eps = expected_trust(name, z, progress)
+        sums = None
+        if labels is not soft:
+            sums = kept.sum() if w is None else w[labels[kept]].sum()
+        expected = plainly(z[kept], q[kept], eps[kept], sign, w, sums)
+        ours = functional.loss(target, z, labels, progress=progress, weight=w)
+        assert ours.grad_fn is not None
+        assert "Entropic" in type(ours.grad_fn).__name__
+        assert_close(ours, expected)
+        (ours_gradient,) = torch.autograd.grad(3.0 * ours, z)
+        (gradient,) = torch.autograd.grad(3.0 * expected, z)
+        assert_close(ours_gradient, gradient)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_twin_equals_the_unfused_algebra(name: str, reduction: str, dtype: torch.dtype) -> None:
+    target, _ = METHODS[name]
+    g = torch.Generator().manual_seed(5)
+    z = (3 * torch.randn(9, 6, generator=g, dtype=torch.float64)).to(dtype).requires_grad_()
+    y = torch.randint(6, (9,), generator=g)
+    y[2] = -100
+    results = []
+    for use in (True, False):
+        loss = functional.loss(target, z, y, progress=0.7, reduction=reduction, fused=use)
+        outer = torch.linspace(-1, 2, loss.numel(), dtype=loss.dtype).reshape(loss.shape)
+        results.append((loss.detach(), *torch.autograd.grad(loss, z, outer)))
+    assert_close(results[0], results[1])
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.integers(1, 8),
+    st.integers(2, 12),
+    st.integers(0, 2**31),
+    st.floats(0, 1),
+    st.floats(0.1, 20),
+    st.sampled_from([1, -1]),
+)
+def test_gradcheck(N: int, C: int, seed: int, eps: float, scale: float, sign: int) -> None:
+    g = torch.Generator().manual_seed(seed)
+    z = (scale * torch.randn(N, C, generator=g, dtype=torch.float64)).requires_grad_()
+    y = torch.randint(C, (N,), generator=g)
+    target = Target(Prediction(), Fixed(eps), sign=1 if sign > 0 else -1)
+    assert torch.autograd.gradcheck(
+        lambda z: functional.loss(target, z, y, reduction="none"), z, atol=1e-5
+    )
+
+
+def test_trust_is_a_constant_for_backprop() -> None:
+    """With the trust differentiated too, finite differences would tell another gradient."""
+    z = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([0, 1, 2, 3])
+    (ours,) = torch.autograd.grad(functional.proselflc(z, y, progress=0.9), z)
+    trust = functional.correct(catalogue.proselflc(), z, y, progress=0.9).trust
+    assert not trust.requires_grad
+    (constant,) = torch.autograd.grad(plainly(z, F.one_hot(y, 5).double(), trust, 1, None, None), z)
+    assert_close(ours, constant)
+    p, log_p = z.softmax(-1), z.log_softmax(-1)
+    g = functional.correct(catalogue.proselflc(trust="global"), z, y, progress=0.9).trust[0]
+    attached = g * (1 + (p * log_p).sum(-1) / torch.log(torch.tensor(5.0)))
+    assert_close(attached.detach(), trust)
+    (other,) = torch.autograd.grad(plainly(z, F.one_hot(y, 5).double(), attached, 1, None, None), z)
+    assert not torch.allclose(ours, other, atol=1e-3)
+
+
+@pytest.mark.parametrize("criterion", [BootSoft(0.3), ConfidencePenalty(0.3), ProSelfLC(10)])
+def test_a_second_derivative_is_refused_plainly(criterion: BootSoft) -> None:
+    z = torch.randn(3, 4, requires_grad=True)
+    y = torch.tensor([0, 1, 2])
+    loss = criterion(z, y)
+    (gradient,) = torch.autograd.grad(loss, z, create_graph=True)
+    penalised = z.sum() + gradient.square().sum()  # z.sum(): the penalty must not just vanish
+    with pytest.raises(RuntimeError, match="fused=False"):
+        torch.autograd.backward(penalised)
+
+
+def test_unfused_criterion_can_be_differentiated_twice() -> None:
+    z = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([0, 1, 2])
+    criterion = BootSoft(0.3, fused=False)
+    assert torch.autograd.gradgradcheck(lambda z: criterion(z, y), z)
+
+
+def test_function_transforms_work() -> None:
+    z = torch.randn(3, 4, dtype=torch.float64)
+    y = torch.tensor([0, 1, 2])
+    by_transform = torch.func.grad(lambda z: functional.boot_soft(z, y, epsilon=0.3))(z)
+    z.requires_grad_()
+    (by_autograd,) = torch.autograd.grad(functional.boot_soft(z, y, epsilon=0.3), z)
+    assert_close(by_transform, by_autograd)
+
+
+def test_backward_twice_with_retained_graph_accumulates() -> None:
+    z = torch.randn(3, 4, requires_grad=True)
+    loss = ProSelfLC(10)(z, torch.tensor([0, 1, 2]), progress=0.9)
+    gradients = []
+    for _ in range(3):
+        loss.backward(retain_graph=True)
+        assert z.grad is not None
+        gradients.append(z.grad.clone())
+    assert_close(gradients[1], 2 * gradients[0])
+    assert_close(gradients[2], 3 * gradients[0])
+
+
+def test_saves_one_buffer() -> None:
+    saved: list[Tensor] = []
+
+    def pack(x: Tensor) -> Tensor:
+        saved.append(x)
+        return x
+
+    z = torch.randn(16, 10, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        ProSelfLC(10)(z, torch.randint(10, (16,)))
+    assert [tuple(x.shape) for x in saved] == [(16, 10)]
+
+
+@dataclass(frozen=True)
+class _Margin(Trust):
+    """A user's own trust, which looks at log p too."""
+
+    @property
+    def symbol(self) -> str:
+        return "m(p)"
+
+    def __call__(self, e: Evidence) -> Tensor:
+        top = e.log_p.topk(2, -1).values
+        return 1 - (top[:, 1] - top[:, 0]).exp()
+
+
+def test_a_trust_of_ones_own() -> None:
+    z = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
+    y = torch.randint(5, (6,))
+    both = [
+        ProSelfLC(10, trust=Fixed(0.9) * _Margin(), fused=use, reduction="none")(z, y)
+        for use in (True, False)
+    ]
+    assert_close(both[0], both[1])
+    p = z.detach().softmax(-1).sort(-1, descending=True).values
+    trust = ProSelfLC(10, trust=Fixed(0.9) * _Margin()).correct(z, y).trust
+    assert_close(trust, 0.9 * (1 - p[:, 1] / p[:, 0]))

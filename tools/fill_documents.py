@@ -1,0 +1,79 @@
+"""Write what is made by programs into the documents: the table of methods, and measured numbers.
+
+Each document has pairs of marks, `<!-- methods -->` … `<!-- /methods -->`; what is between them is
+made here, from the catalogue and from benchmarks/results/.
+
+    python tools/fill_documents.py
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from proselflc.correction.catalogue import METHODS
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def methods() -> str:
+    """The catalogue as a table."""
+    rows = [
+        "| method | criterion | target q̃ | trust ε | loss | low entropy | class taught | paper |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, method in METHODS.items():
+        target = method.target
+        taught = "q" if target is None else target.formula
+        trusted = "0" if target is None or target.reference is None else target.trust.symbol
+        rows.append(
+            f"| {method.title} (`{name}`) | `{method.criterion}` | {taught} | {trusted} "
+            f"| {method.loss} | {method.entropy} | {method.semantic_class} | {method.where} |"
+        )
+    return "\n".join(rows)
+
+
+def own_loop() -> str:
+    """What examples/own_loop.py printed."""
+    text = (RESULTS / "own_loop.txt").read_text(encoding="utf-8")
+    return "\n".join(f"    {line}".rstrip() for line in text.rstrip().splitlines())
+
+
+def step_cost() -> str:
+    """ProSelfLC's cost by shape, from the benchmark."""
+    measured = json.loads((RESULTS / "step_cost.json").read_text(encoding="utf-8"))
+    rows = [
+        "| batch × classes | × `F.cross_entropy` | × faster than plain | compiled: × compiled CE |",
+        "|---|---|---|---|",
+    ]
+    for shape, costs in measured["costs"].items():
+        eager, compiled = costs["eager"]["ProSelfLC"], costs["compiled"]["ProSelfLC"]
+        rows.append(
+            f"| {shape} | {eager['times_cross_entropy']:.2f} "
+            f"| {eager['times_faster_than_plain']:.1f} | {compiled['times_cross_entropy']:.2f} |"
+        )
+    return "\n".join(rows)
+
+
+MADE: dict[str, Callable[[], str]] = {
+    "methods": methods,
+    "own_loop": own_loop,
+    "step_cost": step_cost,
+}
+
+
+def filled(text: str) -> str:
+    """The document with everything that is made here between its marks."""
+    for name, make in MADE.items():
+        start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        if start in text:
+            head, _, rest = text.partition(start)
+            _, _, tail = rest.partition(end)
+            text = f"{head}{start}\n{make()}\n{end}{tail}"
+    return text
+
+
+if __name__ == "__main__":
+    for document in DOCUMENTS:
+        document.write_text(filled(document.read_text(encoding="utf-8")), encoding="utf-8")
