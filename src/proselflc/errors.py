@@ -7,8 +7,15 @@ from difflib import get_close_matches
 class InputError(ValueError):
     """The user's input was wrong. Its message is one sentence that says what to do about it.
 
-    The command line prints it alone on stderr and exits with 2.
+    The command line prints it alone on stderr and exits with 2. File names and cells come from
+    strangers, so line breaks and terminal codes in them are shown, not obeyed.
+
+    >>> print(InputError("cannot read a\\nb\\x1b[31m.png"))
+    cannot read a\\nb\\x1b[31m.png
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in message))
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

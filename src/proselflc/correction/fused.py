@@ -27,7 +27,7 @@ BLOCK = 2**19  # elements of one block of rows: 2 MiB of float32
 def applies(target: Target, e: Evidence) -> bool:
     """Whether the twin can stand in: r is p, the logarithm is exact, and nothing is traced."""
     return (
-        isinstance(target.reference, Prediction)
+        type(target.reference) is Prediction
         and not e.log_offset
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
@@ -71,7 +71,12 @@ class _EntropicCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         (factor,) = grad_outputs
         (gradient,) = ctx.saved_tensors
-        factor = factor.unsqueeze(1) if factor.dim() else factor * ctx.scale
+        if factor.dim():
+            factor = factor.unsqueeze(1)
+        elif factor.is_cpu:
+            factor = factor.item() * ctx.scale
+        else:
+            factor = factor * ctx.scale
         gradient = gradient * factor
         if torch.is_grad_enabled():
             gradient = _Once.apply(gradient.detach().requires_grad_())  # type: ignore[no-untyped-call]

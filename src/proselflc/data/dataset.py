@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -181,6 +182,30 @@ def checked(dataset: Dataset) -> Dataset:
             f'{what} has examples of one class only, "{only}": at least two are needed to learn'
         )
     return dataset
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Distinct class names as people sort them, numbers by their value.
+
+    >>> in_order(["class 10", "class 9", "class 10"])
+    ('class 9', 'class 10')
+    >>> in_order(["10", "-1", "9"])
+    ('-1', '9', '10')
+    """
+    distinct = set(names)
+    if all(re.fullmatch(r"[+-]?[0-9]{1,18}", name) for name in distinct):
+        return tuple(sorted(distinct, key=lambda name: (int(name), name)))
+    return tuple(sorted(distinct, key=_natural))
+
+
+def _natural(name: str) -> tuple[list[str | tuple[int, str]], str]:
+    # Text and digits alternate, so like meets like. Digits compare by length, then by value: int()
+    # refuses more than 4,300 of them.
+    pieces = enumerate(re.split(r"([0-9]+)", name))
+    key: list[str | tuple[int, str]] = [
+        (len(piece.lstrip("0")), piece.lstrip("0")) if i % 2 else piece for i, piece in pieces
+    ]
+    return key, name
 
 
 def _parts(dataset: Dataset) -> list[tuple[str, Part]]:

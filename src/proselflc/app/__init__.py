@@ -1,0 +1,1 @@
+"""The command line: what a user types, and what comes of it."""

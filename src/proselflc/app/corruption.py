@@ -1,0 +1,280 @@
+"""`proselflc noise`: any data corrupted by a named generator, into a file `--data` reads back."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from proselflc.data import noise
+from proselflc.data.dataset import (
+    Dataset,
+    Features,
+    ImageFiles,
+    Images,
+    Part,
+    Texts,
+    checked,
+    in_order,
+)
+from proselflc.data.labels import from_dataset, whole_file
+from proselflc.data.noise import Noise, Numbers
+from proselflc.data.opening import Request, open_data, read_label_file, read_transition
+from proselflc.errors import InputError
+
+LABEL, CLEAN, ID, SPLIT = "label", "clean_label", "id", "split"
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """What to do to the labels, and where to put them.
+
+    Attributes:
+        kind: a generator's name, or `KIND:RATE`.
+        rate: the rate, unless `kind` has it.
+        seed: of the random stream.
+        transition: a file with a matrix, for `transition`.
+        human: a file with labels, for `human`.
+        pairs: class names as in "cat:dog,truck:car", for `confusable_pairs`.
+        out: the file to write; see `write`.
+        overwrite: whether it may replace a file that is there.
+    """
+
+    kind: str
+    out: Path
+    rate: str | None = None
+    seed: int = 0
+    transition: Path | None = None
+    human: Path | None = None
+    pairs: str | None = None
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """What was done.
+
+    Attributes:
+        data: what was corrupted.
+        out: the file that was written.
+        kind: the generator's full name.
+        noise: the same with the rate asked for, as `--noise` takes it.
+        seed: of the random stream.
+        examples: n.
+        classes: C.
+        flips: how many labels are wrong now.
+        realised_rate: their share.
+        fingerprint: of the labels.
+        skipped: how many examples could not be read.
+        notes: what the file cannot hold, in words.
+    """
+
+    data: str
+    out: str
+    kind: str
+    noise: str
+    seed: int
+    examples: int
+    classes: int
+    flips: int
+    realised_rate: float
+    fingerprint: str
+    skipped: int
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.noise} with seed {self.seed}: {self.flips:,} of {self.examples:,} labels of "
+            f"{self.data} flipped, realised rate {self.realised_rate:.6g}\n"
+            f"fingerprint {self.fingerprint}\n"
+            f"written to {self.out}\n"
+        )
+
+
+def corrupt_data(request: Request, what: Corruption) -> Corrupted:
+    """Corrupt the training labels of the data asked for, write the file, say what was done.
+
+    Noise starts from the true labels where the data knows them beside the given ones.
+    """
+    spec = noise.parse(what.kind if what.rate is None else f"{what.kind}:{what.rate}")
+    generator = noise.stream(what.seed)
+    _check_out(what)
+    dataset = open_data(request)
+    result = noise.corrupt(
+        dataset.train.labels if dataset.clean is None else dataset.clean,
+        dataset.num_classes,
+        kind=spec.kind,
+        rate=spec.rate,
+        generator=generator,
+        coarse=dataset.coarse,
+        features=_numbers(dataset),
+        transition=None if what.transition is None else read_transition(what.transition),
+        human=None if what.human is None else read_label_file(dataset, what.human, request)[0],
+        pairs=None if what.pairs is None else noise.parse_pairs(what.pairs, dataset.names),
+    )
+    notes = write(dataset, result, what.out)
+    if dataset.clean is not None and (wrong := int((dataset.train.labels != dataset.clean).sum())):
+        notes.append(
+            f"noise starts from the true labels, so the {wrong:,} wrong ones that {dataset.name} "
+            "came with are gone"
+        )
+    return Corrupted(
+        data=dataset.name,
+        out=str(what.out),
+        kind=result.kind,
+        noise=result.spec,
+        seed=what.seed,
+        examples=len(result.given),
+        classes=dataset.num_classes,
+        flips=int(result.flipped.sum()),
+        realised_rate=result.rate,
+        fingerprint=result.fingerprint,
+        skipped=len(dataset.skipped),
+        notes=tuple(notes),
+    )
+
+
+def write(dataset: Dataset, result: Noise, out: Path) -> list[str]:
+    """Write the data set with its corrupted labels; what the file cannot hold is returned in words.
+
+    A name ending in `labels.npz` gets the labels alone, for `--labels`. An `.npz` gets images or
+    features with labels, true labels, ids, names and the test part. A `.csv` or `.tsv` gets a row
+    per example with id, image path, text or features, label, true label and split.
+
+    Raises:
+        InputError: the file cannot hold such data, or the labels left cannot be learned from.
+    """
+    clean = dataset.train.labels if dataset.clean is None else dataset.clean
+    corrupted = checked(dataset.with_labels(result.given, clean))
+    if out.name.endswith("labels.npz"):
+        from_dataset(dataset, result).save(out)
+        return []
+    if out.suffix == ".npz":
+        return _write_npz(corrupted, out)
+    return _write_table(corrupted, out)
+
+
+def _check_out(what: Corruption) -> None:
+    if what.out.suffix not in (".npz", ".csv", ".tsv"):
+        raise InputError(f'--out must end in .npz, .csv, .tsv or labels.npz, got "{what.out.name}"')
+    if not what.out.parent.is_dir():
+        raise InputError(f"there is no folder {what.out.parent} to write {what.out.name}: make it")
+    if what.out.exists() and not what.overwrite:
+        raise InputError(f"{what.out} exists: choose another name or pass --overwrite")
+
+
+def _numbers(dataset: Dataset) -> Numbers | None:
+    inputs = dataset.train.inputs
+    if isinstance(inputs, Images):
+        return inputs.pixels
+    return inputs.values if isinstance(inputs, Features) else None
+
+
+def _write_npz(dataset: Dataset, out: Path) -> list[str]:
+    assert dataset.clean is not None
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "x": _array(dataset.train, out),
+        "y": dataset.train.labels,
+        "clean": dataset.clean,
+        "ids": np.array(dataset.train.ids, dtype=np.str_),
+        "names": np.array(dataset.names, dtype=np.str_),
+    }
+    notes = []
+    if dataset.test is not None:
+        arrays |= {"x_test": _array(dataset.test, out), "y_test": dataset.test.labels}
+    if dataset.validation is not None:
+        notes.append("an .npz file has no place for the validation part, so it is left out")
+    if dataset.coarse is not None:
+        notes.append("an .npz file has no place for coarse classes, so they are left out")
+    with whole_file(out) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+    return notes
+
+
+def _array(part: Part, out: Path) -> npt.NDArray[Any]:
+    if isinstance(part.inputs, Images):
+        return part.inputs.pixels
+    if isinstance(part.inputs, Features):
+        return part.inputs.values
+    form = "texts" if isinstance(part.inputs, Texts) else "image files"
+    raise InputError(
+        f"an .npz file holds arrays, but the data are {form}: write {out.stem}.csv, or "
+        f"{out.stem}-labels.npz for the labels alone"
+    )
+
+
+def _write_table(dataset: Dataset, out: Path) -> list[str]:
+    assert dataset.clean is not None
+    columns = _columns(dataset, out)
+    taken = {LABEL, CLEAN, ID, SPLIT} & {name.strip().lower() for name in columns}
+    if taken:
+        raise InputError(
+            f'the data has a column "{min(taken)}" of its own, which the table needs for another '
+            f"purpose: write {out.stem}-labels.npz for the labels alone"
+        )
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter="\t" if out.suffix == ".tsv" else ",")
+    writer.writerow([ID, *columns, LABEL, CLEAN, SPLIT])
+    parts = {"train": dataset.train, "test": dataset.test, "validation": dataset.validation}
+    for split, part in parts.items():
+        if part is None:
+            continue
+        clean = dataset.clean if split == "train" else part.labels
+        for name, cells, label, true in zip(
+            part.ids, _cells(part, out), part.labels, clean, strict=True
+        ):
+            writer.writerow([name, *cells, dataset.names[label], dataset.names[true], split])
+    try:
+        content = text.getvalue().encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"a table is UTF-8 text, which cannot hold {error.object[error.start]!r} of a path or "
+            f"text: rename it, or write {out.stem}-labels.npz"
+        ) from None
+    with whole_file(out) as file:
+        file.write(content)
+    used = {*dataset.train.labels.tolist(), *dataset.clean.tolist()}
+    if in_order(dataset.names[c] for c in used) == dataset.names:
+        return []
+    return [
+        "a table lists classes by name, so their ids and the fingerprint will differ when it is "
+        "read back; labels.npz keeps them"
+    ]
+
+
+def _columns(dataset: Dataset, out: Path) -> tuple[str, ...]:
+    inputs = dataset.train.inputs
+    if isinstance(inputs, ImageFiles):
+        return ("path",)
+    if isinstance(inputs, Texts):
+        return ("text",)
+    if isinstance(inputs, Images):
+        raise InputError(
+            f"a table cannot hold images: write {out.stem}.npz, or {out.stem}-labels.npz for the "
+            "labels alone"
+        )
+    D = inputs.values.shape[1]
+    return inputs.columns or tuple(f"x{k}" for k in range(D))
+
+
+def _cells(part: Part, out: Path) -> Iterator[tuple[str, ...]]:
+    inputs = part.inputs
+    if isinstance(inputs, ImageFiles):
+        folder = out.parent.resolve()
+        for path in inputs.paths:
+            whole = path.resolve()
+            inside = whole.is_relative_to(folder)
+            yield (whole.relative_to(folder).as_posix() if inside else str(whole),)
+    elif isinstance(inputs, Texts):
+        for text in inputs.texts:
+            yield (text,)
+    else:
+        assert isinstance(inputs, Features)
+        for row in inputs.values:
+            yield tuple(str(value) for value in row)  # float32's shortest text is exact

@@ -1,0 +1,214 @@
+"""Batches of a data set that fits in memory, in an order that only seed and epoch decide."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proselflc.data import augment
+from proselflc.data.dataset import Features, ImageFiles, Images, Ints, Part, Texts
+from proselflc.data.preprocessing import (
+    Bags,
+    ImageScaling,
+    Preprocessing,
+    TextHashing,
+)
+from proselflc.errors import InputError
+
+
+class Batch(NamedTuple):
+    """N examples: what a model sees, what they were labelled, and which ones they are.
+
+    Attributes:
+        x: [N, …] float32, or [N, L] int64 for texts.
+        y: [N] int64 given class ids.
+        index: [N] int64 positions in the part that is being read.
+    """
+
+    x: Tensor
+    y: Tensor
+    index: Tensor  # type: ignore[assignment]  # shadows tuple.index, which nobody wants
+
+
+class Batches(Protocol):
+    """What every loader offers, in memory or streaming."""
+
+    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from number `start` on, bit for bit as in a full pass."""
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+
+
+def generator_for(*key: int | str) -> torch.Generator:
+    """A CPU generator that is a function of `key` alone, on every platform."""
+    digest = hashlib.blake2b("/".join(map(str, key)).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+@dataclass(frozen=True)
+class Share:
+    """One process's part of one batch.
+
+    Attributes:
+        number: of the batch within its epoch, from 0.
+        first, last: where the part lies in the whole batch of all processes.
+        size: examples in the whole batch.
+        positions: [last − first] int64 which examples.
+    """
+
+    number: int
+    first: int
+    last: int
+    size: int
+    positions: Ints
+
+
+@dataclass(frozen=True)
+class Order:
+    """In which order examples are read, a function of (seed, epoch) and nothing else.
+
+    Attributes:
+        batch_size: examples per batch over all processes together.
+        seed: of the permutation, and of the augmentation.
+        shuffle: a new permutation every epoch; otherwise 0 … n − 1, as evaluation wants it.
+        drop_last: leave a last batch out that is not full.
+        shard: (r, R): this is process r of R, which takes the r-th contiguous share of every
+            batch. The shares of all processes together are the batch of one process; each process
+            sees the same number of batches, and a share of a short last batch may be empty.
+    """
+
+    batch_size: int = 256
+    seed: int = 0
+    shuffle: bool = True
+    drop_last: bool = False
+    shard: tuple[int, int] = (0, 1)
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise InputError(f"batch size must be at least 1, got {self.batch_size}")
+        rank, world = self.shard
+        if not 0 <= rank < world:
+            raise InputError(
+                f"shard must be (rank, processes) with 0 ≤ rank < processes, got {self.shard}"
+            )
+
+    def count(self, num_examples: int) -> int:
+        """Batches in an epoch of n examples, at least one."""
+        full, rest = divmod(num_examples, self.batch_size)
+        batches = full + (rest > 0 and not self.drop_last)
+        if batches == 0:
+            raise InputError(
+                f"there are {num_examples} examples, not enough for one batch of "
+                f"{self.batch_size}: take a smaller batch size or keep the last batch"
+            )
+        return batches
+
+    def permutation(self, num_examples: int, epoch: int) -> Ints:
+        """[n] positions in the order of this epoch."""
+        if not self.shuffle:
+            return np.arange(num_examples, dtype=np.int64)
+        generator = generator_for("order", self.seed, epoch)
+        order: Ints = torch.randperm(num_examples, generator=generator).numpy()
+        return order
+
+    def shares(self, num_examples: int, epoch: int, start: int = 0) -> Iterator[Share]:
+        """This process's part of every batch of n examples from number `start` on."""
+        order = self.permutation(num_examples, epoch)
+        for number in range(start, self.count(num_examples)):
+            first, size = number * self.batch_size, self.batch_size
+            yield self.share(number, order[first : first + size])
+
+    def share(self, number: int, whole: Ints) -> Share:
+        """This process's part of the batch with this number and these positions."""
+        rank, world = self.shard
+        size = len(whole)
+        first, last = size * rank // world, size * (rank + 1) // world
+        return Share(number, first, last, size, whole[first:last])
+
+
+@dataclass(frozen=True)
+class PadCropFlip:
+    """The paper's augmentation of small images: pad, cut the old size out, mirror every second."""
+
+    padding: int = 4
+    flip: bool = True
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Serves a part that is in memory, or in a memory map.
+
+    Images stay bytes: only the batch at hand is ever made float. Texts are turned into bags of
+    bucket numbers once.
+
+    Attributes:
+        part: what to read; not image files, which `streaming.FileLoader` reads.
+        preprocessing: fitted on the training part, of the kind that fits the inputs.
+        order: how large the batches are and what comes when.
+        augmentation: for training on images; its draws are a function of (seed, epoch, number of
+            the batch), whatever `shard` and `start` are.
+        channels_last: give images in that memory order, which convolutions on CPUs like.
+    """
+
+    part: Part
+    preprocessing: Preprocessing
+    order: Order = Order()
+    augmentation: PadCropFlip | None = None
+    channels_last: bool = False
+
+    def __post_init__(self) -> None:
+        self.preprocessing.check(self.part.inputs)
+        if isinstance(self.part.inputs, ImageFiles):
+            raise InputError("image files do not fit in memory: read them with a FileLoader")
+        if self.augmentation is not None and not isinstance(self.part.inputs, Images):
+            raise InputError("crops and flips are for images; these inputs are not images")
+        len(self)
+
+    def __len__(self) -> int:
+        return self.order.count(len(self.part))
+
+    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from number `start` on, bit for bit as in a full pass."""
+        for share in self.order.shares(len(self.part), epoch, start):
+            y = torch.from_numpy(np.take(self.part.labels, share.positions))
+            yield Batch(self._x(share, epoch), y, torch.from_numpy(share.positions))
+
+    def _x(self, share: Share, epoch: int) -> Tensor:
+        inputs, preprocessing = self.part.inputs, self.preprocessing
+        if isinstance(inputs, Images) and isinstance(preprocessing, ImageScaling):
+            return self._images(inputs, preprocessing, share, epoch)
+        if isinstance(inputs, Texts):
+            return self._bags.padded(share.positions)
+        assert isinstance(inputs, Features)
+        return preprocessing(inputs.take(share.positions))
+
+    def _images(
+        self, inputs: Images, preprocessing: ImageScaling, share: Share, epoch: int
+    ) -> Tensor:
+        # numpy gathers: torch cannot look at a read-only memory map without a warning.
+        taken = torch.from_numpy(np.take(inputs.pixels, share.positions, axis=0))
+        pixels = taken.permute(0, 3, 1, 2)
+        if self.augmentation is not None:
+            padding = self.augmentation.padding
+            placement = augment.placements(
+                share.size,
+                room=(2 * padding, 2 * padding),
+                flip=self.augmentation.flip,
+                generator=generator_for("augmentation", self.order.seed, epoch, share.number),
+            ).share(share.first, share.last)
+            pixels = augment.pad_crop(pixels, padding=padding, placement=placement)
+        return preprocessing.normalized(pixels, channels_last=self.channels_last)
+
+    @cached_property
+    def _bags(self) -> Bags:
+        assert isinstance(self.part.inputs, Texts)
+        assert isinstance(self.preprocessing, TextHashing)
+        return self.preprocessing.bags(self.part.inputs)

@@ -1,0 +1,168 @@
+"""The labels of a run: what was given, what is true where that is known, and where it came from."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from proselflc.data.dataset import Bools, Dataset, Ints
+from proselflc.data.noise import (
+    Matrix,
+    Noise,
+    checked_transition,
+    fingerprint,
+    realised_transition,
+)
+from proselflc.data.sources import npz
+from proselflc.errors import InputError
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels of n training examples; nobody changes them.
+
+    Attributes:
+        given: [n] the labels to learn from, 0 … C−1.
+        clean: [n] the true ones, or None if unknown.
+        flipped: [n] where `given` differs from `clean`; nowhere if that is unknown.
+        transition: [C, C] realised, row = true class; the identity if that is unknown.
+        names: C class names.
+        ids: n distinct strings that name the examples.
+        generator: the noise as `--noise` takes it with its full name, or "none" for labels as
+            they came.
+        fingerprint: SHA-256 of `given` and C, the same on every platform.
+    """
+
+    given: Ints
+    clean: Ints | None
+    flipped: Bools
+    transition: Matrix
+    names: tuple[str, ...]
+    ids: tuple[str, ...]
+    generator: str
+    fingerprint: str
+
+    def save(self, path: Path) -> None:
+        """Write `labels.npz`, whole or not at all."""
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "given": self.given.astype("<i8"),
+            "flipped": self.flipped,
+            "transition": self.transition.astype("<f8"),
+            "names": np.array(self.names, dtype=np.str_),
+            "ids": np.array(self.ids, dtype=np.str_),
+            "generator": np.array(self.generator),
+            "fingerprint": np.array(self.fingerprint),
+        }
+        if self.clean is not None:
+            arrays["clean"] = self.clean.astype("<i8")
+        with whole_file(path) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+
+    @classmethod
+    def load(cls, path: Path) -> Labels:
+        """Read `labels.npz` and believe nothing that its other parts contradict."""
+        wanted = ("given", "flipped", "transition", "names", "ids", "generator", "fingerprint")
+        arrays = npz.arrays(path, (*wanted, "clean"))
+        missing = [name for name in wanted if name not in arrays]
+        if missing:
+            raise InputError(
+                f'{path} holds no "{missing[0]}": it is not a file of labels that proselflc wrote'
+            )
+        names = _strings(path, "names", arrays["names"])
+        ids = _strings(path, "ids", arrays["ids"])
+        n, C = len(ids), len(names)
+        given = _class_ids(path, "given", arrays["given"], n, C)
+        clean = None
+        if "clean" in arrays:
+            clean = _class_ids(path, "clean", arrays["clean"], n, C)
+        flipped = arrays["flipped"]
+        if flipped.dtype != np.bool_ or flipped.shape != (n,):
+            raise InputError(f'"flipped" in {path} is not one yes or no for each of {n} labels')
+        try:
+            transition = checked_transition(arrays["transition"], C)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        generator = _string(path, "generator", arrays["generator"])
+        claimed = _string(path, "fingerprint", arrays["fingerprint"])
+        if claimed != fingerprint(given, C):
+            raise InputError(
+                f"the labels in {path} do not match their fingerprint: the file was changed after "
+                "it was written, so make it anew"
+            )
+        expected = np.zeros(n, dtype=np.bool_) if clean is None else given != clean
+        if not np.array_equal(flipped, expected):
+            raise InputError(f'"flipped" in {path} contradicts its given and clean labels')
+        if len(set(ids)) != n or len(set(names)) != C:
+            raise InputError(f"ids or names in {path} are not distinct")
+        return cls(given, clean, flipped, transition, names, ids, generator, claimed)
+
+
+def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
+    """The labels of a data set's training part, with `noise` put on them if any.
+
+    Noise starts from the true labels where the data set knows them, else from the given ones,
+    which are then taken for true.
+    """
+    C = dataset.num_classes
+    clean = dataset.clean
+    if noise is not None:
+        if clean is None:
+            clean = dataset.train.labels
+        assert np.array_equal(noise.given != clean, noise.flipped)
+    given = dataset.train.labels if noise is None else noise.given
+    return Labels(
+        given=given,
+        clean=clean,
+        flipped=np.zeros(len(given), dtype=np.bool_) if clean is None else given != clean,
+        transition=np.eye(C) if clean is None else realised_transition(clean, given, C),
+        names=dataset.names,
+        ids=dataset.train.ids,
+        generator="none" if noise is None else noise.spec,
+        fingerprint=fingerprint(given, C),
+    )
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes its name only when it is complete."""
+    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _class_ids(path: Path, name: str, array: npt.NDArray[Any], n: int, C: int) -> Ints:
+    if array.dtype.kind not in "iu" or array.shape != (n,):
+        raise InputError(
+            f'"{name}" in {path} is {array.dtype} of shape {array.shape}: expected {n} class ids'
+        )
+    if n and not 0 <= int(array.min()) <= int(array.max()) < C:
+        raise InputError(f'"{name}" in {path} has labels outside 0 … {C - 1}')
+    return array.astype(np.int64)
+
+
+def _strings(path: Path, name: str, array: npt.NDArray[Any]) -> tuple[str, ...]:
+    if array.dtype.kind != "U" or array.ndim != 1:
+        raise InputError(f'"{name}" in {path} is not a list of strings')
+    return tuple(array.tolist())
+
+
+def _string(path: Path, name: str, array: npt.NDArray[Any]) -> str:
+    if array.dtype.kind != "U" or array.ndim != 0:
+        raise InputError(f'"{name}" in {path} is not a string')
+    return str(array)

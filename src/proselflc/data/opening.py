@@ -1,0 +1,383 @@
+"""What `--data` takes: a name, a folder, a table or an `.npz`, and what goes with it.
+
+Names map to sources here and nowhere else. Only the standard library is imported before a data set
+is opened, so that the command line can show `Request` as options at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from proselflc.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from proselflc.data.dataset import Dataset, Ints
+    from proselflc.data.noise import Matrix
+
+
+TABLES = (".csv", ".tsv", ".tab", ".parquet", ".pq")
+# Which labels of a CIFAR-N file stand for it: all there are, or the hardest.
+CIFAR_N_COLUMNS = {"CIFAR-10_human": "worse_label", "CIFAR-100_human": "noisy_label"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which data to open, and how to read it.
+
+    Attributes:
+        data: a name (see `proselflc datasets`), an image folder, a .csv, .tsv or .parquet table,
+            or an .npz file.
+        data_root: where named data sets live.
+        labels: a file of labels to use instead of the data's own.
+        label_column: the table's column of labels.
+        text_column: the table's column of texts.
+        path_column: the table's column of image paths.
+        id_column: the table's column of ids.
+        features: precomputed embeddings (.npy or .npz) to use instead of the inputs, row for row.
+        on_bad_image: what to do with an image that cannot be read.
+        cache: a folder for faster copies of archives.
+    """
+
+    data: str = "digits"
+    data_root: Path | None = None
+    labels: Path | None = None
+    label_column: str | None = None
+    text_column: str | None = None
+    path_column: str | None = None
+    id_column: str | None = None
+    features: Path | None = None
+    on_bad_image: Literal["error", "skip"] = "error"
+    cache: Path | None = None
+
+
+@dataclass(frozen=True)
+class Named:
+    """One line about a data set with a name.
+
+    Attributes:
+        title: what it is.
+        classes: C.
+        train: how many training examples.
+        test: how many test examples.
+        where: where the paper uses it, or what it is there for.
+        open: reads it.
+    """
+
+    title: str
+    classes: int
+    train: int
+    test: int
+    where: str
+    open: Callable[[Request], Dataset]
+
+
+def open_data(request: Request) -> Dataset:
+    """Open what the user asked for, with other labels or inputs if they asked for those."""
+    _check_columns(request)
+    if request.data in DATASETS:
+        dataset = DATASETS[request.data].open(request)
+    else:
+        dataset = _open_path(request)
+    if request.labels is not None:
+        dataset = dataset.with_labels(*read_label_file(dataset, request.labels, request))
+    if request.features is not None:
+        from proselflc.data.sources import features
+
+        dataset = features.attach(dataset, request.features)
+    return dataset
+
+
+def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Ints, Ints | None]:
+    """Labels [n] for the data set's training examples from a file, and the true ones if known.
+
+    Rows belong to examples by their id if the file has the data set's ids, else by their place;
+    labels are class names, or class ids where those are no names. A `labels.npz` of ours brings
+    its true labels along; with a table the data set keeps what it knew about the truth. The label
+    files of CIFAR-10N and CIFAR-100N, by their published names, go with CIFAR.
+    """
+    _must_be_file(path, "labels")
+    if path.stem in CIFAR_N_COLUMNS:
+        from proselflc.data.sources import cifar_n
+
+        human = cifar_n.with_human_labels(dataset, path, CIFAR_N_COLUMNS[path.stem], path.stem)
+        return human.train.labels, human.clean
+    if path.suffix.lower() == ".npz":
+        from proselflc.data.labels import Labels
+
+        labels = Labels.load(path)
+        row = _rows(path, labels.ids, len(labels.ids), dataset)
+        class_ids = _class_ids(path, labels.names, dataset)
+        clean = None if labels.clean is None else class_ids[labels.clean[row]]
+        return class_ids[labels.given[row]], clean
+
+    import numpy as np
+
+    from proselflc.data.sources import table
+
+    ids, given = table.read_labels(
+        path, label_column=request.label_column, id_column=request.id_column
+    )
+    names, which = np.unique(np.array(given, dtype=np.str_), return_inverse=True)
+    row = _rows(path, ids, len(given), dataset)
+    class_ids = _class_ids(path, tuple(names.tolist()), dataset)
+    return class_ids[which[row]], dataset.clean
+
+
+def read_transition(path: Path) -> Matrix:
+    """A matrix from an .npy, .npz or .csv file; its rows are checked where it is used.
+
+    An .npz holds it as `transition` or `T`; a .csv has one row per line and no heading.
+    """
+    import numpy as np
+
+    from proselflc.data.sources import npz
+
+    _must_be_file(path, "a transition matrix")
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        matrix = next(iter(npz.arrays(path, ("transition", "T")).values()))
+    elif suffix == ".npy":
+        matrix = npz.array(path)
+    elif suffix == ".csv":
+        matrix = _read_numbers(path)
+    else:
+        raise InputError(f"a transition matrix is an .npy, .npz or .csv file, got {path}")
+    if matrix.dtype.kind not in "fiu":
+        raise InputError(f"{path} holds {matrix.dtype} values: expected a matrix of numbers")
+    return matrix.astype(np.float64)
+
+
+def _read_numbers(path: Path) -> Matrix:
+    """[rows, columns] from a text file with commas."""
+    import numpy as np
+
+    try:
+        rows = [line.split(",") for line in path.read_text("utf-8").splitlines() if line.strip()]
+        return np.array([[float(cell) for cell in row] for row in rows], dtype=np.float64)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:  # text, other encodings, rows of different lengths
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path} does not hold a matrix of numbers: {reason}") from None
+
+
+def _check_columns(request: Request) -> None:
+    """Columns are of a table: naming one where there is none is a mistake worth a word."""
+    tables = [Path(request.data), *([request.labels] if request.labels else [])]
+    if any(path.suffix.lower() in TABLES for path in tables):
+        return
+    for name in ("label", "text", "path", "id"):
+        column = getattr(request, f"{name}_column")
+        if column is not None:
+            raise InputError(
+                f'--{name}-column "{column}" names a column, but {request.data} is no table: '
+                "leave it out, or give a .csv, .tsv or .parquet file"
+            )
+
+
+def _open_path(request: Request) -> Dataset:
+    path = Path(request.data)
+    if path.is_dir():
+        return _open_folder(path, request)
+    if not path.is_file():
+        raise InputError(
+            f"there is no file or folder {path}, and as a name it is an "
+            + unknown("data set", request.data, DATASETS)
+        )
+    suffix = path.suffix.lower()
+    if suffix in TABLES:
+        from proselflc.data.sources import table
+
+        return table.load(
+            path,
+            label_column=request.label_column,
+            path_column=request.path_column,
+            text_column=request.text_column,
+            id_column=request.id_column,
+            on_bad_image=request.on_bad_image,
+        )
+    if suffix == ".npz":
+        from proselflc.data.sources import npz
+
+        return npz.load(path)
+    if path.name.startswith(("cifar-10-", "cifar-100-")):
+        name: Literal["cifar10", "cifar100"] = (
+            "cifar10" if path.name.startswith("cifar-10-") else "cifar100"
+        )
+        return _open_cifar(name, replace(request, data_root=path))
+    raise InputError(
+        f"{path} is none of what --data takes: a .csv, .tsv or .parquet table, an .npz file, a "
+        "folder of images, a CIFAR archive, or a name that `proselflc datasets` lists"
+    )
+
+
+def _open_folder(path: Path, request: Request) -> Dataset:
+    """A folder by what lies in it: a named set in its published layout, else images."""
+    within = replace(request, data_root=path)
+    if (path / "batches.meta").is_file():
+        return _open_cifar("cifar10", within)
+    if (path / "meta").is_file() and (path / "train").is_file():
+        return _open_cifar("cifar100", within)
+    if any(path.glob("train-images?idx3-ubyte*")):
+        from proselflc.data.sources import idx
+
+        return idx.load(path, "fashion-mnist" if "fashion" in path.name.lower() else "mnist")
+    if any((path / below / "noisy_label_kv.txt").is_file() for below in ("", "annotations")):
+        return _open_clothing1m(within)
+    if (path / "ILSVRC").is_dir() or (path / "train" / "n01440764").is_dir():
+        return _open_imagenet(within)
+    from proselflc.data.sources import image_folder
+
+    return image_folder.load(path, on_bad_image=request.on_bad_image)
+
+
+def _open_digits(request: Request) -> Dataset:
+    from proselflc.data.sources import digits
+
+    return digits.load()
+
+
+def _open_idx(request: Request) -> Dataset:
+    from proselflc.data.sources import idx
+
+    return idx.load(idx.find(request.data, _root(request), fetch=True), request.data)
+
+
+def _open_cifar10(request: Request) -> Dataset:
+    return _open_cifar("cifar10", request)
+
+
+def _open_cifar100(request: Request) -> Dataset:
+    return _open_cifar("cifar100", request)
+
+
+def _open_cifar(name: Literal["cifar10", "cifar100"], request: Request) -> Dataset:
+    from proselflc.data.sources import cifar
+
+    path = cifar.find(name, _root(request), fetch=True)
+    return cifar.load(path, name, cache=request.cache)
+
+
+def _open_cifar_n(request: Request) -> Dataset:
+    from proselflc.data.sources import cifar_n
+
+    return cifar_n.load(request.data, _root(request), cache=request.cache, fetch=True)
+
+
+def _open_imagenet(request: Request) -> Dataset:
+    from proselflc.data.sources import imagenet
+
+    return imagenet.load(_folder_of(request, "imagenet"), on_bad_image=request.on_bad_image)
+
+
+def _open_clothing1m(request: Request) -> Dataset:
+    from proselflc.data.sources import clothing1m
+
+    return clothing1m.load(_folder_of(request, "clothing1m"), on_bad_image=request.on_bad_image)
+
+
+def _root(request: Request) -> Path:
+    """Where named sets live: what the user says, else a folder of ours in the user's cache."""
+    if request.data_root is not None:
+        return request.data_root
+
+    from proselflc.data.sources.cifar import default_cache
+
+    return default_cache()
+
+
+def _folder_of(request: Request, name: str) -> Path:
+    """A set that nobody may hand on: its folder below the root, or the root itself."""
+    if request.data_root is None:
+        raise InputError(
+            f"{name} cannot be downloaded for you: get it from its official page and say with "
+            f"--data-root DIR that it is in DIR or DIR/{name}"
+        )
+    below = request.data_root / name
+    return below if below.is_dir() else request.data_root
+
+
+def _must_be_file(path: Path, what: str) -> None:
+    if not path.is_file():
+        came = "is not a file" if path.exists() else "does not exist"
+        raise InputError(f"{path} {came}: expected a file with {what}")
+
+
+def _rows(path: Path, ids: tuple[str, ...] | None, count: int, dataset: Dataset) -> Ints:
+    """[n] which row of the file belongs to each training example."""
+    import numpy as np
+
+    n = len(dataset.train)
+    if count != n:
+        raise InputError(
+            f"{path} has {count} labels, but {dataset.name} has {n} training examples: "
+            "there must be one for each"
+        )
+    where = {name: i for i, name in enumerate(ids or ())}
+    found = [name in where for name in dataset.train.ids]
+    if not any(found):
+        return np.arange(n)
+    if not all(found):
+        lost = dataset.train.ids[found.index(False)]
+        raise InputError(
+            f'{path} knows {sum(found)} of the {n} ids of {dataset.name}, but not "{lost}": '
+            "give a label for each of its examples"
+        )
+    return np.array([where[name] for name in dataset.train.ids], dtype=np.int64)
+
+
+def _class_ids(path: Path, names: tuple[str, ...], dataset: Dataset) -> Ints:
+    """The data set's class id of every class name in a file; names may be class ids themselves."""
+    import numpy as np
+
+    ids = {name: i for i, name in enumerate(dataset.names)}
+    if not all(name in ids for name in names):
+        by_id = {str(i): i for i in range(dataset.num_classes)}
+        if all(name in by_id for name in names):
+            ids = by_id
+    for name in names:
+        if name not in ids:
+            raise InputError(f"{path}: " + unknown("class", name, dataset.names))
+    return np.array([ids[name] for name in names], dtype=np.int64)
+
+
+DATASETS: dict[str, Named] = {
+    "digits": Named(
+        "scikit-learn's 8×8 digits, embedded", 10, 1297, 500, "–, the demo", _open_digits
+    ),
+    "mnist": Named("handwritten digits", 10, 60000, 10000, "–", _open_idx),
+    "fashion-mnist": Named("clothes in 28×28 grey pixels", 10, 60000, 10000, "–", _open_idx),
+    "cifar10": Named("32×32 photos", 10, 50000, 10000, "–", _open_cifar10),
+    "cifar100": Named(
+        "32×32 photos, 20 coarse classes", 100, 50000, 10000, "Sections 5.1, 5.2", _open_cifar100
+    ),
+    **{
+        f"cifar10n:{who}": Named(
+            f"CIFAR-10 as people labelled it, {what}", 10, 50000, 10000, "–", _open_cifar_n
+        )
+        for who, what in {
+            "aggre": "the majority of three (9 % wrong)",
+            "random1": "the first answer (17 % wrong)",
+            "random2": "the second answer (18 % wrong)",
+            "random3": "the third answer (18 % wrong)",
+            "worse": "a wrong answer if there is one (40 % wrong)",
+        }.items()
+    },
+    "cifar100n": Named(
+        "CIFAR-100 as people labelled it (40 % wrong)", 100, 50000, 10000, "–", _open_cifar_n
+    ),
+    "imagenet": Named(
+        "ImageNet 2012, from your own folder", 1000, 1281167, 50000, "Section 5.1", _open_imagenet
+    ),
+    "clothing1m": Named(
+        "shop photos with labels from the words around them, from your own folder",
+        14,
+        1000000,
+        10526,
+        "Section 5.3",
+        _open_clothing1m,
+    ),
+}

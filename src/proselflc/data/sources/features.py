@@ -1,0 +1,82 @@
+"""Precomputed embeddings in place of a data set's inputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from proselflc.data.dataset import Dataset, Features, Part, checked
+from proselflc.data.sources import npz
+from proselflc.errors import InputError
+
+_KEYS = {"train": "x", "test": "x_test", "validation": "x_validation"}
+
+
+def attach(dataset: Dataset, path: Path) -> Dataset:
+    """The same examples, labels and ids with features [n, D] as their inputs, row for row.
+
+    Args:
+        dataset: what the features are of.
+        path: an `.npz` with `x` for the training examples and, for each other split that the data
+            set has, `x_test` and `x_validation`; or an `.npy` with the rows of train, test and
+            validation one after the other.
+
+    Raises:
+        InputError: a split without features, or another number of rows than it has examples.
+    """
+    splits = {"train": dataset.train, "test": dataset.test, "validation": dataset.validation}
+    parts = {split: part for split, part in splits.items() if part is not None}
+    if path.suffix.lower() == ".npz":
+        values = _by_split(path, parts, dataset.name)
+    else:
+        values = _in_a_row(path, parts, dataset.name)
+    widths = {v.shape[1] for v in values.values()}
+    if len(widths) > 1:
+        raise InputError(
+            f"{path} has splits of different widths, {sorted(widths)}: embed them alike"
+        )
+    new = {s: Part(Features(values[s]), part.labels, part.ids) for s, part in parts.items()}
+    return checked(
+        replace(
+            dataset,
+            train=new["train"],
+            test=new.get("test"),
+            validation=new.get("validation"),
+        )
+    )
+
+
+def _by_split(path: Path, parts: dict[str, Part], name: str) -> dict[str, npt.NDArray[np.float32]]:
+    found = npz.arrays(path, tuple(_KEYS.values()))
+    values = {}
+    for split, key in _KEYS.items():
+        if (key in found) != (split in parts):
+            has, lacks = (path, name) if key in found else (name, path)
+            raise InputError(
+                f"{has} has a {split} split, but {lacks} has none: {path} must have the arrays "
+                f"{', '.join(_KEYS[s] for s in parts)}"
+            )
+        if split in parts:
+            values[split] = npz.features(found[key], f'"{key}" in {path}')
+            _same_length(path, len(values[split]), len(parts[split]), f"{split} examples of {name}")
+    return values
+
+
+def _in_a_row(path: Path, parts: dict[str, Part], name: str) -> dict[str, npt.NDArray[np.float32]]:
+    rows: npt.NDArray[Any] = npz.features(npz.array(path), str(path))
+    lengths = [len(part) for part in parts.values()]
+    whole = " + ".join(f"{len(part)} {split}" for split, part in parts.items())
+    _same_length(path, len(rows), sum(lengths), f"examples ({whole}) of {name}")
+    pieces = np.split(rows, np.cumsum(lengths)[:-1])
+    return dict(zip(parts, pieces, strict=True))
+
+
+def _same_length(path: Path, rows: int, examples: int, of_what: str) -> None:
+    if rows != examples:
+        raise InputError(
+            f"{path} has {rows} rows of features for {examples} {of_what}: they must go row for row"
+        )

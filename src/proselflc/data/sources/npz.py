@@ -1,0 +1,320 @@
+"""`.npz` files with `x` and `y`, and the safe reading of numpy's files that others use too.
+
+A header's shape is compared with the bytes that are there before an array is made for it, and
+objects, which are pickles, are refused.
+"""
+
+from __future__ import annotations
+
+import lzma
+import math
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from proselflc.data.dataset import Dataset, Features, Images, Inputs, Ints, Part, checked
+from proselflc.errors import InputError
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_RATIO = 200  # of unpacked to packed bytes, where it matters
+_HARMLESS = 64 << 20  # bytes that may be packed as well as they can be
+_MANY_CLASSES = 1000  # that a file without `names` may have whatever its length
+
+# What zipfile, the decoders and numpy raise on damaged bytes: RuntimeError (with its
+# NotImplementedError) is an unknown or encrypted method, the rest are headers of nonsense.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    tokenize.TokenError,
+    EOFError,
+    OSError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    RuntimeError,
+    SyntaxError,
+    MemoryError,
+)
+
+
+def load(path: Path) -> Dataset:
+    """A data set in one file.
+
+    | array | holds |
+    |---|---|
+    | `x` | [n, D] numbers (features), or uint8 images [n, H, W], [n, H, W, C] or [n, C, H, W] |
+    | `y` | [n] integers 0 … C−1 |
+    | `x_test`, `y_test` | the same for testing |
+    | `ids` | [n] texts or integers that name the training examples |
+    | `clean` | [n] integers, the true labels of the training examples |
+    | `names` | [C] texts, the class names |
+
+    An image's channels are 1 or 3. Where the last axis has 1 or 3 it is the channels; otherwise
+    axis 1 must. So [n, 3, 32, 3] is read as 3 rows of 32 pixels. Without `ids` the examples are
+    "train/000000" and so on; without `names` the classes are "0" to the largest label.
+    """
+    wanted = ("x", "y", "x_test", "y_test", "ids", "clean", "names")
+    found = arrays(path, wanted)
+    for name in ("x", "y"):
+        _require(found, name, path)
+    for name, other in (("x_test", "y_test"), ("y_test", "x_test")):
+        if name in found:
+            _require(found, other, path)
+    labels: dict[str, Ints] = {
+        name: _labels(found[name], name, path) for name in ("y", "y_test", "clean") if name in found
+    }
+    names = _names(found.get("names"), labels, path)
+    train = _part(found, labels, "", found.get("ids"), path)
+    clean = labels.get("clean")
+    if clean is not None:
+        if len(clean) != len(train):
+            raise InputError(
+                f"{path} has {len(clean)} labels in clean, but {len(train)} rows in x: they must "
+                "go row for row"
+            )
+        if len(clean) and int(clean.max()) >= len(names):
+            raise InputError(
+                f"{path} has label {int(clean.max())} in clean, but {len(names)} classes"
+            )
+    test = _part(found, labels, "_test", None, path) if "x_test" in found else None
+    if test is not None and _form(test.inputs) != _form(train.inputs):
+        raise InputError(
+            f"{path} has {_form(train.inputs)} in x, but {_form(test.inputs)} in x_test: they must "
+            "be alike"
+        )
+    return checked(Dataset(name=path.name, train=train, names=names, test=test, clean=clean))
+
+
+def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
+    """Those of the wanted arrays that an `.npz` file has. The others are not looked at.
+
+    Raises:
+        InputError: not such a file, damaged, objects inside, or larger than it can be.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
+            chosen = {name: infos[name] for name in wanted if name in infos}
+            _refuse_bombs(path, chosen)
+            found = {}
+            for name, info in chosen.items():
+                with archive.open(info) as stream:
+                    found[name] = _read(stream, info.file_size, f'"{name}" in {path}')
+            if not found:
+                raise InputError(
+                    f"{path} has none of the arrays {', '.join(wanted)}: it holds {_listed(infos)}"
+                )
+            return found
+    except InputError:
+        raise
+    except _DAMAGE as error:
+        raise InputError(
+            f"{path} is not an .npz file or is damaged ({_reason(error)}): write it again with "
+            "np.savez"
+        ) from error
+
+
+def array(path: Path) -> Array:
+    """The array of an `.npy` file.
+
+    Raises:
+        InputError: not such a file, damaged, objects inside, or shorter than its header says.
+    """
+    try:
+        with path.open("rb") as stream:
+            return _read(stream, path.stat().st_size, str(path))
+    except InputError:
+        raise
+    except _DAMAGE as error:
+        raise InputError(
+            f"{path} is not an .npy file or is damaged ({_reason(error)}): write it again with "
+            "np.save"
+        ) from error
+
+
+def features(values: Array, what: str) -> npt.NDArray[np.float32]:
+    """Numbers [n, D] as float32; what does not fit becomes infinite, which `checked` names."""
+    if values.ndim != 2 or values.shape[1] == 0 or values.dtype.kind not in "fiub":
+        raise InputError(
+            f"{what} holds {values.dtype} of shape {list(values.shape)}, but features must be "
+            "numbers of shape [n, D], and images uint8"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def _refuse_bombs(path: Path, infos: Mapping[str, zipfile.ZipInfo]) -> None:
+    size = path.stat().st_size
+    for name, info in infos.items():
+        packed = min(info.compress_size, size)
+        if info.file_size > max(_HARMLESS, _RATIO * packed):
+            raise InputError(
+                f'"{name}" in {path} claims to unpack from {packed:,} to {info.file_size:,} bytes: '
+                f"more than {_RATIO} times is refused, write it without compression (np.savez)"
+            )
+
+
+def _read(stream: IO[bytes], size: int, what: str) -> Array:
+    """An array from a stream of `size` bytes, header first."""
+    version = npy.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise InputError(f"{what} has an unknown format {version}: write it again with np.save")
+    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # about old spellings in headers, which are read all the same
+        shape, fortran, dtype = header(stream)
+    if dtype.hasobject:
+        raise InputError(
+            f"{what} holds Python objects, which can run code when read: save numbers or text "
+            "instead, e.g. np.array(values.tolist())"
+        )
+    if dtype.names is not None or dtype.subdtype is not None:
+        raise InputError(f"{what} is a structured array: save its columns as one plain array")
+    start = len(npy.magic(*version)) + (2 if version == (1, 0) else 4)
+    declared = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or dtype.itemsize == 0 or declared > size - start:
+        raise InputError(
+            f"{what} declares {dtype} of shape {list(shape)} = {declared:,} bytes, but only "
+            f"{size:,} are there: write it again"
+        )
+    values = np.empty(shape[::-1] if fortran else shape, dtype=dtype)
+    if values.nbytes:
+        _fill(stream, values.reshape(-1).view(np.uint8).data, what)
+    return values.T if fortran else values
+
+
+def _fill(stream: IO[bytes], room: memoryview, what: str) -> None:
+    filled = 0
+    while filled < len(room):
+        block = stream.read(min(len(room) - filled, 1 << 20))
+        if not block:
+            raise InputError(f"{what} ends after {filled:,} of {len(room):,} bytes: write it again")
+        room[filled : filled + len(block)] = block
+        filled += len(block)
+    if stream.read(1):
+        raise InputError(
+            f"{what} goes on after the {len(room):,} bytes it declares: write it again"
+        )
+
+
+def _require(found: Mapping[str, Array], name: str, path: Path) -> None:
+    if name not in found:
+        raise InputError(
+            f"{path} has no array {name}, only {_listed(found)}: write it with np.savez(file, "
+            "x=…, y=…), and x_test with y_test"
+        )
+
+
+def _labels(values: Array, name: str, path: Path) -> Ints:
+    """[n] int64 from 0; what came is said where it is anything else."""
+    came = ""
+    if values.dtype.kind not in "iu":
+        came = f"{values.dtype} came"
+    elif values.ndim != 1:
+        came = f"shape {list(values.shape)} came"
+    elif len(values) and int(values.min()) < 0:
+        came = f"{int(values.min())} came"
+    elif len(values) and int(values.max()) > 1 << 31:
+        came = f"{int(values.max())} came"
+    if came:
+        raise InputError(f"{path} must have integers 0 … C−1 of shape [n] in {name}, but {came}")
+    return values.astype(np.int64)
+
+
+def _names(values: Array | None, labels: Mapping[str, Ints], path: Path) -> tuple[str, ...]:
+    largest = max((int(v.max()) for v in labels.values() if len(v)), default=0)
+    if values is None:
+        if largest >= max(_MANY_CLASSES, *(len(v) for v in labels.values())):
+            raise InputError(
+                f"{path} has label {largest}, but fewer examples than that: number the classes "
+                "0 … C−1, or give names with one text for each class"
+            )
+        return tuple(str(c) for c in range(largest + 1))
+    names = _texts(values, "names", path)
+    if len(set(names)) != len(names) or "" in names:
+        raise InputError(f"{path} has class names that are empty or double in names: make them new")
+    return names
+
+
+def _texts(values: Array, name: str, path: Path) -> tuple[str, ...]:
+    if values.ndim != 1 or values.dtype.kind not in "USiu":
+        raise InputError(
+            f"{path} must have texts of shape [n] in {name}, but {values.dtype} of shape "
+            f"{list(values.shape)} came"
+        )
+    try:
+        return tuple(v.decode() if isinstance(v, bytes) else str(v) for v in values.tolist())
+    except (UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"{path} has texts that are not UTF-8 in {name}: {error}") from error
+
+
+def _part(
+    found: Mapping[str, Array],
+    labels: Mapping[str, Ints],
+    suffix: str,
+    ids: Array | None,
+    path: Path,
+) -> Part:
+    x, y = found["x" + suffix], labels["y" + suffix]
+    what = f'"x{suffix}" in {path}'
+    rows = len(x) if x.ndim else 0
+    if rows != len(y):
+        raise InputError(
+            f"{path} has {len(y)} labels in y{suffix}, but {rows} rows in x{suffix}: they must go "
+            "row for row"
+        )
+    inputs: Inputs
+    if x.dtype == np.uint8 and x.ndim in (3, 4):
+        inputs = Images(_images(x, what))
+    else:
+        inputs = Features(features(x, what))
+    split = suffix.removeprefix("_") or "train"
+    named = tuple(f"{split}/{i:06d}" for i in range(rows))
+    if ids is not None:
+        named = _texts(ids, "ids", path)
+        if len(named) != rows:
+            raise InputError(f"{path} has {len(named)} ids, but {rows} rows in x{suffix}")
+    return Part(inputs, y, named)
+
+
+def _images(x: Array, what: str) -> npt.NDArray[np.uint8]:
+    """[n, H, W, C] from [n, H, W], [n, H, W, C] or, if C is not last, [n, C, H, W]."""
+    if x.ndim == 3:
+        x = x[..., None]
+    elif x.shape[3] not in (1, 3) and x.shape[1] in (1, 3):
+        x = x.transpose(0, 2, 3, 1)
+    if x.shape[3] not in (1, 3) or 0 in x.shape[1:]:
+        raise InputError(
+            f"{what} has shape {list(x.shape)}, but images must be [n, H, W], [n, H, W, C] or "
+            "[n, C, H, W] with 1 or 3 channels C"
+        )
+    return np.ascontiguousarray(x)
+
+
+def _form(inputs: Inputs) -> str:
+    if isinstance(inputs, Images):
+        return f"images of shape {list(inputs.pixels.shape[1:])}"
+    assert isinstance(inputs, Features)
+    return f"{inputs.values.shape[1]} features"
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = [f'"{name[:40]}"' if name.isprintable() else ascii(name[:40]) for name in names]
+    return (", ".join(shown[:10]) or "nothing") + (" and more" if len(shown) > 10 else "")
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:200] or type(error).__name__

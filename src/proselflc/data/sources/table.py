@@ -1,0 +1,619 @@
+"""CSV, TSV and Parquet: a label column and image paths, texts or numbers, one example per row."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from proselflc.data.dataset import (
+    Dataset,
+    Features,
+    ImageFiles,
+    Inputs,
+    Ints,
+    Part,
+    Skipped,
+    Texts,
+    checked,
+    in_order,
+)
+from proselflc.data.image import OnBadImage, sift
+from proselflc.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# What columns are usually called, in lower case.
+LABEL = ("label", "labels", "y", "class", "target", "category", "given_label")
+TEXT = ("text", "sentence", "title", "news_title", "headline", "content", "document", "review")
+PATH = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
+ID = ("id", "ids", "index", "__index_level_0__", "")  # the first of these that is there
+CLEAN = ("clean", "clean_label", "clean_labels")
+SPLIT = ("split",)
+
+SPLITS = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+}
+_DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
+_PARQUET = (".parquet", ".pq")
+
+
+def load(
+    path: Path,
+    *,
+    label_column: str | None = None,
+    path_column: str | None = None,
+    text_column: str | None = None,
+    id_column: str | None = None,
+    on_bad_image: OnBadImage = "error",
+) -> Dataset:
+    """Read a table with a label column and image paths, texts or numbers.
+
+    Columns that are not named are found by their usual names. Without a path or a text column,
+    every remaining column is a feature and must hold numbers. Labels lose the white space around
+    them; classes are sorted as people do, integers by value. A column `split` tells train, test
+    and validation apart; a column `clean` or `clean_label` gives the true labels of train. Ids
+    come from the id column (or pandas' unnamed first column), else they are the paths, else the row
+    numbers from 0.
+
+    Image paths are relative to the table's folder; absolute ones and `..` are followed, since the
+    table is the user's own list and only images are read from where it points.
+    """
+    table = _open(path)
+    label = _label_column(table, label_column)
+    asked_for_one = path_column is not None or text_column is not None
+    ids = _id_column(table, id_column, label)
+    files = _find(
+        table, path_column, () if asked_for_one else PATH, option="--path-column", taken=(label,)
+    )
+    texts = _find(
+        table, text_column, () if asked_for_one else TEXT, option="--text-column", taken=(label,)
+    )
+    if files is not None and texts is not None:
+        raise InputError(
+            f'{path} has a path column "{files}" and a text column "{texts}": choose what to learn '
+            f'from with --path-column "{files}" or --text-column "{texts}"'
+        )
+    split = _find(table, None, SPLIT, taken=(label, ids, files, texts))
+    clean = _find(table, None, CLEAN, taken=(label, ids, files, texts))
+    if len(table) == 0:
+        raise InputError(f"{path} has column names but no rows: add one row per example")
+
+    given = _filled(table, label, "label")
+    parts = _split_rows(table, split)
+    true = _true_labels(table, clean, parts["train"], given)
+    names = in_order([*(given[i] for i in parts["train"]), *true])
+    class_ids = _encode(table, given, names, label)
+
+    inputs: Inputs
+    if files is not None:
+        cells = _filled(table, files, "path")
+        inputs = ImageFiles(tuple(path.parent / cell for cell in cells))
+        example_ids = [PurePath(cell).as_posix() for cell in cells]
+    else:
+        if texts is not None:
+            inputs = Texts(tuple(_filled(table, texts, "text")))
+        else:
+            apart = {c for c in table.columns if _plainly(c) in ID}
+            inputs = _features(table, apart | {c for c in (label, ids, split, clean) if c})
+        example_ids = [str(i) for i in range(len(table))]
+    if ids is not None:
+        example_ids = _filled(table, ids, "id")
+
+    whole = Part(inputs, class_ids, tuple(example_ids))
+    clean_labels = _encode(table, true, names, clean or "") if true else None
+    skipped: list[Skipped] = []
+    chosen: dict[str, Part] = {}
+    for name, rows in parts.items():
+        part = whole.take(rows)
+        if isinstance(part.inputs, ImageFiles):
+            keep, bad = sift(
+                part.inputs.paths, part.ids, [given[i] for i in rows], on_bad_image=on_bad_image
+            )
+            skipped += bad
+            part = part.take(keep)
+            if name == "train" and clean_labels is not None:
+                clean_labels = clean_labels[keep]
+        chosen[name] = part
+    return checked(
+        Dataset(
+            str(path),
+            chosen["train"],
+            names,
+            test=chosen.get("test"),
+            validation=chosen.get("validation"),
+            clean=clean_labels,
+            skipped=tuple(skipped),
+        )
+    )
+
+
+def read_labels(
+    path: Path, *, label_column: str | None = None, id_column: str | None = None
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """The ids and the label names of a table that replaces another's labels.
+
+    Returns:
+        The ids, from the id column or the path column, or None where there is neither and labels
+        follow row for row; and as many label names.
+    """
+    table = _open(path)
+    label = _label_column(table, label_column)
+    labels = _filled(table, label, "label")
+    column = _id_column(table, id_column, label)
+    if column is None:
+        column = _find(table, None, PATH, option="--id-column", taken=(label,))
+    if column is None:
+        return None, tuple(labels)
+    ids = _filled(table, column, "id")
+    seen: set[str] = set()
+    for row, name in enumerate(ids):
+        if name in seen:
+            raise InputError(
+                f'{path} has the id "{name}" twice, again in {table.where(row)}: ids name examples '
+                "and must be distinct"
+            )
+        seen.add(name)
+    return tuple(ids), tuple(labels)
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of a text file, without white space around them.
+
+    Empty lines stay, as "", so that positions remain line numbers; those at the end go.
+    """
+    found = [line.strip() for line in _decoded(path).split("\n")]
+    while found and not found[-1]:
+        found.pop()
+    return found
+
+
+@dataclass(frozen=True)
+class _Delimited:
+    """A CSV or TSV file, read whole."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: list[list[str]]
+    lines: list[int]  # on which line each row begins
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def texts(self, column: str) -> list[str]:
+        """The cells without the white space around them; "" where there is none."""
+        k = self.columns.index(column)
+        return [row[k].strip() for row in self.rows]
+
+    def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float64]:
+        """[n, D] as numbers."""
+        return np.stack([_parsed(self, name, self.texts(name)) for name in columns], axis=1)
+
+    def where(self, row: int) -> str:
+        return f"line {self.lines[row]}"
+
+
+@dataclass(frozen=True)
+class _Parquet:
+    """A Parquet file, whose columns are read when they are wanted."""
+
+    path: Path
+    columns: tuple[str, ...]
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def texts(self, column: str) -> list[str]:
+        """The cells as text; "" where there is none."""
+        return _texts(self.path, column, self._read([column]).column(0))
+
+    def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float64]:
+        """[n, D] as numbers; NaN where there is none."""
+        table = self._read(columns)
+        values = np.empty((len(self), len(columns)))
+        for k, name in enumerate(columns):
+            values[:, k] = self._numbers(name, table.column(k))
+        return values
+
+    def where(self, row: int) -> str:
+        return f"row {row + 1}"
+
+    def _numbers(self, name: str, column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
+        import pyarrow as pa
+
+        kind = column.type
+        try:
+            if pa.types.is_boolean(kind):
+                column = column.cast(pa.uint8())
+            if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+                numbers: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
+                return numbers
+        except Exception as error:
+            raise _damaged(self.path, error) from None
+        return _parsed(self, name, _texts(self.path, name, column))
+
+    def _read(self, columns: Sequence[str]) -> pa.Table:
+        import pyarrow.parquet as pq
+
+        try:
+            with pq.ParquetFile(self.path) as file:
+                table = file.read(columns=list(columns))
+                # Pages may hold other numbers of rows, in another order, than the header claims.
+                table = table.select(list(columns))
+                table.validate(full=True)
+        except Exception as error:
+            raise _damaged(self.path, error) from None
+        if len(table) != len(self):
+            raise InputError(
+                f"{self.path} holds {len(table)} rows, but its header claims {len(self)}: "
+                "it is damaged, so write it again"
+            )
+        return table
+
+
+_Table: TypeAlias = _Delimited | _Parquet
+
+
+def _open(path: Path) -> _Table:
+    """The table with its column names checked."""
+    suffix = path.suffix.lower()
+    if suffix not in _DELIMITERS and suffix not in _PARQUET:
+        known = ", ".join([*_DELIMITERS, *_PARQUET])
+        raise InputError(f"{path} is no table by its ending: expected one of {known}")
+    if not path.is_file():  # also what is no regular file: reading a pipe would wait for ever
+        what = "is not a file" if path.exists() else "does not exist"
+        raise InputError(f"the table {path} {what}: give the path of a CSV, TSV or Parquet file")
+    table = _open_parquet(path) if suffix in _PARQUET else _open_delimited(path, suffix)
+    seen: set[str] = set()
+    for name in table.columns:
+        if name in seen:
+            raise InputError(
+                f'{path} has two columns named "{name}": give every column a name of its own'
+            )
+        seen.add(name)
+    return table
+
+
+def _open_delimited(path: Path, suffix: str) -> _Delimited:
+    text = _decoded(path)
+    delimiters = _DELIMITERS[suffix]
+    delimiter = next((d for d in delimiters if _divides(text, d)), delimiters[0])
+    try:
+        table = _rows(path, text, delimiter, csv.QUOTE_MINIMAL)
+    except InputError:
+        # Tabs need no quotes, so a quotation mark in a TSV may be just that.
+        if delimiter != "\t" or '"' not in text:
+            raise
+        return _plain(path, text, delimiter)
+    if (
+        delimiter == "\t"
+        and '"' in text
+        and any("\t" in cell or "\n" in cell for row in table.rows for cell in row)
+    ):
+        # Quotes that swallow tabs and lines, where the same file without quotes is a whole table
+        # too, are two quotation marks in different rows.
+        try:
+            return _plain(path, text, delimiter)
+        except InputError:
+            return table
+    return table
+
+
+def _divides(text: str, delimiter: str) -> bool:
+    """Whether the first line has several columns when divided so."""
+    first = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
+    try:
+        return any(len(row) > 1 for row in csv.reader([first], delimiter=delimiter))
+    except csv.Error:
+        return False
+
+
+def _plain(path: Path, text: str, delimiter: str) -> _Delimited:
+    return _rows(path, text, delimiter, csv.QUOTE_NONE)
+
+
+def _decoded(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"{path} is written in UTF-16: save it as UTF-8")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"line {line} of {path} is not UTF-8 text: save it as UTF-8") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InputError(f"line {line} of {path} holds a NUL byte, so it is no text: save it anew")
+    return text
+
+
+def _rows(path: Path, text: str, delimiter: str, quoting: Literal[0, 3]) -> _Delimited:
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=True
+    )
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    header: list[str] | None = None
+    blank: int | None = None  # a line without a cell that a row may yet follow
+    begin = 1
+    try:
+        for row in reader:
+            line, begin = begin, reader.line_num + 1
+            if header is None:
+                header = row or None
+            elif not row:
+                blank = blank or line
+            elif len(row) != len(header):
+                raise InputError(
+                    f"line {line} of {path} has {len(row)} cells, but the first line names "
+                    f"{len(header)} columns: repair that line"
+                )
+            elif blank is not None and len(header) == 1:
+                raise InputError(
+                    f"line {blank} of {path} is empty, but rows follow: fill it in or remove it"
+                )
+            else:
+                rows.append(row)
+                lines.append(line)
+    except csv.Error as error:
+        raise InputError(
+            f"line {begin} of {path} cannot be read ({error}): look for a quotation mark that is "
+            "not closed, or a cell that is too long"
+        ) from None
+    if header is None:
+        raise InputError(f"{path} is empty: expected a first line with the names of the columns")
+    names = [_one_line(name.strip()) for name in header]
+    kept = [k for k, name in enumerate(names) if name or k == 0 or any(r[k].strip() for r in rows)]
+    for k in kept[1:]:
+        if not names[k]:
+            raise InputError(f"column {k + 1} of {path} has cells but no name: name or remove it")
+    if len(kept) < len(names):
+        rows = [[row[k] for k in kept] for row in rows]
+    return _Delimited(path, tuple(names[k] for k in kept), rows, lines)
+
+
+def _open_parquet(path: Path) -> _Parquet:
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            about = file.metadata
+            columns = tuple(file.schema_arrow.names)
+            length = about.num_rows
+            claimed = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    except Exception as error:
+        raise _damaged(path, error) from None
+    size = path.stat().st_size
+    if length < 0 or max(length, claimed) > max(2**26, 1000 * size):
+        raise InputError(
+            f"{path} has {size:,} bytes, but its header claims {length:,} rows of {claimed:,} "
+            "bytes: it is damaged, so write it again"
+        )
+    return _Parquet(path, columns, length)
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    # Arrow has its own errors for some damage and lets the standard ones through for other.
+    words = " ".join(str(error).split())[:200] or type(error).__name__
+    return InputError(f"cannot read the Parquet file {path} ({words}): write it again")
+
+
+def _texts(path: Path, name: str, column: pa.ChunkedArray) -> list[str]:
+    import pyarrow as pa
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_nested(kind):
+        raise InputError(
+            f'the column "{name}" of {path} holds {kind} values, but one text or number per row '
+            "is expected: unfold it"
+        )
+    try:
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            column = column.cast(pa.large_string())  # text of writers that do not say so
+        return [_text(cell) for cell in column.to_pylist()]
+    except Exception as error:
+        raise _damaged(path, error) from None
+
+
+def _text(cell: object) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        # pandas makes floats of integers where a cell of the column is missing.
+        if math.isnan(cell):
+            return ""
+        return str(int(cell)) if cell.is_integer() else str(cell)
+    return str(cell).strip()
+
+
+def _parsed(table: _Table, column: str, cells: Sequence[str]) -> npt.NDArray[np.float64]:
+    try:
+        return np.array([float(cell) for cell in cells])
+    except ValueError:
+        row = next(i for i, cell in enumerate(cells) if not _is_number(cell))
+        cell = _short(cells[row])
+        found = f'"{cell}", which is no number' if cell else "nothing"
+        raise InputError(
+            f'the column "{column}" of {table.path} holds {found} in {table.where(row)}: repair '
+            "the cell, remove the column, or name the column to learn from with --text-column or "
+            "--path-column"
+        ) from None
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _short(cell: str) -> str:
+    cell = " ".join(cell.split())
+    return cell if len(cell) <= 40 else cell[:39] + "…"
+
+
+def _find(
+    table: _Table,
+    asked: str | None,
+    usual: Sequence[str],
+    *,
+    option: str = "",
+    taken: Sequence[str | None] = (),
+) -> str | None:
+    """The column that was asked for, or the only one left with a usual name, or None."""
+    if asked is not None:
+        if asked in table.columns:
+            return asked
+        alike = [c for c in table.columns if _plainly(c) == _plainly(asked)]
+        if len(alike) == 1:
+            return alike[0]
+        raise InputError(f"{table.path}: {unknown('column', asked, _listed(table, asked))}")
+    found = [c for c in table.columns if _plainly(c) in usual and c not in taken]
+    if len(found) > 1:
+        advice = f"choose one with {option}" if option else "rename one"
+        raise InputError(
+            f"{table.path} has several columns for one thing, {' and '.join(found)}: {advice}"
+        )
+    return found[0] if found else None
+
+
+def _plainly(name: str) -> str:
+    return name.strip().lower()
+
+
+def _listed(table: _Table, name: str) -> list[str]:
+    """The columns worth showing: all, or of very many those that resemble the name."""
+    if len(table.columns) <= 30:
+        return list(table.columns)
+    return get_close_matches(name, table.columns, n=5) or [*table.columns[:30], "…"]
+
+
+def _label_column(table: _Table, asked: str | None) -> str:
+    column = _find(table, asked, LABEL, option="--label-column")
+    if column is not None:
+        return column
+    close = [c for name in LABEL for c in get_close_matches(name, table.columns, n=1)]
+    hint = f'; did you mean "{close[0]}"?' if close else ";"
+    raise InputError(
+        f"{table.path} has no label column{hint} Name it with --label-column. "
+        f"Its columns: {', '.join(_listed(table, 'label'))}"
+    )
+
+
+def _id_column(table: _Table, asked: str | None, label: str) -> str | None:
+    if asked is not None:
+        return _find(table, asked, ())
+    lower = {_plainly(c): c for c in table.columns if c != label}
+    return next((lower[name] for name in ID if name in lower), None)
+
+
+def _filled(
+    table: _Table, column: str, what: Literal["id", "label", "path", "split", "text", "true label"]
+) -> list[str]:
+    """The cells of a column that may not be empty; names among them are of one line."""
+    cells = table.texts(column)
+    empty = [i for i, cell in enumerate(cells) if not cell]
+    if what == "label" and all(_is_number(cell) for cell in cells if cell):
+        empty = [i for i, cell in enumerate(cells) if not cell or math.isnan(float(cell))]
+    if empty:
+        more = f" (and {len(empty) - 1} more rows)" if len(empty) > 1 else ""
+        raise InputError(
+            f"{table.where(empty[0])}{more} of {table.path} has no {what} in the column "
+            f'"{column}": fill it in or drop the row'
+        )
+    if what == "text":
+        return cells
+    if what == "path":
+        for i, cell in enumerate(cells):
+            if "\n" in cell or "\r" in cell:
+                raise InputError(
+                    f'{table.where(i)} of {table.path} has a line break in its path, "'
+                    f'{_short(cell)}": look for a quotation mark that is not closed'
+                )
+    return [_one_line(cell) for cell in cells]
+
+
+def _one_line(name: str) -> str:
+    return re.sub(r"\s*[\r\n]\s*", " ", name)
+
+
+def _split_rows(table: _Table, column: str | None) -> dict[str, Ints]:
+    """The rows of every split."""
+    if column is None:
+        return {"train": np.arange(len(table), dtype=np.int64)}
+    rows: dict[str, list[int]] = {"train": []}
+    for row, cell in enumerate(_filled(table, column, "split")):
+        split = SPLITS.get(cell.lower())
+        if split is None:
+            raise InputError(
+                f"{table.where(row)} of {table.path}: {unknown('split', _short(cell), SPLITS)}"
+            )
+        rows.setdefault(split, []).append(row)
+    return {split: np.array(where, dtype=np.int64) for split, where in rows.items()}
+
+
+def _true_labels(table: _Table, column: str | None, train: Ints, given: Sequence[str]) -> list[str]:
+    """The true labels of the training rows; none where they are not known."""
+    if column is None or len(train) == 0:
+        return []
+    cells = _filled(table, column, "true label")
+    true = [cells[i] for i in train]
+    if not set(true) & {given[i] for i in train}:
+        raise InputError(
+            f'the column "{column}" of {table.path} shares no class with the labels: it should '
+            "hold the true label of every row, so rename it if it holds something else"
+        )
+    return true
+
+
+def _encode(table: _Table, labels: Sequence[str], names: Sequence[str], column: str) -> Ints:
+    """The class id of every label."""
+    class_ids = {name: k for k, name in enumerate(names)}
+    for row, label in enumerate(labels):
+        if label not in class_ids:
+            raise InputError(
+                f'the column "{column}" of {table.path} has "{_short(label)}" in '
+                f"{table.where(row)}, a class without training examples: add some or drop the row"
+            )
+    return np.array([class_ids[label] for label in labels], dtype=np.int64)
+
+
+def _features(table: _Table, apart: set[str]) -> Features:
+    columns = [c for c in table.columns if c not in apart]
+    if not columns:
+        raise InputError(
+            f"{table.path} has labels but nothing to learn from: add a column of image paths or "
+            f"texts, or columns of numbers, to {', '.join(_listed(table, 'text'))}"
+        )
+    numbers = table.numbers(columns)
+    with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite, found next
+        values = numbers.astype(np.float32)
+    if not np.isfinite(values).all():
+        row, k = np.argwhere(~np.isfinite(values))[0]
+        cell = "nothing or NaN" if np.isnan(numbers[row, k]) else f"{numbers[row, k]}"
+        raise InputError(
+            f'the column "{columns[k]}" of {table.path} holds {cell} in {table.where(int(row))}, '
+            "where a finite number is expected: fill it in or drop the row"
+        )
+    return Features(values, tuple(columns))

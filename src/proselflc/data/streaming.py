@@ -1,0 +1,385 @@
+"""Batches of what does not fit in memory: image files and tar shards, decoded in workers.
+
+The main process alone decides the order, and a worker is handed whole batches; where each image is
+cut out follows from (seed, epoch, number of the batch). So nothing depends on how many workers
+there are. Images travel as bytes and become float when the batch is handed out.
+
+Limits of tar shards: they are read from first to last, so every epoch shuffles the order of the
+shards and then a window of `window` samples, not the whole set; every process reads all of them;
+and going on at batch k reads, but does not decode, what comes before. Their labels and keys must be
+known beforehand: `shard_samples` finds them in one pass.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as MapStyle
+
+from proselflc.data import augment
+from proselflc.data.batches import Batch, Order, Share, generator_for
+from proselflc.data.dataset import Bytes, ImageFiles, Ints, Part, Skipped
+from proselflc.data.image import OnBadImage
+from proselflc.data.preprocessing import ImageScaling, Window, warped
+from proselflc.errors import InputError
+
+BATCHES_OF_64 = Order(64)  # the paper's for ImageNet and Clothing1M
+IMAGE_SUFFIXES = ("jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "gif")
+
+
+@dataclass(frozen=True)
+class RandomCrop:
+    """The paper's augmentation of photos: cut a random window out, mirror every second."""
+
+    flip: bool = True
+
+
+class _Work(NamedTuple):
+    """What a worker is asked to do: decode this process's share of one batch."""
+
+    share: Share
+    sources: tuple[Path | bytes, ...]  # share.last − share.first
+
+
+class _Done(NamedTuple):
+    """What a worker hands back."""
+
+    pixels: Tensor | Bytes  # [N, channels, h, w] of the images that could be read
+    positions: Ints  # [N]
+    bad: list[tuple[int, str]]  # position and reason of the others
+
+
+@dataclass(frozen=True)
+class _Decoding(MapStyle[_Done]):
+    """Runs in a worker. Knows how, but not what: that comes with the work.
+
+    Tensors travel between processes through shared memory, which is quick, but small in many
+    containers, and a process that finds it full dies. Arrays travel through a pipe.
+    """
+
+    preprocessing: ImageScaling
+    augmentation: RandomCrop | None
+    seed: int
+    epoch: int
+    shared_memory: bool
+
+    def __getitem__(self, work: _Work) -> _Done:
+        share, scaling = work.share, self.preprocessing
+        pixels = torch.empty(len(work.sources), scaling.channels, *scaling.size, dtype=torch.uint8)
+        rows, bad = [], []
+        drawn = zip(work.sources, self._windows(share), pixels.numpy(), strict=True)
+        for row, (source, (window, flip), out) in enumerate(drawn):
+            reason = _decode(source, scaling, window, flip, out)
+            if reason is None:
+                rows.append(row)
+            else:
+                bad.append((int(share.positions[row]), reason))
+        positions = share.positions
+        if bad:
+            pixels, positions = pixels[rows], positions[rows]
+        return _Done(pixels if self.shared_memory else pixels.numpy(), positions, bad)
+
+    def _windows(self, share: Share) -> list[tuple[Window, bool]]:
+        """What to cut out of every image of the share, and whether to mirror it."""
+        if self.augmentation is None:
+            return [(self.preprocessing.middle, False)] * len(share.positions)
+        (height, width), (h, w) = self.preprocessing.warp, self.preprocessing.size
+        drawn = augment.placements(
+            share.size,
+            room=(height - h, width - w),
+            flip=self.augmentation.flip,
+            generator=generator_for("augmentation", self.seed, self.epoch, share.number),
+        ).share(share.first, share.last)
+        places = zip(drawn.top.tolist(), drawn.left.tolist(), drawn.flip.tolist(), strict=True)
+        return [((top, left, h, w), flip) for top, left, flip in places]
+
+
+def _decode(
+    source: Path | bytes, scaling: ImageScaling, window: Window, flip: bool, out: Bytes
+) -> str | None:
+    """Write the image to `out`, or say why not: exceptions travel badly between processes."""
+    try:
+        warped(source, scaling.warp, channels=scaling.channels, window=window, flip=flip, out=out)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _served(
+    loader: FileLoader | ShardLoader,
+    works: Iterable[_Work],
+    labels: Ints,
+    ids: Sequence[str],
+    epoch: int,
+) -> Iterator[Batch]:
+    """Have work decoded, deal with bad images, normalise."""
+    from PIL import Image
+
+    scaling = loader.preprocessing
+    under_way = 2 * loader.workers + 2  # batches: two asked of each worker, one read, one to spare
+    needed = under_way * loader.order.batch_size * scaling.channels * math.prod(scaling.size)
+    decoding = _Decoding(
+        scaling, loader.augmentation, loader.order.seed, epoch, _shared_memory_holds(needed)
+    )
+    dones = DataLoader(
+        decoding,
+        batch_size=None,
+        sampler=works,
+        num_workers=loader.workers,
+        collate_fn=_as_it_is,
+        generator=torch.Generator(),  # or it would draw from the global one
+    )
+    Image.init()  # finds the decoders once, here, rather than in every worker
+    memory = _Memory()
+    known = {skip.id for skip in loader.skipped}
+    for pixels, positions, bad in dones:
+        for position, reason in bad:
+            if loader.on_bad_image == "error":
+                raise InputError(
+                    f'cannot read the image "{ids[position]}": {reason}; replace or remove it, '
+                    "or leave unreadable images out with --on-bad-image skip"
+                )
+            if ids[position] not in known:
+                known.add(ids[position])
+                loader.skipped.append(Skipped(ids[position], reason))
+        x = scaling.normalized(
+            torch.as_tensor(pixels),
+            channels_last=loader.channels_last,
+            out=memory.like(pixels.shape),
+        )
+        yield Batch(x, torch.from_numpy(np.take(labels, positions)), torch.from_numpy(positions))
+
+
+class _Memory:
+    """Gives memory out again that nobody holds any more.
+
+    A batch of photos as float is tens of megabytes. Fresh from the system each time, their first
+    use costs more than the arithmetic.
+    """
+
+    def __init__(self) -> None:
+        self._lent: list[tuple[npt.NDArray[np.float32], weakref.ref[object]]] = []
+
+    def like(self, shape: tuple[int, ...]) -> Tensor:
+        """A tensor of this shape that shares memory with no other tensor in use."""
+        size = math.prod(shape)
+        free = [block for block, user in self._lent if user() is None and block.size >= size]
+        block = free[0] if free else np.empty(size, np.float32)
+        view = block[:size]  # lives exactly as long as some tensor uses its memory
+        others = [(other, user) for other, user in self._lent if other is not block]
+        self._lent = [*others[-2:], (block, weakref.ref(view))]
+        return torch.from_numpy(view).view(shape)
+
+
+def _shared_memory_holds(size: int) -> bool:
+    """Whether so many bytes fit; only Linux has a limit of its own for it."""
+    try:
+        return shutil.disk_usage("/dev/shm").free > size
+    except OSError:
+        return True
+
+
+def _as_it_is(done: Any) -> Any:
+    return done
+
+
+@dataclass(frozen=True)
+class FileLoader:
+    """Serves image files, decoded when their batch comes up.
+
+    Attributes:
+        part: its inputs are image files.
+        preprocessing: what they are warped to, how large the crop is, mean and deviation.
+        order: how large the batches are and what comes when.
+        augmentation: for training; otherwise the middle is cut out and nothing mirrored.
+        workers: processes that decode; 0 decodes in this one.
+        on_bad_image: an image that cannot be read is an "error", or "skip": left out of its batch
+            and listed once in `skipped`. Batches keep their numbers, so one may be empty.
+        channels_last: the memory order of x.
+        skipped: what had to be left out so far.
+    """
+
+    part: Part
+    preprocessing: ImageScaling
+    order: Order = BATCHES_OF_64
+    augmentation: RandomCrop | None = None
+    workers: int = 2
+    on_bad_image: OnBadImage = "error"
+    channels_last: bool = False
+    skipped: list[Skipped] = field(default_factory=list, compare=False)
+
+    def __post_init__(self) -> None:
+        self.preprocessing.check(self.part.inputs)
+        if not isinstance(self.part.inputs, ImageFiles):
+            raise InputError("these images are in memory: read them with a Loader")
+        len(self)
+
+    def __len__(self) -> int:
+        return self.order.count(len(self.part))
+
+    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from number `start` on; what comes before is not decoded."""
+        assert isinstance(self.part.inputs, ImageFiles)
+        paths = self.part.inputs.paths
+        works = (
+            _Work(share, tuple(paths[i] for i in share.positions))
+            for share in self.order.shares(len(self.part), epoch, start)
+        )
+        return _served(self, works, self.part.labels, self.part.ids, epoch)
+
+
+@dataclass(frozen=True)
+class ShardLoader:
+    """Serves images in tar shards as the webdataset library reads them. Its limits: see above.
+
+    Attributes:
+        shards: local tar files, not compressed.
+        ids: [n] the key of every sample in them, in the order that defines `index`.
+        labels: [n] int64 class ids; what the shards say is not looked at.
+        window: samples, still encoded, among which the next one is drawn.
+        preprocessing, order, augmentation, workers, on_bad_image, channels_last, skipped: as in
+            `FileLoader`.
+    """
+
+    shards: tuple[Path, ...]
+    ids: tuple[str, ...]
+    labels: Ints
+    preprocessing: ImageScaling
+    order: Order = BATCHES_OF_64
+    augmentation: RandomCrop | None = None
+    workers: int = 2
+    on_bad_image: OnBadImage = "error"
+    channels_last: bool = False
+    window: int = 1000
+    skipped: list[Skipped] = field(default_factory=list, compare=False)
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.labels):
+            raise InputError(f"there are {len(self.ids)} ids but {len(self.labels)} labels")
+        len(self)
+
+    def __len__(self) -> int:
+        return self.order.count(len(self.ids))
+
+    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from number `start` on; what comes before is not decoded."""
+        works = islice(self._works(epoch), start, len(self))
+        return _served(self, works, self.labels, self.ids, epoch)
+
+    def _works(self, epoch: int) -> Iterator[_Work]:
+        positions, sources = [], []
+        number = count = 0
+        place = {key: i for i, key in enumerate(self.ids)}
+        for key, source in self._samples(epoch):
+            if key not in place:
+                raise InputError(
+                    f'the shards hold a sample "{key}" that was not there when they were listed'
+                )
+            positions.append(place[key])
+            sources.append(source)
+            count += 1
+            if len(positions) == self.order.batch_size or count == len(self.ids):
+                share = self.order.share(number, np.array(positions, np.int64))
+                yield _Work(share, tuple(sources[share.first : share.last]))
+                positions, sources, number = [], [], number + 1
+        if count != len(self.ids):
+            raise InputError(
+                f"the shards hold {count} samples, but {len(self.ids)} were there when listed"
+            )
+
+    def _samples(self, epoch: int) -> Iterator[tuple[str, bytes]]:
+        shards = list(self.shards)
+        if not self.order.shuffle:
+            return _encoded_images(shards)
+        from webdataset.filters import shuffle  # type: ignore[import-untyped]
+
+        generator = generator_for("shards", self.order.seed, epoch)
+        shards = [shards[i] for i in torch.randperm(len(shards), generator=generator)]
+        rng = random.Random(int(torch.randint(2**62, (), generator=generator)))
+        mixed: Iterator[tuple[str, bytes]] = iter(
+            shuffle(self.window, initial=self.window, rng=rng)(_encoded_images(shards))
+        )
+        return mixed
+
+
+def shard_samples(shards: Sequence[Path]) -> tuple[tuple[str, ...], Ints]:
+    """The keys and the class ids (`.cls`) of all samples in tar shards, in one pass.
+
+    Returns:
+        n keys, all different, and [n] int64 class ids.
+    """
+    ids: list[str] = []
+    labels: list[int] = []
+    seen: set[str] = set()
+    for sample in _raw_samples(shards):
+        key, label = str(sample["__key__"]), sample.get("cls")
+        text = bytes(label).strip() if isinstance(label, bytes) else b""
+        if not text.isdigit() or len(text) > 9:
+            raise InputError(
+                f'sample "{key}" of {sample["__url__"]} has no class: expected a member '
+                f"{key}.cls holding a whole number"
+            )
+        if key in seen:
+            raise InputError(f'the shards hold more than one sample "{key}": keys must differ')
+        seen.add(key)
+        ids.append(key)
+        labels.append(int(text))
+    if not ids:
+        raise InputError("the shards hold no samples")
+    return tuple(ids), np.array(labels, np.int64)
+
+
+def _encoded_images(shards: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+    """The key of every sample and its image, not decoded."""
+    for sample in _raw_samples(shards):
+        found = [v for s in IMAGE_SUFFIXES if isinstance(v := sample.get(s), bytes)]
+        if not found:
+            raise InputError(
+                f'sample "{sample["__key__"]}" of {sample["__url__"]} holds no image: expected '
+                f"one of {', '.join(IMAGE_SUFFIXES)}"
+            )
+        yield str(sample["__key__"]), found[0]
+
+
+def _raw_samples(shards: Sequence[Path]) -> Iterator[dict[str, object]]:
+    """Members grouped by key, as webdataset does it; their bytes are not interpreted."""
+    for path in shards:
+        yield from _raw_samples_of(path)
+
+
+def _raw_samples_of(path: Path) -> Iterator[dict[str, object]]:
+    try:
+        from webdataset.tariterators import (  # type: ignore[import-untyped]
+            group_by_keys,
+            tar_file_expander,
+        )
+    except ImportError:
+        raise InputError(
+            'reading tar shards needs webdataset: pip install "proselflc[stream]"'
+        ) from None
+    try:
+        # Opened here and not by the library, which would run what a name like "pipe:…" says.
+        with path.open("rb") as stream:
+            # Without compression no member can be larger than its file.
+            if stream.read(262)[257:] != b"ustar":
+                raise InputError(f"{path} is not a plain tar file: decompress it first")
+            stream.seek(0)
+            yield from group_by_keys(tar_file_expander([{"url": path.name, "stream": stream}]))
+    except InputError:
+        raise
+    except Exception as error:  # whatever a broken archive makes the library raise
+        words = str(error).splitlines() or [type(error).__name__]
+        raise InputError(f"{path} cannot be read as a tar shard: {words[0][:200]}") from None

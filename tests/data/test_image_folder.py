@@ -1,0 +1,219 @@
+"""Image folders: which files become which examples, and what is refused or left out."""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proselflc.data import image
+from proselflc.data.dataset import ImageFiles
+from proselflc.data.sources import image_folder
+from proselflc.errors import InputError
+
+
+def put(root: Path, *names: str) -> None:
+    """Make small images, each of another colour."""
+    for k, name in enumerate(names):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (2, 2), (k, 0, 0)).save(path)
+
+
+def test_classes_examples_and_ids(tmp_path: Path) -> None:
+    put(tmp_path, "class 10/b.png", "class 9/x/y/deep.JPG", "class 9/a.webp", "class 10/a.tiff")
+    put(tmp_path, "class 2/one.gif", "class 2/TWO.BMP", "class 9/z.jpeg")
+    (tmp_path / "class 9" / "notes.txt").write_text("no image")
+    (tmp_path / "class 9" / ".hidden.png").write_bytes(b"no image")
+    put(tmp_path, ".cache/a.png", "__MACOSX/a.png")
+    (tmp_path / "README").touch()
+    data = image_folder.load(tmp_path)
+    assert data.names == ("class 2", "class 9", "class 10")
+    assert data.train.ids == (
+        "class 2/TWO.BMP",
+        "class 2/one.gif",
+        "class 9/a.webp",
+        "class 9/x/y/deep.JPG",
+        "class 9/z.jpeg",
+        "class 10/a.tiff",
+        "class 10/b.png",
+    )
+    assert data.train.labels.tolist() == [0, 0, 1, 1, 1, 2, 2]
+    assert isinstance(data.train.inputs, ImageFiles)
+    assert data.train.inputs.paths == tuple(tmp_path / name for name in data.train.ids)
+    assert (data.test, data.validation, data.clean, data.skipped) == (None, None, None, ())
+    assert data.name == str(tmp_path)
+
+
+@pytest.mark.parametrize("third", ["val", "validation", "Val"])
+def test_splits_share_classes(tmp_path: Path, third: str) -> None:
+    put(tmp_path, "train/b/1.png", "train/a/1.png", "train/c/1.png")
+    put(tmp_path, "test/c/1.png", "test/b/2.png", f"{third}/c/9.png")
+    data = image_folder.load(tmp_path)
+    assert data.names == ("a", "b", "c")
+    assert data.train.ids == ("train/a/1.png", "train/b/1.png", "train/c/1.png")
+    assert data.test is not None
+    assert data.validation is not None
+    assert (data.test.ids, data.test.labels.tolist()) == (("test/b/2.png", "test/c/1.png"), [1, 2])
+    assert (data.validation.ids, data.validation.labels.tolist()) == ((f"{third}/c/9.png",), [2])
+
+
+def test_train_may_be_a_class(tmp_path: Path) -> None:
+    put(tmp_path, "car/1.png", "train/1.png", "train/nested/2.png", "bus/1.png")
+    data = image_folder.load(tmp_path)
+    assert data.names == ("bus", "car", "train")
+    assert data.test is None
+    assert data.train.labels.tolist() == [0, 1, 2, 2]
+
+
+def refused(root: Path, match: str) -> None:
+    with pytest.raises(InputError, match=match) as caught:
+        image_folder.load(root)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path / "none", "does not exist: expected a folder")
+    file = tmp_path / "file.png"
+    put(tmp_path, "file.png")
+    refused(file, "is a file: expected a folder")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    refused(empty, "there are no images in .*empty: expected one folder per class")
+    (empty / "a").mkdir()
+    (empty / "a" / "x.txt").touch()
+    (empty / "a" / "y.doc").touch()
+    refused(empty, r"no images in .*a \(only 2 files that are no images by their ending\)")
+    put(tmp_path, "one/cat/1.png", "one/cat/2.png")
+    refused(tmp_path / "one", 'one class only, "cat"')
+    put(tmp_path, "hollow/cat/1.png", "hollow/dog/1.png")
+    (tmp_path / "hollow" / "mouse").mkdir()
+    refused(tmp_path / "hollow", "there are no images in .*mouse")
+    put(tmp_path, "loose/cat/1.png", "loose/dog/1.png", "loose/3.png")
+    refused(tmp_path / "loose", r"loose/3\.png lies in no class folder")
+    put(tmp_path, "flat/train/1.png", "flat/test/1.png")
+    refused(tmp_path / "flat", r"train/1\.png lies in no class folder")
+    put(tmp_path, "extra/train/a/1.png", "extra/train/b/1.png", "extra/more/1.png")
+    refused(tmp_path / "extra", 'holds "train" with folders inside, as a split has, beside "more"')
+    put(tmp_path, "half/a/1.png", "half/b/1.png", "half/test/a/1.png")
+    refused(tmp_path / "half", 'holds "test" with folders inside')
+    put(tmp_path, "tests/test/a/1.png", "tests/test/b/1.png")
+    refused(tmp_path / "tests", 'holds "test" but no "train" folder')
+    put(tmp_path, "two/train/a/1.png", "two/train/b/1.png", "two/val/a/1.png")
+    put(tmp_path, "two/validation/a/1.png")
+    refused(tmp_path / "two", 'holds both "val" and "validation"')
+
+
+def test_unknown_test_class(tmp_path: Path) -> None:
+    put(tmp_path, "train/cats/1.png", "train/dogs/1.png", "test/cat/1.png")
+    refused(tmp_path, r'test/cat/1\.png: unknown class "cat"; did you mean "cats"\?')
+
+
+def test_empty_test_split(tmp_path: Path) -> None:
+    put(tmp_path, "train/cats/1.png", "train/dogs/1.png")
+    (tmp_path / "test").mkdir()
+    refused(tmp_path, "the test split of .* is empty")
+
+
+def test_bad_images_by_policy(tmp_path: Path) -> None:
+    put(tmp_path, "train/a/1.png", "train/a/2.png", "train/b/1.png", "test/a/1.png")
+    (tmp_path / "train/a/bad.jpg").write_bytes(b"garbage")
+    (tmp_path / "train/b/empty.png").touch()
+    (tmp_path / "test/a/gone.png").symlink_to(tmp_path / "test/a/nothing.png")
+    refused(tmp_path, r"train/a/bad\.jpg \(and 1 more images\): it is no JPEG.*--on-bad-image skip")
+    data = image_folder.load(tmp_path, on_bad_image="skip")
+    assert data.train.ids == ("train/a/1.png", "train/a/2.png", "train/b/1.png")
+    assert {s.id: s.reason.split(",")[0] for s in data.skipped} == {
+        "train/a/bad.jpg": "it is no JPEG",
+        "train/b/empty.png": "it is empty",
+        "test/a/gone.png": "there is no such file",
+    }
+    (tmp_path / "train/b/1.png").write_bytes(b"garbage")
+    with pytest.raises(InputError, match='no image of class "b" can be read'):
+        image_folder.load(tmp_path, on_bad_image="skip")
+
+
+def test_links(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    put(root, "a/1.png", "b/1.png")
+    put(tmp_path, "outside/2.png")
+    (root / "a" / "round").symlink_to(root, target_is_directory=True)
+    (root / "a" / "self").symlink_to(root / "a" / "self")
+    (root / "a" / "out.png").symlink_to(tmp_path / "outside" / "2.png")
+    (root / "b" / "same.png").symlink_to(root / "b" / "1.png")
+    (root / "c").symlink_to(tmp_path / "outside", target_is_directory=True)
+    data = image_folder.load(root)
+    assert data.train.ids == ("a/1.png", "b/1.png", "b/same.png")
+    assert {s.id for s in data.skipped} == {"a/round", "a/self", "a/out.png", "c"}
+    assert all("link" in s.reason for s in data.skipped)
+    through = tmp_path / "through"
+    through.symlink_to(root, target_is_directory=True)
+    assert image_folder.load(through).train.ids == data.train.ids
+
+
+def test_only_links(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    put(tmp_path, "outside/a/2.png", "outside/b/2.png")
+    root.mkdir()
+    (root / "train").symlink_to(tmp_path / "outside", target_is_directory=True)
+    refused(root, 'no images in .*the link "train", which is not followed')
+
+
+def test_unreadable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "a/1.png", "b/1.png")
+    real = os.scandir
+
+    def refuse(path: Path) -> object:
+        if Path(path).name == "b":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # root may list everything, so chmod is no test
+    refused(tmp_path, "cannot list the folder .*/b: Permission denied")
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    put(tmp_path, "a/1.png", "b/1.png")
+    os.rename(os.fsencode(tmp_path / "b" / "1.png"), os.fsencode(tmp_path / "b") + b"/\xff.png")
+    data = image_folder.load(tmp_path)
+    assert data.train.ids == ("a/1.png", "b/\\xff.png")
+    assert data.train.ids[1].encode() == b"b/\\xff.png"
+    assert isinstance(data.train.inputs, ImageFiles)
+    assert image.read(data.train.inputs.paths[1]).shape == (2, 2, 3)
+
+
+def test_order_does_not_depend_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, *(f"{c}/{d}/{i}.png" for c in "abc" for d in "xy" for i in range(5)))
+    first = image_folder.load(tmp_path).train
+    real = image_folder.scan
+
+    def backwards(root: Path, below: str = "") -> image_folder.Found:
+        found = real(root, below)
+        return image_folder.Found(found.images[::-1], found.folders[::-1])
+
+    monkeypatch.setattr(image_folder, "scan", backwards)
+    second = image_folder.load(tmp_path).train
+    assert first.ids == second.ids
+    np.testing.assert_array_equal(first.labels, second.labels)
+
+
+def test_opening_decodes_no_pixels(tmp_path: Path) -> None:
+    # 400 photographs whose pixels take 4 s to decode open in a fraction of that.
+    picture = Image.effect_noise((1000, 1000), 50).convert("RGB")
+    (tmp_path / "a").mkdir()
+    picture.save(tmp_path / "a" / "0.jpg", quality=50)
+    content = (tmp_path / "a" / "0.jpg").read_bytes()
+    for i in range(1, 400):
+        path = tmp_path / "ab"[i % 2] / f"{i}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content[: 20_000 if i > 300 else None])
+    start = time.process_time()
+    data = image_folder.load(tmp_path)
+    assert time.process_time() - start < 1
+    assert len(data.train) == 400
+    assert isinstance(data.train.inputs, ImageFiles)
+    cut = data.train.ids.index("b/399.jpg")
+    with pytest.raises(InputError, match=r"b/399\.jpg: image file is truncated"):
+        image.read(data.train.inputs.paths[cut])
