@@ -129,6 +129,15 @@ def test_batches_leave_the_global_generators_alone() -> None:
     assert np.random.random() == np.random.RandomState(5).random()
 
 
+def test_the_number_of_threads_is_what_it_was_while_a_batch_is_used() -> None:
+    torch.set_num_threads(2)
+    try:
+        assert [torch.get_num_threads() for _ in image_loader(20, Order(6)).batches()] == [2] * 4
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
 @pytest.mark.parametrize("start", [0, 1, 3, 4])
 def test_going_on_mid_epoch_gives_the_same_bits(start: int) -> None:
     loader = image_loader(50, Order(12, seed=4))

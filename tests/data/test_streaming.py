@@ -4,6 +4,8 @@ import io
 import tarfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from proselflc.data import augment
 from proselflc.data import streaming as streaming_module
 from proselflc.data.batches import Batch, Order, generator_for
 from proselflc.data.dataset import Bytes, ImageFiles, Images, Part
-from proselflc.data.preprocessing import ImageScaling, Window, warped
+from proselflc.data.preprocessing import ImageScaling, warped
 from proselflc.data.streaming import FileLoader, RandomCrop, ShardLoader, shard_samples
 from proselflc.errors import InputError
 
@@ -108,16 +110,43 @@ def test_going_on_mid_epoch_decodes_only_what_is_left(
     full = list(loader.batches(1))
     opened = []
 
-    def counting(
-        source: Path | bytes, size: tuple[int, int], *, channels: int, window: Window
-    ) -> Bytes:
+    def counting(source: Path | bytes, size: tuple[int, int], **options: Any) -> Bytes:
         opened.append(source)
-        return warped(source, size, channels=channels, window=window)
+        return warped(source, size, **options)
 
     monkeypatch.setattr(streaming_module, "warped", counting)
     assert_equal(full[3:], loader.batches(1, start=3))
     assert len(opened) == 5
     assert_equal([], loader.batches(1, start=len(loader)))
+
+
+def test_what_is_held_of_a_batch_is_not_overwritten(part: Part) -> None:
+    """Memory is used again, but only when no tensor looks at it any more."""
+    loader = FileLoader(part, SCALING, Order(2), RandomCrop(), workers=0)
+    views, copies, addresses = [], [], set()
+    for number, batch in enumerate(loader.batches()):
+        addresses.add(batch.x.data_ptr())
+        if number % 3 == 0:
+            views.append(batch.x[:1, 2])
+            copies.append(batch.x[:1, 2].clone())
+    del batch
+    for view, copy in zip(views, copies, strict=True):
+        assert torch.equal(view, copy)
+    assert len(addresses) < 9
+
+
+def test_little_shared_memory_changes_nothing(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = FileLoader(part, SCALING, Order(4), RandomCrop(), workers=2)
+    plenty = list(loader.batches())
+    looked = []
+
+    def nothing_free(path: str) -> SimpleNamespace:
+        looked.append(path)
+        return SimpleNamespace(free=1000)
+
+    monkeypatch.setattr("shutil.disk_usage", nothing_free)
+    assert_equal(plenty, loader.batches())
+    assert looked == ["/dev/shm"]
 
 
 def test_processes_together_see_what_one_sees(part: Part) -> None:

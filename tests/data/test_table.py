@@ -98,13 +98,13 @@ def test_pandas_index_and_id_columns(tmp_path: Path) -> None:
     refused(hole, r'line 3 of .*d\.csv has no id in the column "id"')
 
 
-def test_line_breaks_stay_in_texts_only(tmp_path: Path) -> None:
+def test_cells_with_line_breaks_stay_as_they_are(tmp_path: Path) -> None:
     content = '"the\ntext",label,"my\r\nid"\n"x\ny","a\nb","p  q\nr"\nz,c,s\n'
     path = written(tmp_path / "a.csv", content)
     data = table.load(path, text_column="the text", id_column="my id")
     assert texts(data) == ("x\ny", "z")
-    assert data.names == ("a b", "c")
-    assert data.train.ids == ("p  q r", "s")
+    assert data.names == ("a\nb", "c")
+    assert data.train.ids == ("p  q\nr", "s")
     broken = written(tmp_path / "b.csv", 'path,label\n"x\ny.png",a\nz.png,b\n')
     refused(broken, r'line 2 of .* has a line break in its path, "x y\.png"')
 

@@ -6,6 +6,8 @@ from torch import Tensor, nn
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.robust import annotation
 
+EXACT = 2**24  # largest [N, C, C] that is made, 64 MiB of float32
+
 
 class Forward(nn.Module):
     """−log (Tᵀp)_y; for probabilities Σ_j q_j (−log (Tᵀp)_j).
@@ -14,25 +16,44 @@ class Forward(nn.Module):
         transition: [C, C], row = clean class, column = given class.
     """
 
-    transition: Tensor  # [C, C] float64
+    transition: Tensor  # [C, C]
 
     def __init__(self, transition: Tensor) -> None:
         super().__init__()
         self.register_buffer("transition", checked(transition))
+        self._never_given = bool((self.transition == 0).all(0).any())
 
     def forward(self, e: Evidence) -> tuple[Tensor, Tensor]:
         return annotation(e)
 
     def losses(self, e: Evidence) -> Tensor:
         T = _fitting(self.transition, e)
+        # Bounded, so that a label that T rules out has a finite gradient where it cannot be seen.
+        log_T = T.log().clamp(min=torch.finfo(T.dtype).min)
         if e.has_class_ids:
+            self._check_possible(e)
             # Σ_i p_i T_iy by logsumexp over one column per example: exact where p underflows.
-            log_noisy = torch.logsumexp(e.log_p + T.log().T[e.y], -1)
-            return -e.omega * log_noisy
-        top = e.log_p.detach().max(-1, keepdim=True).values
-        scaled = (e.log_p - top).exp() @ T  # [N, C], not underflowing where p does
-        log_noisy = scaled.clamp(min=torch.finfo(scaled.dtype).tiny).log() + top
+            return -e.omega * torch.logsumexp(e.log_p + log_T.T[e.y], -1)
+        if len(e.logits) * e.num_classes**2 <= EXACT:
+            log_noisy = torch.logsumexp(e.log_p.unsqueeze(2) + log_T, 1)  # [N, C]
+        else:
+            # A matrix product is all one can afford: exact until p_j/max p underflows.
+            top = e.log_p.detach().max(-1, keepdim=True).values
+            scaled = (e.log_p - top).exp() @ T
+            log_noisy = scaled.clamp(min=torch.finfo(scaled.dtype).tiny).log() + top
         return -(e.weighted_q * log_noisy).sum(-1)
+
+    def _check_possible(self, e: Evidence) -> None:
+        """Refuse a label that T says nobody ever gives; looks only where that costs no waiting."""
+        if not self._never_given or torch.compiler.is_compiling() or not e.target.is_cpu:
+            return
+        never = (self.transition == 0).all(0).to(e.target.device)
+        wrong = never[e.y] & e.valid
+        if bool(wrong.any()):
+            raise ValueError(
+                f"class {int(e.target[wrong][0])} is given as a label, but its column of "
+                "transition is zero: according to it no class is ever labelled so"
+            )
 
 
 class Backward(nn.Module):
@@ -42,17 +63,18 @@ class Backward(nn.Module):
         transition: [C, C], row = clean class, column = given class; invertible.
     """
 
-    inverse: Tensor  # [C, C] float64
+    inverse: Tensor  # [C, C]
 
     def __init__(self, transition: Tensor) -> None:
         super().__init__()
         T = checked(transition)
-        if float(torch.linalg.cond(T)) > 1e12:
+        exact = T.double()
+        if float(torch.linalg.cond(exact)) > 1e12:
             raise ValueError(
                 "transition is singular to working precision, so the backward correction does not "
                 "exist: use ForwardCorrection, or mix some identity into it"
             )
-        self.register_buffer("inverse", torch.linalg.inv(T))
+        self.register_buffer("inverse", torch.linalg.inv(exact).to(T.dtype))
 
     def forward(self, e: Evidence) -> tuple[Tensor, Tensor]:
         return annotation(e)
@@ -65,7 +87,7 @@ class Backward(nn.Module):
 
 
 def checked(transition: Tensor) -> Tensor:
-    """A float64 copy of T, if it is one: square, rows that sum to 1, nothing negative."""
+    """A floating-point copy of T, if it is one: square, rows that sum to 1, nothing negative."""
     if not isinstance(transition, Tensor):
         raise TypeError(f"transition must be a torch.Tensor, got {type(transition).__name__}")
     if transition.dim() != 2 or transition.shape[0] != transition.shape[1]:
@@ -73,7 +95,8 @@ def checked(transition: Tensor) -> Tensor:
             f"transition must be square, [C, C] with row = clean class, "
             f"got {list(transition.shape)}"
         )
-    T = transition.detach().to(torch.float64, copy=True)
+    dtype = torch.float64 if transition.dtype == torch.float64 else torch.float32
+    T = transition.detach().to(dtype, copy=True)
     rows = T.sum(1)
     if not bool((T >= 0).all()) or not bool(((rows - 1).abs() <= 1e-3).all()):
         worst = int((rows - 1).abs().nan_to_num(torch.inf).argmax())

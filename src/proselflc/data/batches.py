@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -51,6 +52,21 @@ def generator_for(*key: int | str) -> torch.Generator:
     """A CPU generator that is a function of `key` alone, on every platform."""
     digest = hashlib.blake2b("/".join(map(str, key)).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch from dividing what is done here among threads.
+
+    A batch takes a few milliseconds. Waiting for a second thread can take longer than that when
+    there are as many workers as cores, and several times longer on a busy machine.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
@@ -178,8 +194,10 @@ class Loader:
     def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from number `start` on, bit for bit as in a full pass."""
         for share in self.order.shares(len(self.part), epoch, start):
+            with one_thread():
+                x = self._x(share, epoch)
             y = torch.from_numpy(np.take(self.part.labels, share.positions))
-            yield Batch(self._x(share, epoch), y, torch.from_numpy(share.positions))
+            yield Batch(x, y, torch.from_numpy(share.positions))
 
     def _x(self, share: Share, epoch: int) -> Tensor:
         inputs, preprocessing = self.part.inputs, self.preprocessing

@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as MapStyle
 
 from proselflc.data import augment
-from proselflc.data.batches import Batch, Order, Share, generator_for
+from proselflc.data.batches import Batch, Order, Share, generator_for, one_thread
 from proselflc.data.dataset import Bytes, ImageFiles, Ints, Part, Skipped
 from proselflc.data.image import OnBadImage
 from proselflc.data.preprocessing import ImageScaling, Window, warped
@@ -155,11 +155,12 @@ def _served(
             if ids[position] not in known:
                 known.add(ids[position])
                 loader.skipped.append(Skipped(ids[position], reason))
-        x = scaling.normalized(
-            torch.as_tensor(pixels),
-            channels_last=loader.channels_last,
-            out=memory.like(pixels.shape),
-        )
+        with one_thread():
+            x = scaling.normalized(
+                torch.as_tensor(pixels),
+                channels_last=loader.channels_last,
+                out=memory.like(pixels.shape),
+            )
         yield Batch(x, torch.from_numpy(np.take(labels, positions)), torch.from_numpy(positions))
 
 

@@ -531,7 +531,7 @@ def _id_column(table: _Table, asked: str | None, label: str) -> str | None:
 def _filled(
     table: _Table, column: str, what: Literal["id", "label", "path", "split", "text", "true label"]
 ) -> list[str]:
-    """The cells of a column that may not be empty; names among them are of one line."""
+    """The cells of a column that may not be empty, as they are."""
     cells = table.texts(column)
     empty = [i for i, cell in enumerate(cells) if not cell]
     if what == "label" and all(_is_number(cell) for cell in cells if cell):
@@ -542,8 +542,6 @@ def _filled(
             f"{table.where(empty[0])}{more} of {table.path} has no {what} in the column "
             f'"{column}": fill it in or drop the row'
         )
-    if what == "text":
-        return cells
     if what == "path":
         for i, cell in enumerate(cells):
             if "\n" in cell or "\r" in cell:
@@ -551,7 +549,7 @@ def _filled(
                     f'{table.where(i)} of {table.path} has a line break in its path, "'
                     f'{_short(cell)}": look for a quotation mark that is not closed'
                 )
-    return [_one_line(cell) for cell in cells]
+    return cells
 
 
 def _one_line(name: str) -> str:
