@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -42,7 +41,7 @@ WARP, CROP = 256, 224
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rounds", type=int, default=7)
-    arguments.add_argument("--files", type=int, default=1500)
+    arguments.add_argument("--files", type=int, default=500)
     arguments.add_argument(
         "--data-root", type=Path, default=Path(__file__).parents[2] / "shared" / "data"
     )
@@ -137,6 +136,7 @@ def folder(rounds: int, count: int) -> list[dict[str, Any]]:
         for path in paths:
             photo(rng, *rng.integers(230, 290, 2)).save(path, quality=90)
         kilobytes = mean(path.stat().st_size for path in paths) / 1000
+        paths, count = paths * 6, count * 6  # so that starting the workers does not count for much
         part = Part(ImageFiles(paths), np.zeros(count, np.int64), tuple(map(str, range(count))))
         scaling = ImageScaling((0.5,) * 3, (0.25,) * 3, (CROP, CROP), (WARP, WARP))
         loader = FileLoader(part, scaling, Order(64), RandomCrop(), workers=CORES)
@@ -194,10 +194,17 @@ def memory_growth() -> float:
     assert isinstance(part.inputs, Images)
     few = part.take(np.arange(1024))
     served(Loader(few, ImageScaling.fit(few.inputs), Order(BATCH), PadCropFlip()))  # type: ignore[arg-type]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_bytes()
     served(Loader(part, ImageScaling.fit(part.inputs), Order(BATCH), PadCropFlip()))
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return 1024 * (after - before) / part.inputs.pixels.nbytes  # Linux counts in KiB
+    return (peak_bytes() - before) / part.inputs.pixels.nbytes
+
+
+def peak_bytes() -> int:
+    """Of this process alone; getrusage would count what its parent had before it was started."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return 1024 * int(line.split()[1])
+    raise SystemExit("peak memory can only be measured on Linux")
 
 
 def served(loader: Batches) -> int:

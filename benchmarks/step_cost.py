@@ -202,6 +202,7 @@ def main() -> None:
                 "BootSoft",
                 "CrossEntropy",
             )
+            torch._dynamo.reset()  # all criteria are one piece of code, compiled for each anew
             fast = compiled({name: eager[name] for name in names})
             entry["compiled"] = race(fast, shape, rounds)
             texts.append(show(f"{title}, compiled (inductor)", entry["compiled"]))  # type: ignore[arg-type]

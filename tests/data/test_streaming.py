@@ -1,6 +1,7 @@
 """Files and shards: the same batches for any number of workers, bad images, resuming."""
 
 import io
+import sys
 import tarfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -324,6 +325,17 @@ def test_broken_shards_are_refused_in_a_sentence(tmp_path: Path, shards: tuple[P
         shard_samples([])
     with pytest.raises(InputError, match=r'sample "k" of d\.tar holds no image'):
         list(ShardLoader((no_image,), ("k",), np.array([1]), SCALING, workers=0).batches())
+
+
+def test_without_the_library_its_extra_is_named(
+    shards: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = shard_loader(shards, Order(6))
+    monkeypatch.setitem(sys.modules, "webdataset", None)
+    with pytest.raises(InputError, match=r"proselflc\[stream\]"):
+        shard_samples(shards)
+    with pytest.raises(InputError, match=r"proselflc\[stream\]"):
+        list(loader.batches())
 
 
 def test_shards_that_changed_since_they_were_listed_are_noticed(shards: tuple[Path, ...]) -> None:

@@ -45,9 +45,28 @@ def observe(
         log_offset: δ in log(p + δ).
         look_at_values: also check values that live on an accelerator, which waits for it.
     """
-    # This runs before every step: the usual batch, [N, C] logits with class ids, goes straight
-    # through.
     compiling = torch.compiler.is_compiling()
+    if (
+        isinstance(logits, Tensor)
+        and isinstance(target, Tensor)
+        and target.dtype is torch.int64
+        and (logits.dtype is torch.float32 or logits.dtype is torch.float64)
+        and logits.dim() == 2
+        and target.dim() == 1
+        and target.is_cpu
+        and weight is None
+        and teacher_logits is None
+        and (progress is None or (type(progress) is float and 0 <= progress <= 1))
+        and not compiling
+    ):
+        # A batch as most are: this is all that checking it costs, before every step.
+        N, C = logits.shape
+        if target.numel() == N and N:
+            smallest, largest = target.aminmax()
+            if ignore_index < 0 <= smallest.item() and largest.item() < C:
+                return Evidence(
+                    logits, target, progress=progress, log_offset=log_offset, is_complete=True
+                )
     shape, dtype = _checked_logits(logits, target)
     nothing_ignored = False
     if target.dtype is torch.int64:
@@ -78,11 +97,7 @@ def observe(
                 f"logits, got {list(weight.shape)}"
             )
         weight = weight.to(logits.device, dtype)
-    if (
-        not compiling
-        and progress is not None
-        and not (type(progress) is float and 0 <= progress <= 1)
-    ):
+    if not compiling and progress is not None:
         _check_progress(progress)
     if len(shape) != 2:
         logits = _flat(logits)

@@ -116,22 +116,20 @@ class Criterion(nn.CrossEntropyLoss):
             teacher_logits: shaped like logits, for distillation; a constant.
         """
         learning = self.training and torch.is_grad_enabled()
-        if progress is None:
-            progress = self._progress(ahead=learning)
-            ticking = learning
-        else:
-            ticking = False
+        counter = self.t if learning and progress is None else None
+        if progress is None and self.total_steps is not None:
+            progress = self._progress(ahead=counter is not None)
         e = self._observe(logits, target, progress, teacher_logits)
         if self.memory is not None:
             self._recall(e, index, learning)
         loss = reduced_loss(self.method, e, self.reduction, self.fused)
-        if ticking:
-            self._tick()
-        return (
-            loss.reshape(boundary.without_classes(logits.shape))
-            if self.reduction == "none"
-            else loss
-        )
+        if counter is not None:
+            counter.add_(1)
+            if not torch.compiler.is_compiling():
+                self._last.moved_on(counter)
+        if self.reduction == "none":
+            return loss.reshape(boundary.without_classes(logits.shape))
+        return loss
 
     def correct(
         self,
@@ -169,9 +167,11 @@ class Criterion(nn.CrossEntropyLoss):
         progress: float | Tensor | None,
         teacher_logits: Tensor | None,
     ) -> Evidence:
-        # A compiled step must not depend on whether an eager one has gone before.
+        # Compiling is asked first: a compiled step must not depend on an eager one before it.
         first = not torch.compiler.is_compiling() and not self._looked
-        e = boundary.observe(
+        if first:
+            self._looked = True
+        return boundary.observe(
             logits,
             target,
             progress=progress,
@@ -181,9 +181,6 @@ class Criterion(nn.CrossEntropyLoss):
             log_offset=self.log_offset,
             look_at_values=first,
         )
-        if first:
-            self._looked = True
-        return e
 
     def _recall(self, e: Evidence, index: Tensor | None, learning: bool) -> None:
         if self.memory is not None:
@@ -200,51 +197,50 @@ class Criterion(nn.CrossEntropyLoss):
         if torch.compiler.is_compiling():
             return ((self.t + int(ahead)).to(torch.float32) / total).clamp(max=1)
         t = self._last.of(self.t) + ahead
-        if t > total and not self._warned:
+        if t <= total:
+            return t / total
+        if not self._warned:
             self._warned = True
             warnings.warn(
                 f"training goes on beyond total_steps={total}: progress stays at 1; "
                 "total_steps counts training calls, len(loader) * epochs of them",
                 stacklevel=5,
             )
-        return min(t / total, 1.0)
-
-    def _tick(self) -> None:
-        counter = self.t
-        if torch.compiler.is_compiling():
-            counter.add_(1)
-            return
-        now = self._last.of(counter) + 1
-        self._last.keep(counter.add_(1), now)
+        return 1.0
 
 
 class _Reading:
-    """The last value read from or written to a counter.
+    """The last known value of a counter.
 
     Reading a buffer waits for its device, so that is done only when somebody else has written it
     (a checkpoint, `.to()`, a compiled step): its version tells.
     """
 
+    __slots__ = ("counter", "value", "version")
+
     def __init__(self) -> None:
-        self._value = 0
-        self._counter: Tensor | None = None
-        self._version = -1
+        self.counter: Tensor | None = None
+        self.version = -1
+        self.value = 0
 
     def of(self, counter: Tensor) -> int:
         """The counter's value."""
-        if self._counter is not counter or self._version != counter._version:
+        if self.counter is not counter or self.version != counter._version:
             self.keep(counter, int(counter))
-        return self._value
+        return self.value
 
     def keep(self, counter: Tensor, value: int) -> None:
         """Know that the counter holds this value now."""
-        self._counter, self._version, self._value = counter, counter._version, value
+        self.counter, self.version, self.value = counter, counter._version, value
 
-    def __deepcopy__(self, memo: object) -> _Reading:
-        return _Reading()
+    def moved_on(self, counter: Tensor) -> None:
+        """Know that the counter was just raised by one, if it was known before."""
+        if self.counter is counter and self.version + 1 == counter._version:
+            self.version += 1
+            self.value += 1
 
-    def __getstate__(self) -> dict[str, object]:
-        return vars(_Reading())
+    def __reduce__(self) -> tuple[type[_Reading], tuple[()]]:
+        return _Reading, ()  # a copy knows nothing
 
 
 class CrossEntropy(Criterion):

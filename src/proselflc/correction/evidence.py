@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from proselflc.correction.information import cross_entropy
+from proselflc.correction.information import expected_surprise
 
 
 class Evidence:
@@ -21,7 +21,7 @@ class Evidence:
     reads and nothing is computed twice. They are attached to `logits`.
 
     Attributes:
-        logits: [N, C], float32 or float64.
+        logits: [N, C], float32 or float64; `num_classes` is C.
         target: [N] int64 class ids, or [N, C] probabilities of the dtype of `logits`;
             `has_class_ids` tells which.
         progress: t/Γ in [0, 1], a float or a 0-d tensor; None where nobody said.
@@ -43,6 +43,7 @@ class Evidence:
         "is_complete",
         "log_offset",
         "logits",
+        "num_classes",
         "progress",
         "remembered",
         "target",
@@ -64,6 +65,7 @@ class Evidence:
         is_complete: bool = False,
     ) -> None:
         self.logits = logits
+        self.num_classes = logits.size(-1)
         self.target = target
         self.has_class_ids = not target.is_floating_point()
         self.progress = progress
@@ -106,11 +108,6 @@ class Evidence:
         self._p, self._entropy = p, entropy
 
     @property
-    def num_classes(self) -> int:
-        """C."""
-        return self.logits.shape[-1]
-
-    @property
     def log_p(self) -> Tensor:
         """[N, C] log p, or log(p + δ) where a log offset δ is set."""
         if self._log_p is None:
@@ -131,7 +128,7 @@ class Evidence:
     def entropy(self) -> Tensor:
         """[N] H(p), attached."""
         if self._entropy is None:
-            self._entropy = cross_entropy(self.p, self.log_p)
+            self._entropy = expected_surprise(self.p, self.log_p)
         return self._entropy
 
     @property

@@ -17,19 +17,22 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
+from proselflc.correction import boundary
 from proselflc.correction.evidence import Evidence
+from proselflc.correction.information import expected_surprise
 from proselflc.correction.reference import Prediction
 from proselflc.correction.target import Target
+from proselflc.correction.trust import Confidence, Growth, Product, Trust
 
 BLOCK = 2**19  # elements of one block of rows: 2 MiB of float32
 
 
 def applies(target: Target, e: Evidence) -> bool:
-    """Whether the twin can stand in: r is p, the logarithm is exact, and nothing is traced."""
+    """Whether the twin can stand in: r is p, the logarithm is exact, no function is transformed."""
     return (
         type(target.reference) is Prediction
         and not e.log_offset
-        and not torch.compiler.is_compiling()
+        and (not torch.compiler.is_compiling() or e.has_class_ids)
         and not torch._C._are_functorch_transforms_active()
     )
 
@@ -39,8 +42,42 @@ def loss(target: Target, e: Evidence, reduction: str) -> Tensor:
 
     The evidence is used up: what it has computed may be detached afterwards.
     """
+    if torch.compiler.is_compiling():
+        return boundary.reduce(_traced(target, e), e, reduction)
     result: Tensor = _EntropicCrossEntropy.apply(e.logits, e, target, reduction)  # type: ignore[no-untyped-call]
     return result
+
+
+def _traced(target: Target, e: Evidence) -> Tensor:
+    """[N] losses of class ids, for a compiler that fuses what is simple."""
+    log_p = torch.log_softmax(e.logits.detach(), -1)
+    p = log_p.exp()
+    H = expected_surprise(p, log_p)
+    eps = _trust(target.trust, e, p, H.unsqueeze(1)).squeeze(1)
+    omega = e.omega
+    a, b = (1 - eps) * omega, target.sign * eps * omega
+    losses: Tensor = _Traced.apply(e.logits, log_p, e.y, H, a, b)  # type: ignore[no-untyped-call]
+    return losses
+
+
+class _Traced(torch.autograd.Function):
+    """a H(q, p) + b H(p), all [N], from what is known of p; its gradient sums over no classes."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, log_p: Tensor, y: Tensor, H: Tensor, a: Tensor, b: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(log_p, y, H, a, b)
+        return b * H - a * log_p.gather(1, y.unsqueeze(1)).squeeze(1)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        log_p, y, H, a, b = ctx.saved_tensors
+        a, b = (x.mul(grad_outputs[0]).unsqueeze(1) for x in (a, b))
+        given = torch.arange(log_p.shape[1], device=y.device) == y.unsqueeze(1)
+        surprise = log_p.clamp(min=torch.finfo(log_p.dtype).min) + H.unsqueeze(1)
+        gradient = log_p.exp() * (a - b * surprise) - torch.where(given, a, 0.0)
+        return gradient, None, None, None, None, None
 
 
 class _EntropicCrossEntropy(torch.autograd.Function):
@@ -48,21 +85,21 @@ class _EntropicCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, e: Evidence, target: Target, reduction: str) -> Tensor:
         # A logit of −∞ makes 0·log 0, which is NaN. On the CPU it is cheaper to look whether that
         # has happened than to guard against it; elsewhere looking would wait for the device.
-        guarded = logits.device.type != "cpu"
-        losses, gradient = _losses_and_gradient(e, target, guarded)
+        guarded = not logits.is_cpu
+        losses, gradient = _in_blocks(e, target, guarded)
         mean = losses.mean()
         if not guarded and math.isnan(mean):
-            losses, gradient = _losses_and_gradient(e, target, guarded=True)
+            losses, gradient = _in_blocks(e, target, guarded=True)
             mean = losses.mean()
         ctx.save_for_backward(gradient)
-        ctx.scale = 1.0
-        if reduction == "none":
-            return losses
-        if reduction == "sum":
-            return losses.sum()
-        if e.is_complete or not e.has_class_ids:
+        if reduction == "mean" and (e.is_complete or not e.has_class_ids):
             ctx.scale = 1 / max(len(losses), 1)
             return mean
+        ctx.scale = 1.0
+        if reduction == "none":
+            return losses.squeeze(1)
+        if reduction == "sum":
+            return losses.sum()
         weight = e.omega.sum()
         ctx.scale = weight.reciprocal()
         return losses.sum() / weight
@@ -83,12 +120,12 @@ class _EntropicCrossEntropy(torch.autograd.Function):
         return gradient, None, None, None
 
 
-def _losses_and_gradient(e: Evidence, target: Target, guarded: bool) -> tuple[Tensor, Tensor]:
-    """[N] losses and their [N, C] gradient, a block of rows at a time."""
+def _in_blocks(e: Evidence, target: Target, guarded: bool) -> tuple[Tensor, Tensor]:
+    """[N, 1] losses and their [N, C] gradient, a block of rows at a time."""
     N, C = e.logits.shape
     if N * C <= BLOCK:
         return _block(e, target, guarded)
-    losses, gradient = e.logits.new_empty(N), torch.empty_like(e.logits)
+    losses, gradient = e.logits.new_empty(N, 1), torch.empty_like(e.logits)
     scratch = e.logits.new_empty(max(1, BLOCK // C), C)
     for start in range(0, N, len(scratch)):
         rows = slice(start, start + len(scratch))
@@ -105,7 +142,7 @@ def _block(
     scratch: Tensor | None = None,
     out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """[N] losses and their [N, C] gradient, for evidence that fits the cache.
+    """[N, 1] losses and their [N, C] gradient, for evidence that fits the cache.
 
     With ω the weight of an example, a = (1 − ε)ω and b = ±εω:
 
@@ -130,30 +167,44 @@ def _block(
         log_p.clamp_min_(torch.finfo(log_p.dtype).min)
     p = torch.exp(log_p, out=out)
     p_log_p = log_p.mul_(p)
-    negentropy = p_log_p.sum(-1, keepdim=True)
-    e.remember(p, negentropy.squeeze(1).neg())
-    trust = target.trust(e)
-    if isinstance(trust, Tensor) and trust.dim():
-        b = trust.unsqueeze(1)
-    else:
-        b = torch.full_like(negentropy, 1.0).mul_(trust)
+    H = p_log_p.sum(-1, keepdim=True).neg_()
+    b = _trust(target.trust, e, p, H)
     a = share = torch.rsub(b, 1)
     if target.sign < 0:
         b = -b
     if not e.is_complete:
         omega = e.omega.unsqueeze(1)
         a, b = a * omega, b * omega
-    coefficient = torch.addcmul(a, b, negentropy)
-    gradient = p.mul_(coefficient).addcmul_(p_log_p, b, value=-1)
+    bH = b * H
+    gradient = p.mul_(a - bH).addcmul_(p_log_p, b, value=-1)
     if e.has_class_ids:
-        losses = torch.addcmul(a * given, b, negentropy).neg_()
+        losses = bH.addcmul_(a, given, value=-1)
         gradient.scatter_add_(1, y, a.neg_())
         if not e.is_complete:
             losses.masked_fill_(~e.valid.unsqueeze(1), 0.0)  # 0 even where the logits are NaN
     else:
-        losses = torch.addcmul(share * given, b, negentropy).neg_()
+        losses = bH.addcmul_(share, given, value=-1)
         gradient.addcmul_(wq, share, value=-1)
-    return losses.squeeze(1), gradient
+    return losses, gradient
+
+
+def _trust(trust: Trust, e: Evidence, p: Tensor, H: Tensor) -> Tensor:
+    """[N, 1] ε, from p [N, C] and its entropy H [N, 1]."""
+    if (
+        type(trust) is Product
+        and type(trust.first) is Growth
+        and type(trust.second) is Confidence
+        and type(e.progress) is float
+        and not torch.compiler.is_compiling()
+    ):
+        # ProSelfLC's own g(t)·l(p) in two operations: g − g H/H(u), from 0 to g.
+        g = trust.first.at(e.progress)
+        return torch.rsub(H, g, alpha=g / max(math.log(e.num_classes), 1e-12)).clamp_(0, g)
+    e.remember(p, H.squeeze(1))
+    eps = trust(e)
+    if isinstance(eps, Tensor) and eps.dim():
+        return eps.unsqueeze(1)
+    return torch.full_like(H, 1.0).mul_(eps)
 
 
 class _Once(torch.autograd.Function):

@@ -31,7 +31,12 @@ def entropy(log_p: Tensor) -> Tensor:
     Returns:
         [...] entropy, from 0 (one-hot) to log C (uniform).
     """
-    return cross_entropy(log_p.exp(), log_p)
+    return expected_surprise(log_p.exp(), log_p)
+
+
+def expected_surprise(p: Tensor, log_p: Tensor) -> Tensor:
+    """[...] −Σ_j p_j log p_j for a p [..., C] that vanishes wherever log_p is −∞."""
+    return -(p * log_p.clamp(min=torch.finfo(log_p.dtype).min)).sum(-1)
 
 
 def kl_divergence(log_q: Tensor, log_p: Tensor) -> Tensor:

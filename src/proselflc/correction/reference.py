@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.information import cross_entropy, kl_divergence
+from proselflc.correction.information import cross_entropy, expected_surprise, kl_divergence
 
 
 class Reference(ABC):
@@ -92,7 +92,7 @@ class SharpenedPrediction(Reference):
         return torch.softmax(e.logits.detach() / self.temperature, -1)
 
     def term(self, e: Evidence) -> Tensor:
-        return e.omega * cross_entropy(self(e), e.log_p)
+        return e.omega * expected_surprise(self(e), e.log_p)
 
 
 @dataclass(frozen=True)

@@ -90,13 +90,13 @@ class Growth(Trust):
         return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
     def __call__(self, e: Evidence) -> Tensor | float:
+        if type(e.progress) is float and not torch.compiler.is_compiling():
+            return self.at(e.progress)
         if e.progress is None:
             raise ValueError(
                 "this trust grows with training time, and nobody said how far training is: "
                 "give total_steps to the criterion, or progress= to the call"
             )
-        if not isinstance(e.progress, Tensor) and not torch.compiler.is_compiling():
-            return self.at(e.progress)
         # Added to a tensor, not made into one: that would compile anew for every progress.
         progress = e.logits.new_zeros(()) + e.progress
         return torch.sigmoid(self.sharpness * (progress - self.midpoint))
@@ -113,7 +113,7 @@ class Confidence(Trust):
     def __call__(self, e: Evidence) -> Tensor:
         # Rounding can push l(u) below 0. One class is certain whatever happens: l = 1.
         scale = 1 / max(math.log(e.num_classes), 1e-12)
-        return torch.rsub(e.entropy, 1, alpha=scale).clamp(0, 1)
+        return torch.rsub(e.entropy, 1, alpha=scale).clamp_(0, 1)
 
 
 @dataclass(frozen=True)

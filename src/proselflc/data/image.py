@@ -83,7 +83,7 @@ def rgb(image: Image.Image) -> Image.Image:
         colours = image.convert("RGBA")
         white = Image.new("RGBA", colours.size, "white")
         return Image.alpha_composite(white, colours).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 @contextmanager

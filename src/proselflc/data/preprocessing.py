@@ -190,11 +190,11 @@ def warped(
             longer = max(size)  # it may lie on its side
             file.draft("RGB", (longer, longer))
             upright = image.rgb(file)
-        if channels == 1:
-            upright = upright.convert("L")
-        y, x = upright.height / size[0], upright.width / size[1]
-        box = (left * x, top * y, (left + width) * x, (top + height) * y)
-        part = upright.resize((width, height), Image.Resampling.BILINEAR, box=box)
+            if channels == 1:
+                upright = upright.convert("L")
+            y, x = upright.height / size[0], upright.width / size[1]
+            box = (left * x, top * y, (left + width) * x, (top + height) * y)
+            part = upright.resize((width, height), Image.Resampling.BILINEAR, box=box)
     except Exception as error:  # decoders raise nearly anything on hostile bytes
         raise ValueError(image.reason(error)) from None
     for plane, channel in zip(result, part.split(), strict=True):

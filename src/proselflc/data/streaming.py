@@ -37,6 +37,7 @@ from proselflc.data.preprocessing import ImageScaling, Window, warped
 from proselflc.errors import InputError
 
 BATCHES_OF_64 = Order(64)  # the paper's for ImageNet and Clothing1M
+_AHEAD = 2  # batches that are asked of each worker before they are needed
 IMAGE_SUFFIXES = ("jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "gif")
 
 
@@ -50,6 +51,7 @@ class RandomCrop:
 class _Work(NamedTuple):
     """What a worker is asked to do: decode this process's share of one batch."""
 
+    slot: int  # where to write it, if there are slots
     share: Share
     sources: tuple[Path | bytes, ...]  # share.last − share.first
 
@@ -57,8 +59,10 @@ class _Work(NamedTuple):
 class _Done(NamedTuple):
     """What a worker hands back."""
 
-    pixels: Tensor | Bytes  # [N, channels, h, w] of the images that could be read
-    positions: Ints  # [N]
+    slot: int
+    pixels: Bytes | None  # [N, channels, h, w]; None if they are in the slot
+    rows: list[int]  # those of the N images that could be read
+    positions: Ints  # [len(rows)]
     bad: list[tuple[int, str]]  # position and reason of the others
 
 
@@ -66,31 +70,34 @@ class _Done(NamedTuple):
 class _Decoding(MapStyle[_Done]):
     """Runs in a worker. Knows how, but not what: that comes with the work.
 
-    Tensors travel between processes through shared memory, which is quick, but small in many
-    containers, and a process that finds it full dies. Arrays travel through a pipe.
+    Attributes:
+        slots: [S, N, channels, h, w] uint8 in shared memory, where a batch need not be copied to
+            get to the main process; None sends it through a pipe.
     """
 
     preprocessing: ImageScaling
     augmentation: RandomCrop | None
     seed: int
     epoch: int
-    shared_memory: bool
+    slots: Tensor | None
 
     def __getitem__(self, work: _Work) -> _Done:
-        share, scaling = work.share, self.preprocessing
-        pixels = torch.empty(len(work.sources), scaling.channels, *scaling.size, dtype=torch.uint8)
+        slot, share, sources = work
+        scaling = self.preprocessing
+        if self.slots is None:
+            pixels = np.empty((len(sources), scaling.channels, *scaling.size), np.uint8)
+        else:
+            pixels = self.slots[slot, : len(sources)].numpy()
         rows, bad = [], []
-        drawn = zip(work.sources, self._windows(share), pixels.numpy(), strict=True)
-        for row, (source, (window, flip), out) in enumerate(drawn):
+        places = zip(sources, self._windows(share), pixels, strict=True)
+        for row, (source, (window, flip), out) in enumerate(places):
             reason = _decode(source, scaling, window, flip, out)
             if reason is None:
                 rows.append(row)
             else:
                 bad.append((int(share.positions[row]), reason))
-        positions = share.positions
-        if bad:
-            pixels, positions = pixels[rows], positions[rows]
-        return _Done(pixels if self.shared_memory else pixels.numpy(), positions, bad)
+        sent = pixels if self.slots is None else None
+        return _Done(slot, sent, rows, share.positions[rows], bad)
 
     def _windows(self, share: Share) -> list[tuple[Window, bool]]:
         """What to cut out of every image of the share, and whether to mirror it."""
@@ -120,7 +127,7 @@ def _decode(
 
 def _served(
     loader: FileLoader | ShardLoader,
-    works: Iterable[_Work],
+    works: Iterable[tuple[Share, tuple[Path | bytes, ...]]],
     labels: Ints,
     ids: Sequence[str],
     epoch: int,
@@ -129,23 +136,22 @@ def _served(
     from PIL import Image
 
     scaling = loader.preprocessing
-    under_way = 2 * loader.workers + 2  # batches: two asked of each worker, one read, one to spare
-    needed = under_way * loader.order.batch_size * scaling.channels * math.prod(scaling.size)
-    decoding = _Decoding(
-        scaling, loader.augmentation, loader.order.seed, epoch, _shared_memory_holds(needed)
-    )
+    slots = _slots(loader, 1 + _AHEAD * loader.workers)  # one is read while others are filled
+    free = [] if slots is None else list(range(len(slots)))
+    decoding = _Decoding(scaling, loader.augmentation, loader.order.seed, epoch, slots)
     dones = DataLoader(
         decoding,
         batch_size=None,
-        sampler=works,
+        sampler=(_Work(free.pop() if slots is not None else 0, *work) for work in works),
         num_workers=loader.workers,
+        prefetch_factor=_AHEAD if loader.workers else None,
         collate_fn=_as_it_is,
         generator=torch.Generator(),  # or it would draw from the global one
     )
     Image.init()  # finds the decoders once, here, rather than in every worker
     memory = _Memory()
     known = {skip.id for skip in loader.skipped}
-    for pixels, positions, bad in dones:
+    for slot, sent, rows, positions, bad in dones:
         for position, reason in bad:
             if loader.on_bad_image == "error":
                 raise InputError(
@@ -155,13 +161,34 @@ def _served(
             if ids[position] not in known:
                 known.add(ids[position])
                 loader.skipped.append(Skipped(ids[position], reason))
+        pixels = torch.from_numpy(sent) if slots is None else slots[slot, : len(rows) + len(bad)]
         with one_thread():
             x = scaling.normalized(
-                torch.as_tensor(pixels),
+                pixels[rows] if bad else pixels,
                 channels_last=loader.channels_last,
-                out=memory.like(pixels.shape),
+                out=memory.like((len(rows), *pixels.shape[1:])),
             )
+        free.append(slot)
         yield Batch(x, torch.from_numpy(np.take(labels, positions)), torch.from_numpy(positions))
+
+
+def _slots(loader: FileLoader | ShardLoader, count: int) -> Tensor | None:
+    """Shared memory for `count` batches, or None where there is no use or no room for it.
+
+    Containers often have little of it, and a process that finds it full dies.
+    """
+    scaling, order = loader.preprocessing, loader.order
+    share = -(-order.batch_size // order.shard[1])
+    shape = (count, share, scaling.channels, *scaling.size)
+    try:
+        room = shutil.disk_usage("/dev/shm").free
+    except OSError:  # not Linux: as much as there is memory
+        room = math.prod(shape) + 1
+    if loader.workers == 0 or math.prod(shape) >= room:
+        return None
+    slots = torch.empty(shape, dtype=torch.uint8)
+    slots.share_memory_()  # type: ignore[no-untyped-call]
+    return slots
 
 
 class _Memory:
@@ -183,14 +210,6 @@ class _Memory:
         others = [(other, user) for other, user in self._lent if other is not block]
         self._lent = [*others[-2:], (block, weakref.ref(view))]
         return torch.from_numpy(view).view(shape)
-
-
-def _shared_memory_holds(size: int) -> bool:
-    """Whether so many bytes fit; only Linux has a limit of its own for it."""
-    try:
-        return shutil.disk_usage("/dev/shm").free > size
-    except OSError:
-        return True
 
 
 def _as_it_is(done: Any) -> Any:
@@ -236,7 +255,7 @@ class FileLoader:
         assert isinstance(self.part.inputs, ImageFiles)
         paths = self.part.inputs.paths
         works = (
-            _Work(share, tuple(paths[i] for i in share.positions))
+            (share, tuple(paths[i] for i in share.positions))
             for share in self.order.shares(len(self.part), epoch, start)
         )
         return _served(self, works, self.part.labels, self.part.ids, epoch)
@@ -280,7 +299,7 @@ class ShardLoader:
         works = islice(self._works(epoch), start, len(self))
         return _served(self, works, self.labels, self.ids, epoch)
 
-    def _works(self, epoch: int) -> Iterator[_Work]:
+    def _works(self, epoch: int) -> Iterator[tuple[Share, tuple[bytes, ...]]]:
         positions, sources = [], []
         number = count = 0
         place = {key: i for i, key in enumerate(self.ids)}
@@ -294,7 +313,7 @@ class ShardLoader:
             count += 1
             if len(positions) == self.order.batch_size or count == len(self.ids):
                 share = self.order.share(number, np.array(positions, np.int64))
-                yield _Work(share, tuple(sources[share.first : share.last]))
+                yield share, tuple(sources[share.first : share.last])
                 positions, sources, number = [], [], number + 1
         if count != len(self.ids):
             raise InputError(
@@ -305,13 +324,13 @@ class ShardLoader:
         shards = list(self.shards)
         if not self.order.shuffle:
             return _encoded_images(shards)
-        from webdataset.filters import shuffle  # type: ignore[import-untyped]
-
         generator = generator_for("shards", self.order.seed, epoch)
         shards = [shards[i] for i in torch.randperm(len(shards), generator=generator)]
         rng = random.Random(int(torch.randint(2**62, (), generator=generator)))
         mixed: Iterator[tuple[str, bytes]] = iter(
-            shuffle(self.window, initial=self.window, rng=rng)(_encoded_images(shards))
+            _webdataset().shuffle(self.window, initial=self.window, rng=rng)(
+                _encoded_images(shards)
+            )
         )
         return mixed
 
@@ -362,15 +381,7 @@ def _raw_samples(shards: Sequence[Path]) -> Iterator[dict[str, object]]:
 
 
 def _raw_samples_of(path: Path) -> Iterator[dict[str, object]]:
-    try:
-        from webdataset.tariterators import (  # type: ignore[import-untyped]
-            group_by_keys,
-            tar_file_expander,
-        )
-    except ImportError:
-        raise InputError(
-            'reading tar shards needs webdataset: pip install "proselflc[stream]"'
-        ) from None
+    members = _webdataset().tariterators
     try:
         # Opened here and not by the library, which would run what a name like "pipe:…" says.
         with path.open("rb") as stream:
@@ -378,9 +389,20 @@ def _raw_samples_of(path: Path) -> Iterator[dict[str, object]]:
             if stream.read(262)[257:] != b"ustar":
                 raise InputError(f"{path} is not a plain tar file: decompress it first")
             stream.seek(0)
-            yield from group_by_keys(tar_file_expander([{"url": path.name, "stream": stream}]))
+            opened = [{"url": path.name, "stream": stream}]
+            yield from members.group_by_keys(members.tar_file_expander(opened))
     except InputError:
         raise
     except Exception as error:  # whatever a broken archive makes the library raise
         words = str(error).splitlines() or [type(error).__name__]
         raise InputError(f"{path} cannot be read as a tar shard: {words[0][:200]}") from None
+
+
+def _webdataset() -> Any:
+    try:
+        import webdataset  # type: ignore[import-untyped]
+    except ImportError:
+        raise InputError(
+            'reading tar shards needs webdataset: pip install "proselflc[stream]"'
+        ) from None
+    return webdataset
