@@ -43,6 +43,7 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/step_cost.py
+	$(BIN)/python benchmarks/loader_speed.py
 
 docs: $(VENV)/.dev
 	$(BIN)/python examples/own_loop.py > benchmarks/results/own_loop.txt

@@ -13,7 +13,6 @@ import json
 import math
 import platform
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -156,12 +155,17 @@ def print_peak(name: str, shape: tuple[int, int]) -> None:
     if name not in ("ForwardCorrection", "BackwardCorrection", "Distillation"):
         block(losses[name], small_logits, small_y, 2)
     logits, y = batch(shape)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        resident = int(statm.read().split()[1]) * resource.getpagesize()
+    resident = _kilobytes("VmRSS")
     block(losses[name], logits, y, 1)
-    after = max(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    print((after * 1024 - resident) / (4 * shape[0] * shape[1]))
+    print(1024 * (_kilobytes("VmHWM") - resident) / (4 * shape[0] * shape[1]))
+
+
+def _kilobytes(field: str) -> int:
+    """A field of this process's status. (getrusage's maximum would include our parent's.)"""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise SystemExit("peak memory can be measured on Linux only")
 
 
 def show(title: str, table: dict[str, dict[str, float]]) -> str:

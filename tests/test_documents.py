@@ -1,5 +1,6 @@
 """Every example in the documents runs, and what programs make in them is up to date."""
 
+import os
 import re
 import subprocess
 import sys
@@ -34,8 +35,32 @@ def test_an_example_runs_as_written(code: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+COMMANDS = [
+    pytest.param(block, id=f"{name}:{number}")
+    for name, path in DOCUMENTS.items()
+    for number, block in enumerate(
+        re.findall(r"^```sh\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S)
+    )
+]
+
+
+@pytest.mark.parametrize("commands", COMMANDS)
+def test_commands_run_as_written(commands: str, tmp_path: Path) -> None:
+    here = str(Path(sys.executable).parent)
+    done = subprocess.run(
+        ["sh", "-e", "-c", commands],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{here}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_there_are_examples() -> None:
-    assert len(BLOCKS) >= 4
+    assert len(BLOCKS) >= 6
+    assert len(COMMANDS) >= 2
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

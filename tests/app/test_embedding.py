@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from proselflc.app.embedding import Embedder, embed, embeddings, load_embedder
 from proselflc.data.dataset import Features, ImageFiles, Images, Part, Texts
+from proselflc.data.opening import Request
 from proselflc.errors import InputError
 
 MODULE = """
@@ -366,7 +367,9 @@ def test_embed_writes_what_features_reads(data: Path, capsys: pytest.CaptureFixt
 
     for name in ("emb.npz", "emb.npy"):
         out = data.parent / name
-        done = embed(data=str(data), model="own_model:Channels", out=out, batch_size=4, size=8)
+        done = embed(
+            Request(data=str(data)), model="own_model:Channels", out=out, batch_size=4, size=8
+        )
         assert done == {"out": str(out), "rows": {"x": 6, "x_test": 3}, "dimensions": 3}
         dataset = open_data(Request(data=str(data), features=out))
         plain = open_data(Request(data=str(data)))
@@ -389,14 +392,24 @@ def test_embed_writes_what_features_reads(data: Path, capsys: pytest.CaptureFixt
 def test_nothing_is_left_behind_when_it_fails(data: Path) -> None:
     before = sorted(path.name for path in data.parent.iterdir() if path.suffix != "")
     with pytest.raises(InputError):
-        embed(data=str(data), model="torch.nn:Identity", out=data.parent / "e.npz", weights=data)
+        embed(
+            Request(data=str(data)),
+            model="torch.nn:Identity",
+            out=data.parent / "e.npz",
+            weights=data,
+        )
     with pytest.raises(InputError, match="exists: choose another name"):
-        embed(data=str(data), model="torch.nn:Identity", out=data)
+        embed(Request(data=str(data)), model="torch.nn:Identity", out=data)
     with pytest.raises(InputError, match=r"must end in \.npy or \.npz"):
-        embed(data=str(data), model="torch.nn:Identity", out=data.parent / "e.csv")
+        embed(Request(data=str(data)), model="torch.nn:Identity", out=data.parent / "e.csv")
     with pytest.raises(InputError, match="no directory"):
-        embed(data=str(data), model="torch.nn:Identity", out=data.parent / "no" / "e.npy")
+        embed(Request(data=str(data)), model="torch.nn:Identity", out=data.parent / "no" / "e.npy")
     with pytest.raises(InputError, match="positive"):
-        embed(data=str(data), model="torch.nn:Identity", out=data.parent / "e.npy", batch_size=0)
+        embed(
+            Request(data=str(data)),
+            model="torch.nn:Identity",
+            out=data.parent / "e.npy",
+            batch_size=0,
+        )
     after = sorted(path.name for path in data.parent.iterdir() if path.suffix != "")
     assert after == before

@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 def gzipped(folder: Path) -> None:
     for name in CONTENT:
-        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes(), mtime=0))
         (folder / name).unlink()
 
 
@@ -108,12 +108,20 @@ HUGE = struct.pack(">BBBBIII", 0, 0, 8, 3, 60000, 600, 60)
         ("train-images-idx3-ubyte", HUGE, "declares 60,000 × 600 × 60 = 2,160,000,000 bytes"),
         (
             "train-images-idx3-ubyte",
-            gzip.compress(HUGE),
+            gzip.compress(HUGE, mtime=0),
             "declares 60,000 × 600 × 60 = 2,160,000,000 bytes, but the file can hold at most",
         ),
-        ("train-labels-idx1-ubyte", gzip.compress(LABELS)[:-12], "could not be read"),
-        ("train-labels-idx1-ubyte", gzip.compress(LABELS[:-1]), "ends after 29 of the 30 bytes"),
-        ("train-labels-idx1-ubyte", gzip.compress(LABELS + b"x"), "goes on after the 30 bytes"),
+        ("train-labels-idx1-ubyte", gzip.compress(LABELS, mtime=0)[:-12], "could not be read"),
+        (
+            "train-labels-idx1-ubyte",
+            gzip.compress(LABELS[:-1], mtime=0),
+            "ends after 29 of the 30 bytes",
+        ),
+        (
+            "train-labels-idx1-ubyte",
+            gzip.compress(LABELS + b"x", mtime=0),
+            "goes on after the 30 bytes",
+        ),
     ],
 )
 def test_wrong_file_is_named_with_what_is_wrong(
@@ -218,7 +226,7 @@ def test_fuzzed_files_give_a_data_set_or_a_plain_error(
     folder: Path, name: str, edits: list[tuple[int, int]], keep: int, zipped: bool
 ) -> None:
     original = encoded(CONTENT[name])
-    damaged = bytearray(gzip.compress(original) if zipped else original)
+    damaged = bytearray(gzip.compress(original, mtime=0) if zipped else original)
     for position, value in edits:
         damaged[position % len(damaged)] = value
     (folder / name).write_bytes(damaged[: keep if keep < 600 else None])

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proselflc.data.dataset import Dataset, Features, Ints, Part
-from proselflc.data.labels import Labels, from_dataset, whole_file
+from proselflc.data.labels import Labels, from_dataset
 from proselflc.data.noise import corrupt, stream
+from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -173,59 +173,41 @@ def noise(
 @app.command
 def embed(
     *,
-    data: str,
     model: str,
     out: Path,
-    data_root: Path | None = None,
     weights: Path | None = None,
     batch_size: int = 64,
     size: int = 224,
     workers: int = 2,
-    label_column: str | None = None,
-    text_column: str | None = None,
-    path_column: str | None = None,
-    id_column: str | None = None,
-    on_bad_image: Literal["error", "skip"] = "error",
     overwrite: bool = False,
     quiet: bool = False,
     json: bool = False,
+    request: Annotated[Request, Parameter(name="*")] = Request(),  # noqa: B008
 ) -> None:
     """Turn images or texts into numbers once, by a model that is already here, for --features.
 
     Args:
-        data: a name, an image folder, a table or an .npz file.
         model: package.module:factory, timm:NAME with --weights, or hf:DIR, a local directory.
         out: an .npy file, or an .npz file where there is a test part too.
-        data_root: where named data sets live.
         weights: a safetensors file or a state dict.
         batch_size: how many examples at once.
         size: images are warped to this many pixels a side.
         workers: processes that decode image files.
-        label_column: the table's column of labels.
-        text_column: the table's column of texts.
-        path_column: the table's column of image paths.
-        id_column: the table's column of ids.
-        on_bad_image: what to do with an image that cannot be read.
         overwrite: replace a file that is there.
         quiet: show no progress.
         json: print the result as JSON.
+        request: which data to open.
     """
     from proselflc.app import embedding
 
     result = embedding.embed(
-        data=data,
+        request,
         model=model,
         out=out,
-        data_root=data_root,
         weights=weights,
         batch_size=batch_size,
         size=size,
         workers=workers,
-        label_column=label_column,
-        text_column=text_column,
-        path_column=path_column,
-        id_column=id_column,
-        on_bad_image=on_bad_image,
         overwrite=overwrite,
         quiet=quiet,
     )

@@ -23,9 +23,10 @@ from proselflc.data.dataset import (
     checked,
     in_order,
 )
-from proselflc.data.labels import from_dataset, whole_file
+from proselflc.data.labels import from_dataset
 from proselflc.data.noise import Noise, Numbers
 from proselflc.data.opening import Request, open_data, read_label_file, read_transition
+from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 
 LABEL, CLEAN, ID, SPLIT = "label", "clean_label", "id", "split"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Floats, ImageFiles, Images, Inputs, Part, Texts
-from proselflc.data.labels import whole_file
+from proselflc.data.opening import Request, open_data
 from proselflc.data.preprocessing import ImageScaling
 from proselflc.data.streaming import FileLoader
+from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 
 # What nearly every published image model was trained with.
@@ -52,20 +53,14 @@ class Embedder:
 
 
 def embed(
+    request: Request,
     *,
-    data: str,
     model: str,
     out: Path,
-    data_root: Path | None = None,
     weights: Path | None = None,
     batch_size: int = 64,
     size: int = 224,
     workers: int = 2,
-    label_column: str | None = None,
-    text_column: str | None = None,
-    path_column: str | None = None,
-    id_column: str | None = None,
-    on_bad_image: Literal["error", "skip"] = "error",
     overwrite: bool = False,
     quiet: bool = False,
 ) -> dict[str, object]:
@@ -76,7 +71,7 @@ def embed(
     take them apart: `hf:`, or a factory whose module has a method `tokenize(list of str)`.
 
     Args:
-        data: as for `proselflc train`.
+        request: which data to open.
         model: `package.module:factory` (called without arguments, gives an `nn.Module`),
             `timm:NAME` with `weights`, or `hf:DIR`, a directory that `save_pretrained` wrote.
         out: an `.npz` file with `x` and, where the data has such parts, `x_test` and
@@ -88,8 +83,6 @@ def embed(
     Returns:
         what was done: `out`, `rows` per part, and `dimensions`.
     """
-    from proselflc.data.opening import Request, open_data
-
     if batch_size < 1 or size < 1:
         raise InputError(f"batch size and size must be positive, got {batch_size} and {size}")
     if out.suffix not in (".npy", ".npz"):
@@ -99,17 +92,7 @@ def embed(
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists: choose another name or pass --overwrite")
     embedder = load_embedder(model, weights=weights)
-    dataset = open_data(
-        Request(
-            data=data,
-            data_root=data_root,
-            label_column=label_column,
-            text_column=text_column,
-            path_column=path_column,
-            id_column=id_column,
-            on_bad_image=on_bad_image,
-        )
-    )
+    dataset = open_data(request)
     parts = {"x": dataset.train, "x_test": dataset.test, "x_validation": dataset.validation}
     present = {name: part for name, part in parts.items() if part is not None}
     arrays = {

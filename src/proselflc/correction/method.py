@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from torch import Size, Tensor
+from torch.nn import functional as F
 
 from proselflc.correction import boundary, fused
 from proselflc.correction.evidence import Evidence
@@ -21,8 +22,18 @@ class Method(Protocol):
 
 def reduced_loss(method: Method, e: Evidence, reduction: str, allow_fused: bool) -> Tensor:
     """The method's loss, by its fast twin where there is one and it is allowed; [N] for "none"."""
-    if allow_fused and isinstance(method, Target) and fused.applies(method, e):
-        return fused.loss(method, e, reduction)
+    if isinstance(method, Target):
+        if method.reference is None and not e.log_offset:
+            # Cross entropy is not worth writing again.
+            return F.cross_entropy(
+                e.logits,
+                e.target,
+                weight=e.weight,
+                ignore_index=e.ignore_index,
+                reduction=reduction,
+            )
+        if allow_fused and fused.applies(method, e):
+            return fused.loss(method, e, reduction)
     return boundary.reduce(method.losses(e), e, reduction)
 
 

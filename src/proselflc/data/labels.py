@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +18,7 @@ from proselflc.data.noise import (
     realised_transition,
 )
 from proselflc.data.sources import npz
+from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 
 
@@ -128,22 +125,6 @@ def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
         generator="none" if noise is None else noise.spec,
         fingerprint=fingerprint(given, C),
     )
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes its name only when it is complete."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _class_ids(path: Path, name: str, array: npt.NDArray[Any], n: int, C: int) -> Ints:

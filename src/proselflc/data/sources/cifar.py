@@ -11,7 +11,6 @@ import hashlib
 import json
 import mmap
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import numpy.typing as npt
 from proselflc.data import download, unpickling
 from proselflc.data.archive import SUFFIXES, Member, members
 from proselflc.data.dataset import Bytes, Dataset, Images, Ints, Part, checked
+from proselflc.data.writing import whole_file
 from proselflc.errors import InputError, unknown
 
 Name: TypeAlias = Literal["cifar10", "cifar100"]
@@ -149,7 +149,7 @@ def load(
     decoded = _recall(entry)
     if decoded is None:
         decoded = _decode(_files(source, layout), layout, expected, source)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, InputError):
             _remember(entry, decoded)
     return checked(
         Dataset(
@@ -319,12 +319,12 @@ def _remember(entry: Path, decoded: _Decoded) -> None:
     entry.parent.mkdir(parents=True, exist_ok=True)
     sums = {}
     for name in _ARRAYS:
-        with _whole(_array_file(entry, name)) as file:
+        with whole_file(_array_file(entry, name)) as file:
             np.save(file, getattr(decoded, name), allow_pickle=False)
         sums[name] = _crc(_array_file(entry, name))
     index = {"names": decoded.names, "coarse": decoded.coarse, "crc32": sums}
     line = json.dumps(index).encode()
-    with _whole(_index_file(entry)) as file:
+    with whole_file(_index_file(entry)) as file:
         file.write(b"%08x\n%s" % (zlib.crc32(line), line))
 
 
@@ -362,17 +362,3 @@ def _crc(path: Path) -> int:
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
         return zlib.crc32(content)
-
-
-@contextlib.contextmanager
-def _whole(path: Path) -> Iterator[Any]:
-    """A file that appears under its name when it is complete."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
