@@ -511,3 +511,17 @@ def test_coarse_classes_make_pair_noise_and_are_noted_as_lost(
     back = open_data(Request(str(tmp_path / "a.npz")))
     moved = {(int(a), int(b)) for a, b in zip(y, back.train.labels, strict=True) if a != b}
     assert moved == {(0, 2), (2, 0), (1, 3), (3, 1)}
+
+
+def test_a_seed_is_not_rounded(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "noise", "--kind", "symmetric:0.4", "--seed", "1.5", "--out", "n.npz"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "1.5" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "n.npz").exists()

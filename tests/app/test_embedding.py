@@ -308,7 +308,7 @@ def test_timm_takes_its_head_off_after_its_weights_went_in(
         load_embedder("timm:tiny", weights=here / "w.pt")
 
 
-@pytest.mark.parametrize(("name", "extra"), [("timm", "timm"), ("transformers", "hub")])
+@pytest.mark.parametrize(("name", "extra"), [("timm", "timm"), ("transformers", "hf")])
 def test_a_missing_library_names_its_extra(
     here: Path, monkeypatch: pytest.MonkeyPatch, name: str, extra: str
 ) -> None:

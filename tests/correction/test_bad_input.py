@@ -102,6 +102,12 @@ def test_a_missing_teacher_is_named() -> None:
         p.Distillation(0.5)(Z, Y)
     with pytest.raises(ValueError, match=r"shaped like logits, \[3, 4\], got \[3, 5\]"):
         p.Distillation(0.5)(Z, Y, teacher_logits=torch.zeros(3, 5))
+    with pytest.raises(TypeError, match=r"floating-point tensor.*got list"):
+        p.Distillation(0.5)(Z, Y, teacher_logits=[[0.0]])
+    with pytest.raises(TypeError, match=r"got torch\.int64"):
+        p.Distillation(0.5)(Z, Y, teacher_logits=Z.long())
+    with pytest.raises(TypeError, match=r"weight must be a tensor.*got list"):
+        untyped.functional.boot_soft(Z, Y, epsilon=0.1, weight=[1.0, 1.0, 1.0, 1.0])
 
 
 def test_weights_for_another_number_of_classes_are_refused() -> None:

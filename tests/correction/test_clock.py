@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -130,3 +131,17 @@ def test_global_trust_of_enormous_sharpness_is_a_step() -> None:
     assert Growth(1e9).at(0.4999) == 0
     assert Growth(1e9).at(0.5001) == 1
     assert Growth(0).at(0) == Growth(0).at(1) == 0.5
+
+
+def test_numbers_of_numpy_count_too() -> None:
+    criterion = ProSelfLC(np.int64(4))  # type: ignore[arg-type]
+    criterion.set_progress(np.int32(2))  # type: ignore[arg-type]
+    assert criterion.t == 2
+    given = criterion(Z, Y, progress=np.float32(0.5))
+    assert_close(given, functional.proselflc(Z, Y, progress=0.5))
+
+
+def test_a_criterion_made_in_inference_mode_looks_at_its_clock() -> None:
+    with torch.inference_mode():
+        criterion = ProSelfLC(4, trust="global")
+        assert_close(criterion(Z, Y), functional.proselflc(Z, Y, progress=0, trust="global"))

@@ -177,8 +177,9 @@ def test_half_precision_is_computed_in_float32(name: str, dtype: torch.dtype) ->
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_autocast_does_not_lower_the_precision(name: str) -> None:
-    logits, ids = batch((6, C), probabilities=False, ignore=None, dtype=torch.float32)
+@pytest.mark.parametrize("probabilities", [False, True])
+def test_autocast_does_not_lower_the_precision(name: str, probabilities: bool) -> None:
+    logits, ids = batch((6, C), probabilities=probabilities, ignore=None, dtype=torch.float32)
     kwargs = {"teacher_logits": logits.flip(0)} if name == "Distillation" else {}
     plain = value_and_gradient(lambda z: EVERY[name]()(z, ids, progress=0.8, **kwargs), logits)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -216,6 +217,25 @@ def test_a_class_masked_by_minus_infinity_is_harmless(name: str) -> None:
     assert_close(value, without[0])
     assert_close(gradient[:, :-1], without[1])
     assert_close(gradient[:, -1], torch.zeros_like(gradient[:, -1]))
+
+
+@pytest.mark.parametrize("name", NEUTRAL)
+def test_a_neutral_criterion_with_a_masked_class_is_f_cross_entropy(name: str) -> None:
+    logits, ids = batch((6, C), probabilities=False, ignore=None, dtype=torch.float64)
+    ids = ids.clamp(max=C - 2)
+    kwargs = {"teacher_logits": logits.flip(0)} if name == "Distillation" else {}
+    logits[:, -1] = -torch.inf
+    assert_close(NEUTRAL[name]()(logits, ids, **kwargs), F.cross_entropy(logits, ids))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_ignored_example_teaches_nothing_even_if_nan(name: str) -> None:
+    logits, ids = batch((6, C), probabilities=False, ignore=None, dtype=torch.float32)
+    logits[1] = torch.nan
+    ids[1] = -100
+    kwargs = {"teacher_logits": torch.zeros_like(logits)} if name == "Distillation" else {}
+    for part in EVERY[name]().correct(logits, ids, progress=0.9, **kwargs):
+        assert (part[1] == 0).all()
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from proselflc import BootSoft, ConfidencePenalty, Fixed, ProSelfLC, Target, functional
+from proselflc import BootSoft, Fixed, ProSelfLC, Target, functional
 from proselflc.correction import catalogue, fused
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.reference import Prediction
@@ -141,22 +141,46 @@ def test_trust_is_a_constant_for_backprop() -> None:
     assert not torch.allclose(ours, other, atol=1e-3)
 
 
-@pytest.mark.parametrize("criterion", [BootSoft(0.3), ConfidencePenalty(0.3), ProSelfLC(10)])
-def test_a_second_derivative_is_refused_plainly(criterion: BootSoft) -> None:
-    z = torch.randn(3, 4, requires_grad=True)
-    y = torch.tensor([0, 1, 2])
-    loss = criterion(z, y)
-    (gradient,) = torch.autograd.grad(loss, z, create_graph=True)
-    penalised = z.sum() + gradient.square().sum()  # z.sum(): the penalty must not just vanish
-    with pytest.raises(RuntimeError, match="fused=False"):
-        torch.autograd.backward(penalised)
-
-
-def test_unfused_criterion_can_be_differentiated_twice() -> None:
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_second_derivatives_are_those_of_the_formula(name: str, reduction: str) -> None:
+    target, sign = METHODS[name]
     z = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
     y = torch.tensor([0, 1, 2])
-    criterion = BootSoft(0.3, fused=False)
+    eps = expected_trust(name, z, 0.7)
+    outer = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+
+    def penalty(loss: Tensor) -> Tensor:
+        outer_of = outer[: loss.numel()].reshape(loss.shape)
+        (gradient,) = torch.autograd.grad(loss, z, outer_of, create_graph=True)
+        # by autograd.grad, which follows only what leads to z: a constant would pass unnoticed
+        (second,) = torch.autograd.grad(gradient.square().sum(), z)
+        return second
+
+    losses = functional.loss(target, z, y, progress=0.7, reduction=reduction)
+    p, log_p = z.softmax(-1), z.log_softmax(-1)
+    q_tilde = (1 - eps[:, None]) * torch.eye(4)[y] + sign * eps[:, None] * p
+    expected = -(q_tilde * log_p).sum(-1)
+    expected = {"mean": expected.mean(), "sum": expected.sum(), "none": expected}[reduction]
+    assert_close(penalty(losses), penalty(expected))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_gradgradcheck(fused: bool) -> None:
+    z = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([0, -100, 2])
+    criterion = BootSoft(0.3, fused=fused)
     assert torch.autograd.gradgradcheck(lambda z: criterion(z, y), z)
+
+
+def test_per_example_gradients_by_vmap() -> None:
+    z = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([0, 1, 2])
+    each = torch.func.vmap(torch.func.grad(lambda z, y: functional.proselflc(z, y, progress=0.9)))(
+        z.detach(), y
+    )
+    (whole,) = torch.autograd.grad(functional.proselflc(z, y, progress=0.9, reduction="sum"), z)
+    assert_close(each, whole)
 
 
 def test_function_transforms_work() -> None:
@@ -190,7 +214,8 @@ def test_saves_one_buffer() -> None:
     z = torch.randn(16, 10, requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         ProSelfLC(10)(z, torch.randint(10, (16,)))
-    assert [tuple(x.shape) for x in saved] == [(16, 10)]
+    others = [x for x in saved if x.data_ptr() != z.data_ptr()]  # beside the logits themselves
+    assert [tuple(x.shape) for x in others] == [(16, 10)]
 
 
 @dataclass(frozen=True)
@@ -204,6 +229,51 @@ class _Margin(Trust):
     def __call__(self, e: Evidence) -> Tensor:
         top = e.log_p.topk(2, -1).values
         return 1 - (top[:, 1] - top[:, 0]).exp()
+
+
+@dataclass(frozen=True)
+class _View(Trust):
+    """A user's own trust that hands out a part of p itself."""
+
+    symbol = "v(p)"
+
+    def __call__(self, e: Evidence) -> Tensor:
+        return e.p[:, 0]
+
+
+@dataclass(frozen=True)
+class _Relative(Trust):
+    """A user's own trust that looks at the whole batch, in another dtype."""
+
+    symbol = "h(p)"
+
+    def __call__(self, e: Evidence) -> Tensor:
+        return (e.entropy / e.entropy.max()).double()
+
+
+@dataclass(frozen=True)
+class _Mask(Trust):
+    """A user's own trust that is all or nothing."""
+
+    symbol = "m(p)"
+
+    def __call__(self, e: Evidence) -> Tensor:
+        return e.entropy < 1
+
+
+@pytest.mark.parametrize("trust", [_View(), _Relative(), _Mask(), Fixed(0.9) * _Relative()])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_any_trust_is_taken_as_the_algebra_takes_it(
+    trust: Trust, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused, "BLOCK", 10)
+    z = torch.randn(6, 5, dtype=dtype, requires_grad=True)
+    y = torch.randint(5, (6,))
+    both = []
+    for use in (True, False):
+        loss = ProSelfLC(10, trust=trust, fused=use)(z, y)
+        both.append((loss.detach(), *torch.autograd.grad(loss, z)))
+    assert_close(both[0], both[1])
 
 
 def test_a_trust_of_ones_own() -> None:

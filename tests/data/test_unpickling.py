@@ -227,3 +227,9 @@ def check(data: bytes) -> None:
         value = str(error) if "meta" in str(error) else object()
     kinds = int, str, bytes, list, dict, tuple, type(None), ArrayParts, DtypeParts
     assert isinstance(value, kinds) or any(value is f for f in STAND_INS.values())
+
+
+def test_a_type_nested_without_end_is_refused() -> None:
+    nested = b"\x80\x02cnumpy\ndtype\n)" + b"\x85" * 200_000 + b"\x85R."
+    with pytest.raises(InputError):
+        loads(nested, "a file")

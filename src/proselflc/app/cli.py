@@ -12,13 +12,21 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, Token
 
 from proselflc import __version__
 from proselflc.data.opening import DATASETS, Request
 from proselflc.errors import InputError
+
+
+def _whole_number(_: type, tokens: Sequence[Token]) -> int:
+    """An integer as it is written; 1.5 is not rounded to one."""
+    return int(tokens[0].value)
+
+
+Whole: TypeAlias = Annotated[int, Parameter(converter=_whole_number)]
 
 app = App(
     name="proselflc",
@@ -129,7 +137,7 @@ def noise(
     kind: str,
     out: Path,
     rate: str | None = None,
-    seed: int = 0,
+    seed: Whole = 0,
     transition: Path | None = None,
     human: Path | None = None,
     pairs: str | None = None,
@@ -176,9 +184,9 @@ def embed(
     model: str,
     out: Path,
     weights: Path | None = None,
-    batch_size: int = 64,
-    size: int = 224,
-    workers: int = 2,
+    batch_size: Whole = 64,
+    size: Whole = 224,
+    workers: Whole = 2,
     overwrite: bool = False,
     quiet: bool = False,
     json: bool = False,

@@ -234,7 +234,7 @@ def _hugging_face(directory: Path) -> Embedder:
         import transformers  # type: ignore[import-not-found, unused-ignore]
     except (ImportError, RuntimeError) as error:
         raise InputError(
-            f'transformers cannot be imported ({_words(error)}): pip install "proselflc[hub]"'
+            f'transformers cannot be imported ({_words(error)}): pip install "proselflc[hf]"'
         ) from None
     local = {"local_files_only": True, "trust_remote_code": False}
     try:

@@ -7,6 +7,8 @@ only a criterion's first batch is looked at there.
 
 from __future__ import annotations
 
+from numbers import Real
+
 import torch
 from torch import Size, Tensor
 
@@ -45,7 +47,8 @@ def observe(
         log_offset: δ in log(p + δ).
         look_at_values: also check values that live on an accelerator, which waits for it.
     """
-    compiling = torch.compiler.is_compiling()
+    # Values can be read neither while compiling nor inside a function transform such as vmap.
+    compiling = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
     if (
         isinstance(logits, Tensor)
         and isinstance(target, Tensor)
@@ -84,6 +87,11 @@ def observe(
         _check_probabilities(logits, target, ignore_index, look)
         target = _flat(target).to(dtype)
     if teacher_logits is not None:
+        if not isinstance(teacher_logits, Tensor) or not teacher_logits.is_floating_point():
+            raise TypeError(
+                f"teacher_logits must be a floating-point tensor shaped like logits, "
+                f"got {_kind(teacher_logits)}"
+            )
         if teacher_logits.shape != shape:
             raise ValueError(
                 f"teacher_logits must be shaped like logits, {list(shape)}, "
@@ -91,6 +99,8 @@ def observe(
             )
         teacher_logits = _flat(teacher_logits.detach()).to(dtype)
     if weight is not None:
+        if not isinstance(weight, Tensor):
+            raise TypeError(f"weight must be a tensor of one number per class, got {_kind(weight)}")
         if weight.shape != (shape[len(shape) > 1],):
             raise ValueError(
                 f"weight must hold one number per class, [{shape[len(shape) > 1]}] for these "
@@ -154,6 +164,10 @@ def _nothing_ignored(y: Tensor, num_classes: int, ignore_index: int) -> bool:
             f"({ignore_index}) for an example to leave out"
         )
     return not bool(ignored.any())
+
+
+def _kind(value: object) -> str:
+    return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -224,7 +238,7 @@ def _check_progress(progress: float | Tensor) -> None:
             )
         if progress.device.type != "cpu":
             return
-    elif isinstance(progress, bool) or not isinstance(progress, (int, float)):
+    elif isinstance(progress, bool) or not isinstance(progress, Real):
         raise TypeError(f"progress must be a number or a 0-d tensor, got {progress!r}")
     if not 0 <= progress <= 1:
         raise ValueError(

@@ -7,6 +7,7 @@ method: all behaviour is in `Criterion`.
 
 from __future__ import annotations
 
+import operator
 import warnings
 
 import torch
@@ -35,8 +36,7 @@ class Criterion(nn.CrossEntropyLoss):
         total_steps: Γ, the number of training calls to come in all; None where time is no matter.
         memory: where a `RememberedPrediction` is kept; calls then need `index=`.
         log_offset: δ in log(p + δ). 0 is the paper; 1e-6 is what its published code computes.
-        fused: use the closed-form gradient where there is one. It is fast, and cannot be
-            differentiated twice.
+        fused: use the closed-form gradient where there is one; only slower without.
         weight: [C] class weights, as in `F.cross_entropy`.
         ignore_index: class id of examples to leave out.
         reduction: "mean", "sum" or "none".
@@ -153,8 +153,7 @@ class Criterion(nn.CrossEntropyLoss):
 
     def set_progress(self, t: int, total: int | None = None) -> None:
         """Put the clock at t completed calls, out of `total` if given."""
-        if isinstance(t, bool) or not isinstance(t, int) or t < 0:
-            raise ValueError(f"t counts completed training calls: a whole number ≥ 0, got {t!r}")
+        t = _whole(t, "t", "it counts completed training calls", least=0)
         if total is not None:
             self.total_steps = _checked_total(total)
         self.t.fill_(t)
@@ -225,13 +224,16 @@ class _Reading:
 
     def of(self, counter: Tensor) -> int:
         """The counter's value."""
+        if counter.is_inference():  # they have no version
+            return int(counter)
         if self.counter is not counter or self.version != counter._version:
             self.keep(counter, int(counter))
         return self.value
 
     def keep(self, counter: Tensor, value: int) -> None:
         """Know that the counter holds this value now."""
-        self.counter, self.version, self.value = counter, counter._version, value
+        if not counter.is_inference():
+            self.counter, self.version, self.value = counter, counter._version, value
 
     def moved_on(self, counter: Tensor) -> None:
         """Know that the counter was just raised by one, if it was known before."""
@@ -558,9 +560,15 @@ class BackwardCorrection(Criterion):
 
 
 def _checked_total(total_steps: int) -> int:
-    if isinstance(total_steps, bool) or not isinstance(total_steps, int) or total_steps < 1:
-        raise ValueError(
-            f"total_steps must be a whole number ≥ 1, got {total_steps!r}: "
-            "how many training calls there will be, len(loader) * epochs"
-        )
-    return total_steps
+    what = "how many training calls there will be, len(loader) * epochs"
+    return _whole(total_steps, "total_steps", what, least=1)
+
+
+def _whole(value: int, name: str, what: str, *, least: int) -> int:
+    try:
+        number = operator.index(value)  # numpy's integers too
+    except TypeError:
+        number = least - 1
+    if number < least or isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number ≥ {least}, got {value!r}: {what}")
+    return number

@@ -3,9 +3,10 @@
     L      = (1 − ε) H(q, p) ± ε H(p)
     ∂L/∂z  = (1 − ε)(p − q) ∓ ε p∘(log p + H(p))
 
-One softmax, no one-hot for class ids, one saved [N, C] buffer (the gradient), and temporaries that
-stay in the cache because a large batch is worked through in blocks of rows. `Target.losses` is
-the specification; a test proves the two equal.
+One softmax, no one-hot for class ids, one saved [N, C] buffer beside the logits (the gradient), and
+temporaries that stay in the cache because a large batch is worked through in blocks of rows.
+`Target.losses` is the specification, and what a second derivative is taken of; a test proves the
+two equal.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 from proselflc.correction import boundary
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.information import expected_surprise
 from proselflc.correction.reference import Prediction
 from proselflc.correction.target import Target
-from proselflc.correction.trust import Confidence, Growth, Product, Trust
+from proselflc.correction.trust import Confidence, Fixed, Growth, MaxProbability, Product, Trust
 
 BLOCK = 2**19  # elements of one block of rows: 2 MiB of float32
 
@@ -91,7 +91,8 @@ class _EntropicCrossEntropy(torch.autograd.Function):
         if not guarded and math.isnan(mean):
             losses, gradient = _in_blocks(e, target, guarded=True)
             mean = losses.mean()
-        ctx.save_for_backward(gradient)
+        ctx.save_for_backward(gradient, logits)
+        ctx.plainly = e, target, reduction
         if reduction == "mean" and (e.is_complete or not e.has_class_ids):
             ctx.scale = 1 / max(len(losses), 1)
             return mean
@@ -107,23 +108,24 @@ class _EntropicCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         (factor,) = grad_outputs
-        (gradient,) = ctx.saved_tensors
-        if factor.dim():
-            factor = factor.unsqueeze(1)
-        elif factor.is_cpu:
-            factor = factor.item() * ctx.scale
-        else:
-            factor = factor * ctx.scale
-        gradient = gradient * factor
+        gradient, logits = ctx.saved_tensors
         if torch.is_grad_enabled():
-            gradient = _Once.apply(gradient.detach().requires_grad_())  # type: ignore[no-untyped-call]
-        return gradient, None, None, None
+            # Somebody will differentiate the gradient too, so it is made by the formula, which can.
+            e, target, reduction = ctx.plainly
+            e = e.with_logits(logits)
+            loss = boundary.reduce(target.losses(e), e, reduction)
+            return *torch.autograd.grad(loss, logits, factor, create_graph=True), None, None, None
+        if factor.dim():
+            return gradient * factor.unsqueeze(1), None, None, None
+        if factor.is_cpu:
+            return gradient * (factor.item() * ctx.scale), None, None, None
+        return gradient * (factor * ctx.scale), None, None, None
 
 
 def _in_blocks(e: Evidence, target: Target, guarded: bool) -> tuple[Tensor, Tensor]:
     """[N, 1] losses and their [N, C] gradient, a block of rows at a time."""
     N, C = e.logits.shape
-    if N * C <= BLOCK:
+    if N * C <= BLOCK or not _looks_at_rows(target.trust):
         return _block(e, target, guarded)
     losses, gradient = e.logits.new_empty(N, 1), torch.empty_like(e.logits)
     scratch = e.logits.new_empty(max(1, BLOCK // C), C)
@@ -203,20 +205,12 @@ def _trust(trust: Trust, e: Evidence, p: Tensor, H: Tensor) -> Tensor:
     e.remember(p, H.squeeze(1))
     eps = trust(e)
     if isinstance(eps, Tensor) and eps.dim():
-        return eps.unsqueeze(1)
-    return torch.full_like(H, 1.0).mul_(eps)
+        eps = eps.unsqueeze(1)
+    return torch.zeros_like(H).add_(eps)  # a copy: somebody's trust may be a view of p
 
 
-class _Once(torch.autograd.Function):
-    """A gradient that says plainly that it has none of its own, instead of acting as a constant."""
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx: FunctionCtx, *grad_outputs: Tensor) -> Tensor:
-        raise RuntimeError(
-            "the closed-form gradient of this criterion cannot be differentiated a second time: "
-            "build the criterion with fused=False, which can"
-        )
+def _looks_at_rows(trust: Trust) -> bool:
+    """Whether an example's trust depends on nothing but that example, so that blocks will do."""
+    if isinstance(trust, Product):
+        return _looks_at_rows(trust.first) and _looks_at_rows(trust.second)
+    return type(trust) in (Fixed, Growth, Confidence, MaxProbability)

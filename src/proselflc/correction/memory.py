@@ -56,6 +56,8 @@ class Memory(nn.Module):
                 "this method remembers predictions per example: pass index=, the [N] positions of "
                 "the batch's examples in the training set"
             )
+        if not isinstance(index, Tensor):
+            raise TypeError(f"index must be an int64 tensor, got {type(index).__name__}")
         if index.shape != (num_examples,) or index.dtype != torch.int64:
             raise ValueError(
                 f"index must be int64 shaped [{num_examples}], one position per example, got "

@@ -23,7 +23,7 @@ class Method(Protocol):
 def reduced_loss(method: Method, e: Evidence, reduction: str, allow_fused: bool) -> Tensor:
     """The method's loss, by its fast twin where there is one and it is allowed; [N] for "none"."""
     if isinstance(method, Target):
-        if method.reference is None and not e.log_offset:
+        if method.is_neutral and not e.log_offset:
             # Cross entropy is not worth writing again.
             return F.cross_entropy(
                 e.logits,

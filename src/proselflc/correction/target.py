@@ -50,6 +50,11 @@ class Target:
             return "q"
         return f"(1 − ε) q {'+' if self.sign > 0 else '−'} ε {self.reference.symbol}"
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether nothing is ever mixed in, so that this is cross entropy."""
+        return self.reference is None or self.trust == NO_TRUST
+
     def __call__(self, e: Evidence) -> tuple[Tensor, Tensor]:
         """The corrected distribution q̃ [N, C] and the trust ε [N]."""
         trust = self._trust(e)
@@ -57,7 +62,7 @@ class Target:
             return e.q, trust
         eps = trust[:, None]
         q_tilde = (1 - eps) * e.q + self.sign * eps * self.reference(e)
-        return q_tilde * e.valid[:, None], trust
+        return q_tilde if e.is_complete else torch.where(e.valid[:, None], q_tilde, 0.0), trust
 
     def losses(self, e: Evidence) -> Tensor:
         """[N] (1 − ε) H(q, p) ± ε H(r, p), which is H(q̃, p) by Proposition 1.
@@ -66,7 +71,7 @@ class Target:
         scaled by ω = Σ_j w_j q_j. A teacher's part is a KL divergence, lower by a constant.
         """
         annotation = e.expect(lambda log_p: -log_p)
-        if self.reference is None:
+        if self.reference is None or self.is_neutral:
             return annotation
         eps = self._trust(e)
         return (1 - eps) * annotation + self.sign * eps * self.reference.term(e)
@@ -75,4 +80,4 @@ class Target:
         # A constant. Not no_grad(), which would leave a detached p in the evidence for the target.
         trust = torch.as_tensor(self.trust(e), dtype=e.logits.dtype, device=e.logits.device)
         trust = trust.detach().expand(len(e.logits))
-        return trust if e.is_complete else trust * e.valid
+        return trust if e.is_complete else torch.where(e.valid, trust, 0.0)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from proselflc.correction.evidence import Evidence
+from proselflc.correction.information import cross_entropy
 from proselflc.correction.robust import annotation
 
 EXACT = 2**24  # largest [N, C, C] that is made, 64 MiB of float32
@@ -21,7 +22,6 @@ class Forward(nn.Module):
     def __init__(self, transition: Tensor) -> None:
         super().__init__()
         self.register_buffer("transition", checked(transition))
-        self._never_given = bool((self.transition == 0).all(0).any())
 
     def forward(self, e: Evidence) -> tuple[Tensor, Tensor]:
         return annotation(e)
@@ -39,15 +39,15 @@ class Forward(nn.Module):
         else:
             # A matrix product is all one can afford: exact until p_j/max p underflows.
             top = e.log_p.detach().max(-1, keepdim=True).values
-            scaled = (e.log_p - top).exp() @ T
+            scaled = _product((e.log_p - top).exp(), T)
             log_noisy = scaled.clamp(min=torch.finfo(scaled.dtype).tiny).log() + top
         return -(e.weighted_q * log_noisy).sum(-1)
 
     def _check_possible(self, e: Evidence) -> None:
         """Refuse a label that T says nobody ever gives; looks only where that costs no waiting."""
-        if not self._never_given or torch.compiler.is_compiling() or not e.target.is_cpu:
+        if torch.compiler.is_compiling() or not (e.target.is_cpu and self.transition.is_cpu):
             return
-        never = (self.transition == 0).all(0).to(e.target.device)
+        never = (self.transition == 0).all(0)
         wrong = never[e.y] & e.valid
         if bool(wrong.any()):
             raise ValueError(
@@ -68,13 +68,13 @@ class Backward(nn.Module):
     def __init__(self, transition: Tensor) -> None:
         super().__init__()
         T = checked(transition)
-        exact = T.double()
+        exact = T.cpu().double()  # not every device has float64
         if float(torch.linalg.cond(exact)) > 1e12:
             raise ValueError(
                 "transition is singular to working precision, so the backward correction does not "
                 "exist: use ForwardCorrection, or mix some identity into it"
             )
-        self.register_buffer("inverse", torch.linalg.inv(exact).to(T.dtype))
+        self.register_buffer("inverse", torch.linalg.inv(exact).to(T))
 
     def forward(self, e: Evidence) -> tuple[Tensor, Tensor]:
         return annotation(e)
@@ -82,8 +82,8 @@ class Backward(nn.Module):
     def losses(self, e: Evidence) -> Tensor:
         inverse = _fitting(self.inverse, e)
         if e.has_class_ids:
-            return -e.omega * (inverse[e.y] * e.log_p).sum(-1)
-        return -((e.weighted_q @ inverse) * e.log_p).sum(-1)
+            return e.omega * cross_entropy(inverse[e.y], e.log_p)
+        return cross_entropy(_product(e.weighted_q, inverse), e.log_p)
 
 
 def checked(transition: Tensor) -> Tensor:
@@ -106,6 +106,12 @@ def checked(transition: Tensor) -> Tensor:
             "transpose it if its columns are the clean classes"
         )
     return T
+
+
+def _product(rows: Tensor, matrix: Tensor) -> Tensor:
+    """rows @ matrix in their own precision, also under autocast."""
+    with torch.autocast(rows.device.type, enabled=False):
+        return rows @ matrix
 
 
 def _fitting(matrix: Tensor, e: Evidence) -> Tensor:

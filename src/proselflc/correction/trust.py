@@ -113,7 +113,7 @@ class Confidence(Trust):
     def __call__(self, e: Evidence) -> Tensor:
         # Rounding can push l(u) below 0. One class is certain whatever happens: l = 1.
         scale = 1 / max(math.log(e.num_classes), 1e-12)
-        return torch.rsub(e.entropy, 1, alpha=scale).clamp_(0, 1)
+        return torch.rsub(e.entropy, 1, alpha=scale).clamp(0, 1)
 
 
 @dataclass(frozen=True)

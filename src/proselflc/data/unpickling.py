@@ -31,7 +31,9 @@ class DtypeParts:
     def __init__(self, kind: object, align: object = False, copy: object = True) -> None:
         text = kind.decode("latin1") if isinstance(kind, bytes) else kind
         if not isinstance(text, str) or text not in _KINDS:
-            raise ValueError(f"arrays of type {str(text)[:20]!r}")
+            # The text itself is shown only if it is one: anything else may nest without end.
+            shown = repr(text[:20]) if isinstance(text, str) else type(text).__name__
+            raise ValueError(f"arrays of type {shown}")
         self.kind = text
         self.order = "="
 
@@ -107,7 +109,7 @@ def loads(data: bytes, what: str) -> object:
         return _Machine(data, what).run()
     except InputError:
         raise
-    except (LookupError, TypeError, ValueError, struct.error) as error:
+    except (LookupError, TypeError, ValueError, struct.error, RecursionError) as error:
         raise InputError(
             f"{what} is not a data pickle or is damaged ({error}): get it again from its "
             "official page"
