@@ -15,7 +15,12 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in message))
+        super().__init__(shown(message))
+
+
+def shown(text: str) -> str:
+    """A stranger's text as it may go to a terminal: line breaks and codes visible, not obeyed."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

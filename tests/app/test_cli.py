@@ -253,7 +253,10 @@ def test_what_kinds_need_comes_from_options(tmp_path: Path, table: Path) -> None
         (["noise", "--kind", "par:0.2", "--out", "x.npz"], 'unknown kind of noise "par"; did you'),
         (["noise", "--kind", "pair", "--out", "x.npz"], 'noise "pair" needs a rate'),
         (["noise", "--kind", "pair:2", "--out", "x.npz"], "noise rate '2' is not a number between"),
-        (["noise", "--kind", "pair:0.2", "--rate", "0.3", "--out", "x.npz"], "noise rate '0.2:0.3"),
+        (
+            ["noise", "--kind", "pair:0.2", "--rate", "0.3", "--out", "x.npz"],
+            "the rate is given twice",
+        ),
         (["noise", "--kind", "pair:0.2", "--out", "x.docx"], "--out must end in .npz, .csv"),
         (["noise", "--kind", "pair:0.2", "--out", "no/x.npz"], "there is no folder no to write"),
         (["noise", "--kind", "pair:0.2", "--out", "x.csv"], "a table cannot hold images: write x."),
@@ -525,3 +528,56 @@ def test_a_seed_is_not_rounded(tmp_path: Path) -> None:
     assert "1.5" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "n.npz").exists()
+
+
+def outcome(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, timeout=60, check=False
+    )
+
+
+def test_noise_that_leaves_one_class_does_not_blame_the_file(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,label\na b,pos\nc d,neg\n")
+    kind = ("noise", "--data", "t.csv", "--kind", "symmetric:0.5")
+    done = outcome(*kind, "--out", "n.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert 'after sym_exclusive_exact:0.5 all 2 labels are "' in done.stderr
+    assert not (tmp_path / "n.csv").exists()
+
+
+def test_what_may_surprise_is_noted(tmp_path: Path) -> None:
+    np.savez(tmp_path / "gaps.npz", x=np.zeros((20, 2), np.float32), y=np.arange(20) % 2 * 5)
+    kind = ("noise", "--data", "gaps.npz", "--kind", "symmetric:0.4")
+    done = outcome(*kind, "--out", "n.npz", cwd=tmp_path)
+    assert "note: no example is truly of class 1, 2, 3, 4, but" in done.stderr
+    names = np.array(list("abcdefghij"))
+    x = np.zeros((20, 2), np.float32)
+    np.savez(tmp_path / "ten.npz", x=x, y=np.arange(20) % 10, names=names)
+    kind = ("noise", "--data", "ten.npz", "--kind", "asym_cifar10:0.1")
+    done = outcome(*kind, "--out", "m.npz", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "note: asym_cifar10 is made for the classes airplane, " in done.stderr
+    assert "note: no label was flipped" in done.stderr
+
+
+def test_a_folder_with_a_line_break_is_refused_before_a_table_is_written(tmp_path: Path) -> None:
+    for name in ("a", "b\nc"):
+        (tmp_path / "img" / name).mkdir(parents=True)
+        for i in range(2):
+            Image.new("RGB", (4, 4)).save(tmp_path / "img" / name / f"{i}.png")
+    kind = ("noise", "--data", "img", "--kind", "symmetric:0.3")
+    done = outcome(*kind, "--out", "n.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "which has a line break" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "n.csv").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_behind_stdout_is_one_sentence() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "datasets"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode == 1
+    assert done.stderr == "cannot write the output: no space is left where it goes\n"

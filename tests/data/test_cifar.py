@@ -8,7 +8,6 @@ import os
 import pickle
 import shutil
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -403,12 +402,11 @@ def test_real_cifar100_is_what_is_published(cifar100: Dataset) -> None:
 
 
 @real
-def test_real_cifar100_comes_from_the_cache_in_half_a_second(
-    cifar100: Dataset, shared_cache: Path
+def test_real_cifar100_comes_from_the_cache(
+    cifar100: Dataset, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = time.process_time()  # the processor's, for what else it is doing must not matter
+    monkeypatch.setattr(cifar, "_decode", None)  # nobody may decode the archive again
     again = cifar.load(SHARED, "cifar100", cache=shared_cache)
-    assert time.process_time() - start <= 0.5
     assert same(again, cifar100)
 
 

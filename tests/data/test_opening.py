@@ -381,3 +381,13 @@ def test_the_request_is_what_the_sources_need_and_can_be_read_without_numpy() ->
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_paths_may_be_strings_from_python(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=np.zeros((4, 2), np.float32), y=np.arange(4) % 2)
+    np.save(tmp_path / "e.npy", np.ones((4, 3), np.float32))
+    request = Request(data=tmp_path / "d.npz", features=str(tmp_path / "e.npy"))  # type: ignore[arg-type]
+    assert request.features == tmp_path / "e.npy"
+    inputs = open_data(request).train.inputs
+    assert isinstance(inputs, Features)
+    assert inputs.values.shape == (4, 3)

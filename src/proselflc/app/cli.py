@@ -5,6 +5,7 @@ Nothing heavy is imported before a command runs, so that `--help` answers at onc
 
 from __future__ import annotations
 
+import errno
 import io
 import json as json_format
 import os
@@ -18,7 +19,7 @@ from cyclopts import App, CycloptsError, Parameter, Token
 
 from proselflc import __version__
 from proselflc.data.opening import DATASETS, Request
-from proselflc.errors import InputError
+from proselflc.errors import InputError, shown
 
 
 def _whole_number(_: type, tokens: Sequence[Token]) -> int:
@@ -68,6 +69,12 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain about it at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        sys.stderr.write("cannot write the output: no space is left where it goes\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0
 
 
@@ -170,7 +177,7 @@ def noise(
         request, Corruption(kind, out, rate, seed, transition, human, pairs, overwrite)
     )
     for note in result.notes:
-        sys.stderr.write(f"note: {note}\n")
+        sys.stderr.write(f"note: {shown(note)}\n")
     if json:
         _print_json(asdict(result))
         sys.stderr.write(str(result))
@@ -222,7 +229,8 @@ def embed(
     if json:
         _print_json(result)
     else:
-        sys.stdout.write("{dimensions} numbers per example written to {out}\n".format(**result))
+        written = "{dimensions} numbers per example written to {out}".format(**result)
+        sys.stdout.write(f"{shown(written)}\n")
 
 
 def _print_json(value: object) -> None:

@@ -27,7 +27,7 @@ from proselflc.data.labels import from_dataset
 from proselflc.data.noise import Noise, Numbers
 from proselflc.data.opening import Request, open_data, read_label_file, read_transition
 from proselflc.data.writing import whole_file
-from proselflc.errors import InputError
+from proselflc.errors import InputError, shown
 
 LABEL, CLEAN, ID, SPLIT = "label", "clean_label", "id", "split"
 
@@ -92,9 +92,9 @@ class Corrupted:
     def __str__(self) -> str:
         return (
             f"{self.noise} with seed {self.seed}: {self.flips:,} of {self.examples:,} labels of "
-            f"{self.data} flipped, realised rate {self.realised_rate:.6g}\n"
+            f"{shown(self.data)} flipped, realised rate {self.realised_rate:.6g}\n"
             f"fingerprint {self.fingerprint}\n"
-            f"written to {self.out}\n"
+            f"written to {shown(self.out)}\n"
         )
 
 
@@ -103,6 +103,11 @@ def corrupt_data(request: Request, what: Corruption) -> Corrupted:
 
     Noise starts from the true labels where the data knows them beside the given ones.
     """
+    if what.rate is not None and ":" in what.kind:
+        raise InputError(
+            f'the rate is given twice, in --kind "{what.kind}" and in --rate "{what.rate}": '
+            "give it once"
+        )
     spec = noise.parse(what.kind if what.rate is None else f"{what.kind}:{what.rate}")
     generator = noise.stream(what.seed)
     _check_out(what)
@@ -119,7 +124,14 @@ def corrupt_data(request: Request, what: Corruption) -> Corrupted:
         human=None if what.human is None else read_label_file(dataset, what.human, request)[0],
         pairs=None if what.pairs is None else noise.parse_pairs(what.pairs, dataset.names),
     )
+    left = np.unique(result.given)
+    if len(left) < 2:
+        raise InputError(
+            f'after {result.spec} all {len(result.given)} labels are "{dataset.names[left[0]]}": '
+            "there are too few examples for this noise, try another --seed or a lower rate"
+        )
     notes = write(dataset, result, what.out)
+    notes += _surprises(dataset, result)
     if dataset.clean is not None and (wrong := int((dataset.train.labels != dataset.clean).sum())):
         notes.append(
             f"noise starts from the true labels, so the {wrong:,} wrong ones that {dataset.name} "
@@ -139,6 +151,28 @@ def corrupt_data(request: Request, what: Corruption) -> Corrupted:
         skipped=len(dataset.skipped),
         notes=tuple(notes),
     )
+
+
+def _surprises(dataset: Dataset, result: Noise) -> list[str]:
+    """What somebody who asked for this may not expect, in words."""
+    notes = []
+    true = dataset.train.labels if dataset.clean is None else dataset.clean
+    missing = [name for c, name in enumerate(dataset.names) if not (true == c).any()]
+    if missing:
+        notes.append(
+            f"no example is truly of class {', '.join(missing[:5])}"
+            f"{' or another' if len(missing) > 5 else ''}, but labels may be flipped to it"
+        )
+    meant = noise.CLASSES_MEANT.get(result.kind)
+    numbers = tuple(str(c) for c in range(dataset.num_classes))
+    if meant is not None and dataset.names not in (meant, numbers):
+        notes.append(
+            f"{result.kind} is made for the classes {', '.join(meant)}, and these are "
+            f"{', '.join(dataset.names)}"
+        )
+    if not result.flipped.any():
+        notes.append("no label was flipped")
+    return notes
 
 
 def write(dataset: Dataset, result: Noise, out: Path) -> list[str]:
@@ -270,6 +304,11 @@ def _cells(part: Part, out: Path) -> Iterator[tuple[str, ...]]:
         folder = out.parent.resolve()
         for path in inputs.paths:
             whole = path.resolve()
+            if "\n" in str(whole) or "\r" in str(whole):
+                raise InputError(
+                    f'a table cannot hold the path "{whole}", which has a line break: rename it, '
+                    f"or write {out.stem}-labels.npz for the labels alone"
+                )
             inside = whole.is_relative_to(folder)
             yield (whole.relative_to(folder).as_posix() if inside else str(whole),)
     elif isinstance(inputs, Texts):

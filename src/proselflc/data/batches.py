@@ -183,7 +183,10 @@ class Loader:
     def __post_init__(self) -> None:
         self.preprocessing.check(self.part.inputs)
         if isinstance(self.part.inputs, ImageFiles):
-            raise InputError("image files do not fit in memory: read them with a FileLoader")
+            raise InputError(
+                "a Loader serves what is in memory, and these images are files: serve them with "
+                "proselflc.data.streaming.FileLoader, which takes the same arguments"
+            )
         if self.augmentation is not None and not isinstance(self.part.inputs, Images):
             raise InputError("crops and flips are for images; these inputs are not images")
         len(self)

@@ -7,9 +7,10 @@ import logging
 import stat
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
@@ -135,10 +136,24 @@ def probe(path: Path) -> str | None:
         return reason(error)
 
 
+def trial(path: Path) -> str | None:
+    """Why the file cannot be read, found out by reading it, or None if it can be."""
+    try:
+        with opened(path) as image:
+            image.draft("RGB", (1, 1))  # a JPEG is read to its end, but not worked out in full
+            rgb(image)
+            return None
+    except Exception as error:
+        return reason(error)
+
+
 def sift(
     paths: Sequence[Path], ids: Sequence[str], classes: Sequence[str], *, on_bad_image: OnBadImage
 ) -> tuple[Ints, tuple[Skipped, ...]]:
-    """The positions of the images whose headers can be read, and what was left out.
+    """The positions of the images that can be read, and what was left out.
+
+    To name a bad image at once the headers will do, since any other fails by name when its turn
+    comes. To leave bad ones out, each is read once, so that rows and labels stay in step later.
 
     Args:
         paths: n image files.
@@ -154,7 +169,8 @@ def sift(
     Image.init()  # loads the decoders, which threads should not do at once
     pieces = [paths[start : start + 512] for start in range(0, len(paths), 512)]
     with ThreadPoolExecutor(2) as pool:  # one may wait for the disk; more would fight for Python
-        reasons = [found for piece in pool.map(_probe_all, pieces) for found in piece]
+        judge = partial(_judged, probe if on_bad_image == "error" else trial)
+        reasons = [found for piece in pool.map(judge, pieces) for found in piece]
     bad = [i for i, found in enumerate(reasons) if found is not None]
     if bad and on_bad_image == "error":
         more = f" (and {len(bad) - 1} more images)" if len(bad) > 1 else ""
@@ -172,9 +188,9 @@ def sift(
     return keep, tuple(Skipped(ids[i], reasons[i] or "") for i in bad)
 
 
-def _probe_all(paths: Sequence[Path]) -> list[str | None]:
+def _judged(judge: Callable[[Path], str | None], paths: Sequence[Path]) -> list[str | None]:
     with _QUIET:
-        return [probe(path) for path in paths]
+        return [judge(path) for path in paths]
 
 
 class _Quiet:

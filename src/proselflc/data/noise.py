@@ -283,6 +283,14 @@ def confusable_pairs(truth: Truth, r: Decimal, generator: np.random.Generator) -
     return _exact_arrows(truth, r, _both_ways(pairs), generator)
 
 
+# Whose classes a generator's ids stand for; it goes by the ids.
+CLASSES_MEANT = {
+    "asym_cifar10": (
+        *("airplane", "automobile", "bird", "cat", "deer"),
+        *("dog", "frog", "horse", "ship", "truck"),
+    ),
+    "asym_mnist": tuple("0123456789"),
+}
 CIFAR10_ARROWS = ((9, 1), (2, 0), (4, 7), (3, 5), (5, 3))
 MNIST_ARROWS = ((7, 1), (2, 7), (3, 8), (5, 6), (6, 5))
 

@@ -52,6 +52,13 @@ class Request:
     on_bad_image: Literal["error", "skip"] = "error"
     cache: Path | None = None
 
+    def __post_init__(self) -> None:
+        # From Python, a path is often a string and --data often a Path.
+        object.__setattr__(self, "data", str(self.data))
+        for name in ("data_root", "labels", "features", "cache"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else Path(value))
+
 
 @dataclass(frozen=True)
 class Named:
