@@ -10,12 +10,11 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from proselflc import functional
-    from proselflc.correction.criterion import (
+    from proselflc.correction.criteria import (
         BackwardCorrection,
         BootHard,
         BootSoft,
         ConfidencePenalty,
-        Criterion,
         CrossEntropy,
         Distillation,
         ForwardCorrection,
@@ -25,30 +24,31 @@ if TYPE_CHECKING:
         ProSelfLC,
         SymmetricCrossEntropy,
     )
+    from proselflc.correction.criterion import Criterion
     from proselflc.correction.memory import Memory
     from proselflc.correction.target import Correction, Target
     from proselflc.correction.trust import Confidence, Fixed, Growth, MaxProbability
 
 _HOME = {
-    "BackwardCorrection": "correction.criterion",
-    "BootHard": "correction.criterion",
-    "BootSoft": "correction.criterion",
+    "BackwardCorrection": "correction.criteria",
+    "BootHard": "correction.criteria",
+    "BootSoft": "correction.criteria",
     "Confidence": "correction.trust",
-    "ConfidencePenalty": "correction.criterion",
+    "ConfidencePenalty": "correction.criteria",
     "Correction": "correction.target",
     "Criterion": "correction.criterion",
-    "CrossEntropy": "correction.criterion",
-    "Distillation": "correction.criterion",
+    "CrossEntropy": "correction.criteria",
+    "Distillation": "correction.criteria",
     "Fixed": "correction.trust",
-    "ForwardCorrection": "correction.criterion",
-    "GeneralizedCrossEntropy": "correction.criterion",
+    "ForwardCorrection": "correction.criteria",
+    "GeneralizedCrossEntropy": "correction.criteria",
     "Growth": "correction.trust",
-    "LabelSmoothing": "correction.criterion",
-    "LowTemperatureProSelfLC": "correction.criterion",
+    "LabelSmoothing": "correction.criteria",
+    "LowTemperatureProSelfLC": "correction.criteria",
     "MaxProbability": "correction.trust",
     "Memory": "correction.memory",
-    "ProSelfLC": "correction.criterion",
-    "SymmetricCrossEntropy": "correction.criterion",
+    "ProSelfLC": "correction.criteria",
+    "SymmetricCrossEntropy": "correction.criteria",
     "Target": "correction.target",
 }
 
