@@ -9,13 +9,23 @@ SRC = Path(__file__).parents[1] / "src" / "proselflc"
 
 BELOW = {
     "errors": set(),
+    "options": set(),
     "correction": {"errors"},
     "models": {"errors"},
     "data": {"errors"},
-    "training": {"data", "models", "correction", "errors"},
+    "training": {"data", "models", "correction", "errors", "options"},
     "analysis": {"training", "data", "models", "correction", "errors"},
     "presenting": {"analysis", "training", "data", "models", "correction", "errors"},
-    "app": {"presenting", "analysis", "training", "data", "models", "correction", "errors"},
+    "app": {
+        "presenting",
+        "analysis",
+        "training",
+        "data",
+        "models",
+        "correction",
+        "errors",
+        "options",
+    },
     "integrations": {"analysis", "training", "data", "models", "correction", "errors"},
     "functional": {"correction", "errors"},
 }

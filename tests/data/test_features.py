@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from proselflc.data.dataset import Dataset, Features, Images, Part
+from proselflc.data.examples import of_dataset
 from proselflc.data.sources import features
 from proselflc.errors import InputError
 
@@ -113,3 +114,16 @@ def test_missing_or_foreign_file_is_a_plain_error(tmp_path: Path, name: str) -> 
     (tmp_path / name).write_text("0.1,0.2\n")
     with pytest.raises(InputError, match="damaged"):
         features.attach(ALONE, tmp_path / name)
+
+
+def test_examples_get_the_rows_of_their_split(tmp_path: Path) -> None:
+    parts = of_dataset(FULL, ("dog", "cat"))
+    new = features.attach_to_examples(parts, npy(tmp_path, ROWS))
+    for split, rows in {"train": ROWS[:6], "test": ROWS[6:9], "validation": ROWS[9:]}.items():
+        inputs = new[split].inputs
+        assert isinstance(inputs, Features)
+        np.testing.assert_array_equal(inputs.values, rows.astype(np.float32))
+        assert new[split].ids == parts[split].ids
+        assert new[split].labels is parts[split].labels
+    with pytest.raises(InputError, match="has 5 rows of features for 11 examples"):
+        features.attach_to_examples(parts, npy(tmp_path, ROWS[:5]))

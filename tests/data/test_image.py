@@ -305,6 +305,11 @@ def test_sift(tmp_path: Path) -> None:
         image.sift(paths, ids, ["x", "z", "x", "y"], on_bad_image="skip")
     with pytest.raises(InputError, match=r"bad\.png \(and 1 more images\)"):
         image.sift([bad, bad, good[0]], ["a", "b", "c"], ["x"] * 3, on_bad_image="error")
+    # Without classes only nothing at all is too little.
+    keep, skipped = image.sift(paths, ids, None, on_bad_image="skip")
+    assert (keep.tolist(), [s.id for s in skipped]) == ([0, 2, 3], ["b"])
+    with pytest.raises(InputError, match=r"^no image can be read, for example .*; replace the fil"):
+        image.sift([bad], ["b"], None, on_bad_image="skip")
     keep, skipped = image.sift([], [], [], on_bad_image="error")
     assert (keep.tolist(), skipped) == ([], ())
 

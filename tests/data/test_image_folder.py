@@ -220,3 +220,66 @@ def test_opening_decodes_no_pixels(tmp_path: Path) -> None:
     assert all("truncated" in skipped.reason for skipped in with_care.skipped)
     assert isinstance(with_care.train.inputs, ImageFiles)
     assert image.read(with_care.train.inputs.paths[-1]).shape == (200, 200, 3)
+
+
+NAMES = ("cow", "dog", "cat")
+
+
+def test_examples_have_the_labels_of_the_model_that_is_asked(tmp_path: Path) -> None:
+    put(tmp_path, "cat/deep/1.png", "dog/1.png", "cat/0.png")
+    (tmp_path / "cow").mkdir()  # a class without images is no fault here
+    parts = image_folder.examples(tmp_path, NAMES)
+    assert list(parts) == ["train"]
+    assert parts["train"].ids == ("cat/0.png", "cat/deep/1.png", "dog/1.png")
+    assert parts["train"].labels is not None
+    assert parts["train"].labels.tolist() == [2, 2, 1]
+
+
+def test_images_in_no_folder_are_examples_without_labels(tmp_path: Path) -> None:
+    put(tmp_path, "b.png", "a.jpg")
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "away.png").symlink_to("/etc/hostname")
+    found = image_folder.examples(tmp_path, NAMES)["train"]
+    assert found.name == str(tmp_path)
+    assert found.inputs == ImageFiles((tmp_path / "a.jpg", tmp_path / "b.png"))
+    assert found.ids == ("a.jpg", "b.png")
+    assert found.labels is None
+    assert [skip.id for skip in found.skipped] == ["away.png"]
+
+
+def test_only_the_wanted_splits_are_looked_at(tmp_path: Path) -> None:
+    put(tmp_path, "train/cat/1.png", "train/zebra/1.png", "test/9.png", "val/dog/3.png")
+    (tmp_path / "train/cat/1.png").write_bytes(b"no image")
+    assert image_folder.examples(tmp_path, NAMES)["test"].ids == ("test/9.png",)
+    with pytest.raises(InputError, match='unknown class "zebra"; Known: cat, cow, dog'):
+        image_folder.examples(tmp_path, NAMES, split="train")
+    with pytest.raises(InputError, match=r"train/cat/1\.png"):
+        image_folder.examples(tmp_path, (*NAMES, "zebra"), split="all")
+    parts = image_folder.examples(tmp_path, (*NAMES, "zebra"), split="all", on_bad_image="skip")
+    assert {split: part.ids for split, part in parts.items()} == {
+        "train": ("train/zebra/1.png",),
+        "test": ("test/9.png",),
+        "validation": ("val/dog/3.png",),
+    }
+    assert [skip.id for skip in parts["train"].skipped] == ["train/cat/1.png"]
+    assert parts["test"].labels is None
+    assert parts["validation"].labels is not None
+    assert parts["validation"].labels.tolist() == [1]
+
+
+def test_a_test_folder_alone_will_do_to_be_judged(tmp_path: Path) -> None:
+    put(tmp_path, "test/cat/1.png")
+    found = image_folder.examples(tmp_path, NAMES)["test"]
+    assert found.labels is not None
+    assert found.labels.tolist() == [2]
+    refused(tmp_path, 'holds "test" but no "train" folder')
+
+
+def test_examples_that_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there are no images in"):
+        image_folder.examples(tmp_path, NAMES)
+    with pytest.raises(InputError, match="does not exist: expected a folder"):
+        image_folder.examples(tmp_path / "none", NAMES)
+    put(tmp_path, "loose.png", "cat/1.png")
+    with pytest.raises(InputError, match=r'holds images, such as loose\.png, beside .* "cat"'):
+        image_folder.examples(tmp_path, NAMES)

@@ -1,5 +1,6 @@
 """`.npz` data sets: what np.savez wrote comes back; what is hostile or wrong is a plain error."""
 
+import contextlib
 import io
 import struct
 import zipfile
@@ -22,6 +23,86 @@ Y = np.array([0, 1, 2, 0, 1, 2])
 def saved(path: Path, **arrays: Any) -> Path:
     np.savez(path / "set.npz", **arrays)
     return path / "set.npz"
+
+
+NAMES = ("cow", "dog", "cat")
+
+
+def test_examples_without_labels(tmp_path: Path) -> None:
+    parts = npz.examples(saved(tmp_path, x=X, ids=list("abcdef")), NAMES)
+    assert list(parts) == ["train"]
+    assert parts["train"].name == "set.npz"
+    assert parts["train"].ids == tuple("abcdef")
+    assert parts["train"].labels is None
+    assert isinstance(parts["train"].inputs, Features)
+    np.testing.assert_array_equal(parts["train"].inputs.values, X)
+
+
+def test_examples_by_name_or_by_class_id(tmp_path: Path) -> None:
+    named = npz.examples(saved(tmp_path, x=X, y=Y, names=["dog", "cat", "cow"]), NAMES)["train"]
+    assert named.labels is not None
+    assert named.labels.tolist() == [1, 2, 0, 1, 2, 0]
+    numbered = npz.examples(saved(tmp_path, x=X, y=Y), NAMES)["train"]
+    assert numbered.labels is not None
+    assert numbered.labels.tolist() == Y.tolist()
+    by_name = npz.examples(saved(tmp_path, x=X, y=Y), ("2", "1", "0"))["train"]
+    assert by_name.labels is not None
+    assert by_name.labels.tolist() == (2 - Y).tolist()
+
+
+def test_examples_by_split(tmp_path: Path) -> None:
+    path = saved(tmp_path, x=X, y=Y, x_test=X[:2], x_validation=X[:1], y_validation=Y[:1])
+    assert list(npz.examples(path, NAMES)) == ["test"]
+    parts = npz.examples(path, NAMES, split="all")
+    assert {split: len(part) for split, part in parts.items()} == {
+        "train": 6,
+        "test": 2,
+        "validation": 1,
+    }
+    assert parts["test"].labels is None
+    assert parts["test"].ids == ("test/000000", "test/000001")
+    assert parts["validation"].labels is not None
+    assert parts["validation"].labels.tolist() == [0]
+    only = npz.examples(saved(tmp_path, x_test=X), NAMES)
+    assert list(only) == ["test"]
+
+
+def test_an_npy_file_is_an_x_alone(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((2, 4, 4), np.uint8))
+    found = npz.examples(tmp_path / "x.npy", NAMES)["train"]
+    assert isinstance(found.inputs, Images)
+    assert found.inputs.pixels.shape == (2, 4, 4, 1)
+    assert found.labels is None
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"y": Y}, "has no array x, only"),
+        ({"names": ["a"]}, "has no array x, only"),
+        ({"x": X, "y_test": Y}, "has no array x_test"),
+        ({"x": X, "y": Y[:5]}, "5 labels in y, but 6 rows in x"),
+        ({"x": X, "y": Y - 1}, "integers 0 … C−1"),
+        ({"x": X, "y": Y + 1}, 'unknown class "1"'),
+        ({"x": X, "y": Y, "names": ["cow", "dog"]}, "label 2 in y, but 2 classes"),
+        ({"x": X, "y": Y, "names": ["0", "1", "2"]}, 'unknown class "0"'),
+        ({"x": X, "ids": ["a"]}, "1 ids, but 6 rows"),
+        ({"x": [*X.tolist(), [0, 0]], "ids": [[1]]}, "texts of shape"),
+        ({"x": X[0]}, "numbers of shape"),
+        ({"x": np.float64(3)}, "numbers of shape"),
+    ],
+)
+def test_wrong_examples_are_said_in_a_sentence(
+    tmp_path: Path, arrays: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        npz.examples(saved(tmp_path, **arrays), NAMES)
+
+
+def test_splits_of_examples_are_alike(tmp_path: Path) -> None:
+    path = saved(tmp_path, x=X, x_test=X[:, :1])
+    with pytest.raises(InputError, match="2 features in x, but 1 features in x_test"):
+        npz.examples(path, NAMES, split="all")
 
 
 @pytest.mark.parametrize("kind", ["f8", "f4", ">f8", "f2", "i4", "u1", "?"])
@@ -298,6 +379,8 @@ def test_fuzzed_headers_give_an_array_of_what_is_there_or_a_plain_error(
 
 
 def outcome(path: Path) -> Dataset | InputError:
+    with contextlib.suppress(InputError):
+        npz.examples(path, NAMES, split="all")
     try:
         return npz.load(path)
     except InputError as error:

@@ -18,7 +18,7 @@ from PIL import Image
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Texts
 from proselflc.data.labels import from_dataset
-from proselflc.data.opening import DATASETS, Request, open_data, read_transition
+from proselflc.data.opening import DATASETS, Request, open_data, open_inputs, read_transition
 from proselflc.data.sources import cifar, cifar_n, clothing1m, idx, imagenet
 from proselflc.errors import InputError
 
@@ -273,8 +273,88 @@ def test_wrong_label_tables_are_refused(table: Path, content: str, sentence: str
 def test_label_files_that_are_no_files(table: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.npz does not exist: expected a file with labels"):
         open_data(Request(str(table), labels=tmp_path / "none.npz"))
-    with pytest.raises(InputError, match="is not a file: expected a file with labels"):
+    with pytest.raises(InputError, match=r"is not a finished run: it holds no examples\.parquet"):
         open_data(Request(str(table), labels=tmp_path))
+
+
+def finished(folder: Path, **columns: list[str]) -> Path:
+    """A run, as far as its labels are concerned."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir(exist_ok=True)
+    rows = {"index": list(range(len(columns["id"]))), **columns}
+    pq.write_table(pa.table(rows), folder / "examples.parquet")
+    return folder
+
+
+def test_labels_of_a_run_go_by_id(table: Path, tmp_path: Path) -> None:
+    run = finished(
+        tmp_path / "run",
+        id=["r4", "r2", "r3", "r1"],
+        given_label=["dog", "dog", "cat", "cat"],
+        suggested_label=["cat", "dog", "dog", "cat"],
+    )
+    dataset = open_data(Request(str(table), labels=run))
+    assert dataset.train.labels.tolist() == [0, 1, 1, 0]
+    assert dataset.train.ids == ("r1", "r2", "r3", "r4")
+    assert dataset.clean is None
+
+
+def test_the_truth_of_a_run_is_used_where_the_data_knows_none(table: Path, tmp_path: Path) -> None:
+    run = finished(
+        tmp_path / "run",
+        id=["r1", "r2", "r3", "r4"],
+        suggested_label=["dog", "dog", "dog", "cat"],
+        clean_label=["cat", "cat", "dog", "dog"],
+    )
+    dataset = open_data(Request(str(table), labels=run))
+    assert dataset.train.labels.tolist() == [1, 1, 1, 0]
+    assert dataset.clean is not None
+    assert dataset.clean.tolist() == [0, 0, 1, 1]
+    told = tmp_path / "told.csv"
+    told.write_text("id,h,label,clean\nr1,1,cat,cat\nr2,3,dog,dog\nr3,5,cat,dog\nr4,7,dog,cat\n")
+    dataset = open_data(Request(str(told), labels=run))
+    assert dataset.train.labels.tolist() == [1, 1, 1, 0]
+    assert dataset.clean is not None
+    assert dataset.clean.tolist() == [0, 1, 1, 0]
+
+
+def test_what_a_run_set_aside_keeps_its_labels(table: Path, tmp_path: Path) -> None:
+    run = finished(
+        tmp_path / "run", id=["r1", "r3"], suggested_label=["dog", "cat"], clean_label=["cat"] * 2
+    )
+    dataset = open_data(Request(str(table), labels=run))
+    assert dataset.train.labels.tolist() == [1, 1, 0, 1]
+    assert dataset.clean is not None
+    assert dataset.clean.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        (
+            {"id": ["r1", "r9"], "suggested_label": ["cat", "cat"]},
+            r'run is a run on other data: it has labels for "r9", which .*\.csv does not hold',
+        ),
+        (
+            {"id": ["0", "1"], "suggested_label": ["cat", "cat"]},
+            'other data: it has labels for "0"',
+        ),
+        ({"id": ["r1"], "suggested_label": ["cow"]}, 'unknown class "cow"'),
+        ({"id": ["r1"], "given_label": ["cat"]}, 'unknown column "suggested_label"'),
+        ({"id": ["r1", "r1"], "suggested_label": ["cat", "dog"]}, 'has the id "r1" twice'),
+    ],
+)
+def test_runs_that_do_not_fit_are_refused(
+    table: Path, tmp_path: Path, columns: dict[str, list[str]], sentence: str
+) -> None:
+    run = finished(tmp_path / "run", **columns)
+    with pytest.raises(InputError, match=sentence):
+        open_data(Request(str(table), labels=run))
+    (run / "examples.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(InputError, match="cannot read the Parquet file"):
+        open_data(Request(str(table), labels=run))
 
 
 def test_our_own_labels_keep_their_truth_and_go_by_id(table: Path, tmp_path: Path) -> None:
@@ -391,3 +471,217 @@ def test_paths_may_be_strings_from_python(tmp_path: Path) -> None:
     inputs = open_data(request).train.inputs
     assert isinstance(inputs, Features)
     assert inputs.values.shape == (4, 3)
+
+
+NAMES = ("bird", "cat", "dog")
+
+
+def test_inputs_of_a_table_with_labels(table: Path) -> None:
+    found = open_inputs(Request(str(table)), NAMES)
+    assert found.name == str(table)
+    assert isinstance(found.inputs, Features)
+    assert found.inputs.columns == ("height", "width")
+    assert found.inputs.values.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert found.ids == ("r1", "r2", "r3", "r4")
+    assert found.labels is not None
+    assert found.labels.tolist() == [1, 2, 1, 2]
+    assert found.skipped == ()
+    with pytest.raises(InputError, match=r'"label" of .*, line 3: unknown class "dog"; Known: cat'):
+        open_inputs(Request(str(table)), ("cat",))
+
+
+def test_inputs_may_be_of_one_class_only(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("x,label\n1,dog\n2,dog\n")
+    found = open_inputs(Request(str(path)), NAMES)
+    assert found.labels is not None
+    assert found.labels.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "expected"),
+    [
+        ("id,h\nr1,1\nr2,3\n", {}, Features(np.array([[1], [3]], np.float32), ("h",))),
+        ("id,text\nr1,good\nr2,bad\n", {}, Texts(("good", "bad"))),
+        ("id,body\nr1,good\nr2,bad\n", {"text_column": "body"}, Texts(("good", "bad"))),
+        ("id,h,label\nr1,1,\nr2,3,\n", {}, Features(np.array([[1], [3]], np.float32), ("h",))),
+    ],
+)
+def test_inputs_of_a_table_without_labels(
+    tmp_path: Path, content: str, options: dict[str, str], expected: Any
+) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text(content)
+    found = open_inputs(Request(str(path), **options), NAMES)  # type: ignore[arg-type]
+    assert repr(found.inputs) == repr(expected)
+    assert found.ids == ("r1", "r2")
+    assert found.labels is None
+    with pytest.raises(InputError, match=r"label"):
+        open_data(Request(str(path), **options))  # type: ignore[arg-type]
+
+
+def test_a_label_column_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text("id,h\nr1,1\n")
+    with pytest.raises(InputError, match='unknown column "species"'):
+        open_inputs(Request(str(path), label_column="species"), NAMES)
+
+
+def test_image_paths_without_labels(tmp_path: Path) -> None:
+    photos(tmp_path, ["p/1.png", "p/2.png"])
+    (tmp_path / "p/3.png").write_bytes(b"no image")
+    path = tmp_path / "list.tsv"
+    path.write_text("photo\nsize\np/1.png\n".replace("size\n", "") + "p/3.png\np/2.png\n")
+    with pytest.raises(InputError, match=r"p/3\.png"):
+        open_inputs(Request(str(path), path_column="photo"), NAMES)
+    found = open_inputs(Request(str(path), path_column="photo", on_bad_image="skip"), NAMES)
+    assert found.inputs == ImageFiles((tmp_path / "p/1.png", tmp_path / "p/2.png"))
+    assert found.ids == ("p/1.png", "p/2.png")
+    assert found.labels is None
+    assert [skip.id for skip in found.skipped] == ["p/3.png"]
+
+
+SPLIT_CSV = "id,h,label,split\na,1,cat,train\nb,2,,test\nc,3,dog,val\nd,4,,test\ne,5,cat,train\n"
+
+
+@pytest.mark.parametrize(
+    ("split", "ids", "labels"),
+    [
+        (None, "bd", None),
+        ("test", "bd", None),
+        ("train", "ae", [1, 1]),
+        ("all", "aebdc", None),
+    ],
+)
+def test_which_split_of_the_inputs(
+    tmp_path: Path, split: Any, ids: str, labels: list[int] | None
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(SPLIT_CSV)
+    found = open_inputs(Request(str(path)), NAMES, split=split)
+    assert found.ids == tuple(ids)
+    assert isinstance(found.inputs, Features)
+    assert found.inputs.values[:, 0].tolist() == [ord(c) - ord("a") + 1 for c in ids]
+    assert (None if found.labels is None else found.labels.tolist()) == labels
+
+
+def test_a_label_missing_among_others_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("h,label\n1,cat\n2,\n")
+    with pytest.raises(InputError, match=r"line 3 of .* has no label"):
+        open_inputs(Request(str(path)), NAMES)
+
+
+def test_inputs_of_named_data_are_their_test_part() -> None:
+    digits = tuple(reversed("0123456789"))
+    found = open_inputs(Request("digits"), digits)
+    dataset = open_data(Request("digits"))
+    assert dataset.test is not None
+    assert found.ids == dataset.test.ids
+    assert found.labels is not None
+    assert found.labels.tolist() == (9 - dataset.test.labels).tolist()
+    assert len(open_inputs(Request("digits"), digits, split="all")) == 1797
+    with pytest.raises(InputError, match='digits: unknown class "0"'):
+        open_inputs(Request("digits"), NAMES)
+
+
+def test_inputs_of_arrays(tmp_path: Path) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.savez(tmp_path / "x.npz", x=x)
+    np.save(tmp_path / "x.npy", x)
+    for file in ("x.npz", "x.npy"):
+        found = open_inputs(Request(str(tmp_path / file)), NAMES)
+        assert isinstance(found.inputs, Features)
+        np.testing.assert_array_equal(found.inputs.values, x)
+        assert found.ids == ("train/000000", "train/000001", "train/000002")
+        assert found.labels is None
+
+
+def test_inputs_of_folders(tmp_path: Path) -> None:
+    flat = photos(tmp_path / "flat", ["2.png", "1.png"])
+    found = open_inputs(Request(str(flat)), NAMES)
+    assert found.inputs == ImageFiles((flat / "1.png", flat / "2.png"))
+    assert found.ids == ("1.png", "2.png")
+    assert found.labels is None
+    split = photos(tmp_path / "split", ["train/cat/1.png", "train/dog/1.png", "test/9.png"])
+    assert open_inputs(Request(str(split)), NAMES).ids == ("test/9.png",)
+    found = open_inputs(Request(str(split)), NAMES, split="train")
+    assert found.labels is not None
+    assert found.labels.tolist() == [1, 2]
+
+
+def test_inputs_of_a_folder_in_a_published_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "batches.meta").write_bytes(b"")
+    monkeypatch.setattr(cifar, "find", lambda name, root, fetch: root)
+    monkeypatch.setattr(cifar, "load", lambda *_, **__: tiny("cifar10"))
+    found = open_inputs(Request(str(tmp_path)), ("b", "a"))
+    assert found.name == "cifar10"
+    assert found.labels is not None
+    assert found.labels.tolist() == [1, 0]
+
+
+def test_embeddings_stand_in_for_the_inputs(tmp_path: Path) -> None:
+    table, emb = tmp_path / "a.csv", tmp_path / "emb.npy"
+    table.write_text("id,note\nr1,what a day\nr2,never mind\n")
+    values = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    np.save(emb, values)
+    found = open_inputs(Request(str(table), features=emb), NAMES)
+    assert isinstance(found.inputs, Features)
+    np.testing.assert_array_equal(found.inputs.values, values)
+    assert found.ids == ("r1", "r2")
+    assert found.labels is None
+    alone = open_inputs(Request("", features=emb), NAMES)
+    assert isinstance(alone.inputs, Features)
+    np.testing.assert_array_equal(alone.inputs.values, values)
+    assert alone.ids == ("train/000000", "train/000001")
+    np.save(emb, values[:1])
+    with pytest.raises(InputError, match="1 rows of features for 2 examples"):
+        open_inputs(Request(str(table), features=emb), NAMES)
+    with pytest.raises(InputError, match=r"no\.npy does not exist: expected a file with emb"):
+        open_inputs(Request("", features=tmp_path / "no.npy"), NAMES)
+
+
+def test_embeddings_of_all_splits_are_cut_to_the_one_asked_for(tmp_path: Path) -> None:
+    table, emb = tmp_path / "a.csv", tmp_path / "emb.npz"
+    table.write_text(SPLIT_CSV)
+    np.savez(emb, x=np.array([[1.0], [5]]), x_test=np.array([[2.0], [4]]), x_validation=[[3.0]])
+    found = open_inputs(Request(str(table), features=emb), NAMES)
+    assert isinstance(found.inputs, Features)
+    assert found.inputs.values.tolist() == [[2], [4]]
+    assert found.ids == ("b", "d")
+    every = open_inputs(Request(str(table), features=emb), NAMES, split="all")
+    assert isinstance(every.inputs, Features)
+    assert every.inputs.values[:, 0].tolist() == [1, 5, 2, 4, 3]
+
+
+def test_a_table_of_labels_will_do_beside_embeddings(tmp_path: Path) -> None:
+    table, emb = tmp_path / "a.csv", tmp_path / "emb.npy"
+    table.write_text("id,note,label\nr1,what a day,cat\nr2,never mind,dog\n")
+    np.save(emb, np.eye(2))
+    dataset = open_data(Request(str(table), features=emb))
+    assert isinstance(dataset.train.inputs, Features)
+    assert dataset.train.inputs.values.tolist() == [[1, 0], [0, 1]]
+    assert dataset.train.labels.tolist() == [0, 1]
+    with pytest.raises(InputError, match=r'"note" of .* holds "what a day", which is no number'):
+        open_data(Request(str(table)))
+
+
+def test_what_inputs_are_not(tmp_path: Path, table: Path) -> None:
+    with pytest.raises(InputError, match="leave --labels out"):
+        open_inputs(Request(str(table), labels=table), NAMES)
+    with pytest.raises(InputError, match="there is no file or folder"):
+        open_inputs(Request(str(tmp_path / "none.csv")), NAMES)
+    with pytest.raises(InputError, match='--text-column "t" names a column'):
+        open_inputs(Request("digits", text_column="t"), NAMES)
+    with pytest.raises(InputError, match="has no test part, only train"):
+        open_inputs(Request(str(table)), NAMES, split="test")
+    with pytest.raises(InputError, match="--data is empty"):
+        open_inputs(Request(""), NAMES)
+    with pytest.raises(InputError, match="--data is empty"):
+        open_data(Request("", features=table))
+    empty = tmp_path / "empty.csv"
+    empty.write_text("id,h\n")
+    with pytest.raises(InputError, match="has column names but no rows"):
+        open_inputs(Request(str(empty)), NAMES)

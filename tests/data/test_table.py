@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -433,10 +434,37 @@ def test_real_news_titles() -> None:
     assert len(table.load(HAUSA / "test.tsv").train) == 582
 
 
+def test_examples_with_any_id_and_a_label_of_any_kind(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet", {"id": [7, 8], "h": [0.5, 1.5], "y": [2.0, 1.0]})
+    found = table.examples(path, ("1", "2"))["train"]
+    assert found.ids == ("7", "8")
+    assert found.labels is not None
+    assert found.labels.tolist() == [1, 0]
+    unlabelled = parquet(tmp_path / "b.parquet", {"h": [0.5, 1.5], "y": [None, float("nan")]})
+    assert table.examples(unlabelled, ("1", "2"))["train"].labels is None
+    with pytest.raises(InputError, match=r'"y" of .*, row 1: unknown class "2"; .* rename the col'):
+        table.examples(path, ("1",))
+
+
+def test_a_table_of_nothing_but_labels_has_its_inputs_elsewhere(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "id,label\np,a\nq,b\n")
+    data = table.load(path, inputs_elsewhere=True)
+    assert features(data).values.shape == (2, 0)
+    assert data.train.ids == ("p", "q")
+    found = table.examples(path, ("a", "b"), inputs_elsewhere=True)["train"]
+    assert found.ids == ("p", "q")
+    with pytest.raises(InputError, match="nothing to learn from"):
+        table.examples(path, ("a", "b"))
+
+
+def test_column_names(tmp_path: Path) -> None:
+    assert table.column_names(written(tmp_path / "a.csv", "id, h ,y\n")) == ("id", "h", "y")
+
+
 def fuzz(path: Path, data: bytes) -> None:
-    """Read it both ways; only InputError, in one line, may come out."""
+    """Read it in all ways; only InputError, in one line, may come out."""
     path.write_bytes(data)
-    for read in (table.load, table.read_labels):
+    for read in (table.load, table.read_labels, partial(table.examples, names=("a", "b"))):
         message = "fine"
         try:
             read(path)

@@ -18,13 +18,14 @@ from proselflc.data.dataset import (
     Features,
     ImageFiles,
     Images,
+    Ints,
     Part,
     Texts,
     checked,
     in_order,
 )
 from proselflc.data.labels import from_dataset
-from proselflc.data.noise import Noise, Numbers
+from proselflc.data.noise import Matrix, Noise, NoiseSpec, Numbers, Pairs
 from proselflc.data.opening import Request, open_data, read_label_file, read_transition
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError, shown
@@ -103,40 +104,30 @@ def corrupt_data(request: Request, what: Corruption) -> Corrupted:
 
     Noise starts from the true labels where the data knows them beside the given ones.
     """
+    if what.rate is None and noise.takes_rate(what.kind):
+        raise InputError(
+            f'noise "{what.kind}" needs a rate between 0 and 1: add --rate 0.4, or write '
+            f"--kind {what.kind}:0.4"
+        )
     if what.rate is not None and ":" in what.kind:
         raise InputError(
             f'the rate is given twice, in --kind "{what.kind}" and in --rate "{what.rate}": '
             "give it once"
         )
     spec = noise.parse(what.kind if what.rate is None else f"{what.kind}:{what.rate}")
-    generator = noise.stream(what.seed)
+    _check_needs(what, spec.kind)
+    noise.stream(what.seed)  # refuse a bad seed before anything is read
     _check_out(what)
     dataset = open_data(request)
-    result = noise.corrupt(
-        dataset.train.labels if dataset.clean is None else dataset.clean,
-        dataset.num_classes,
-        kind=spec.kind,
-        rate=spec.rate,
-        generator=generator,
-        coarse=dataset.coarse,
-        features=_numbers(dataset),
+    result = corrupted(
+        dataset,
+        spec,
+        seed=what.seed,
         transition=None if what.transition is None else read_transition(what.transition),
         human=None if what.human is None else read_label_file(dataset, what.human, request)[0],
         pairs=None if what.pairs is None else noise.parse_pairs(what.pairs, dataset.names),
     )
-    left = np.unique(result.given)
-    if len(left) < 2:
-        raise InputError(
-            f'after {result.spec} all {len(result.given)} labels are "{dataset.names[left[0]]}": '
-            "there are too few examples for this noise, try another --seed or a lower rate"
-        )
-    notes = write(dataset, result, what.out)
-    notes += _surprises(dataset, result)
-    if dataset.clean is not None and (wrong := int((dataset.train.labels != dataset.clean).sum())):
-        notes.append(
-            f"noise starts from the true labels, so the {wrong:,} wrong ones that {dataset.name} "
-            "came with are gone"
-        )
+    notes = write(dataset, result, what.out) + surprises(dataset, result)
     return Corrupted(
         data=dataset.name,
         out=str(what.out),
@@ -153,8 +144,49 @@ def corrupt_data(request: Request, what: Corruption) -> Corrupted:
     )
 
 
-def _surprises(dataset: Dataset, result: Noise) -> list[str]:
-    """What somebody who asked for this may not expect, in words."""
+def corrupted(
+    dataset: Dataset,
+    spec: NoiseSpec,
+    *,
+    seed: int,
+    transition: Matrix | None = None,
+    human: Ints | None = None,
+    pairs: Pairs | None = None,
+) -> Noise:
+    """Noise on the training labels of a data set, from their true labels where it knows them.
+
+    Args:
+        dataset: is left as it is.
+        spec: which kind, and its rate.
+        seed: of the random stream.
+        transition, human, pairs: what the kinds of those names need.
+
+    Raises:
+        InputError: the kind does not fit the data, or a single class is left.
+    """
+    result = noise.corrupt(
+        dataset.train.labels if dataset.clean is None else dataset.clean,
+        dataset.num_classes,
+        kind=spec.kind,
+        rate=spec.rate,
+        generator=noise.stream(seed),
+        coarse=dataset.coarse,
+        features=_numbers(dataset),
+        transition=transition,
+        human=human,
+        pairs=pairs,
+    )
+    left = np.unique(result.given)
+    if len(left) < 2:
+        raise InputError(
+            f'after {result.spec} all {len(result.given)} labels are "{dataset.names[left[0]]}": '
+            "there are too few examples for this noise, try another --seed or a lower rate"
+        )
+    return result
+
+
+def surprises(dataset: Dataset, result: Noise) -> list[str]:
+    """What somebody who asked for this noise may not expect, in words."""
     notes = []
     true = dataset.train.labels if dataset.clean is None else dataset.clean
     missing = [name for c, name in enumerate(dataset.names) if not (true == c).any()]
@@ -172,6 +204,11 @@ def _surprises(dataset: Dataset, result: Noise) -> list[str]:
         )
     if not result.flipped.any():
         notes.append("no label was flipped")
+    if dataset.clean is not None and (wrong := int((dataset.train.labels != dataset.clean).sum())):
+        notes.append(
+            f"noise starts from the true labels, so the {wrong:,} wrong ones that {dataset.name} "
+            "came with are gone"
+        )
     return notes
 
 
@@ -193,6 +230,21 @@ def write(dataset: Dataset, result: Noise, out: Path) -> list[str]:
     if out.suffix == ".npz":
         return _write_npz(corrupted, out)
     return _write_table(corrupted, out)
+
+
+def _check_needs(what: Corruption, kind: str) -> None:
+    """Before any data is read: what the kind needs is there, and nothing that it would ignore."""
+    given = {"transition": what.transition, "human": what.human, "confusable_pairs": what.pairs}
+    options = {"transition": "--transition", "human": "--human", "confusable_pairs": "--pairs"}
+    for owner, value in given.items():
+        if value is not None and owner != kind:
+            raise InputError(
+                f"{options[owner]} is for --kind {owner}, but the kind is {kind}: leave it out or "
+                "change the kind"
+            )
+    if kind in ("transition", "human") and given[kind] is None:
+        what_it_is = "a matrix" if kind == "transition" else "the labels people gave"
+        raise InputError(f"noise {kind} needs {what_it_is}: add {options[kind]} FILE")
 
 
 def _check_out(what: Corruption) -> None:

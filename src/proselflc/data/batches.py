@@ -99,6 +99,7 @@ class Order:
         shard: (r, R): this is process r of R, which takes the r-th contiguous share of every
             batch. The shares of all processes together are the batch of one process; each process
             sees the same number of batches, and a share of a short last batch may be empty.
+        least: leave a last batch out that has fewer examples than this.
     """
 
     batch_size: int = 256
@@ -106,10 +107,13 @@ class Order:
     shuffle: bool = True
     drop_last: bool = False
     shard: tuple[int, int] = (0, 1)
+    least: int = 1
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise InputError(f"batch size must be at least 1, got {self.batch_size}")
+        if self.least < 1:
+            raise InputError(f"the least size of a batch must be at least 1, got {self.least}")
         rank, world = self.shard
         if not 0 <= rank < world:
             raise InputError(
@@ -119,7 +123,7 @@ class Order:
     def count(self, num_examples: int) -> int:
         """Batches in an epoch of n examples, at least one."""
         full, rest = divmod(num_examples, self.batch_size)
-        batches = full + (rest > 0 and not self.drop_last)
+        batches = full + (rest >= self.least and not self.drop_last)
         if batches == 0:
             raise InputError(
                 f"there are {num_examples} examples, not enough for one batch of "

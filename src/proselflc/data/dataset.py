@@ -75,6 +75,12 @@ class Features:
 Inputs: TypeAlias = Images | ImageFiles | Texts | Features
 
 
+def kind_of(inputs: Inputs) -> str:
+    """What they are, in words."""
+    names = {Images: "images", ImageFiles: "image files", Texts: "texts", Features: "features"}
+    return names[type(inputs)]
+
+
 @dataclass(frozen=True)
 class Part:
     """The examples of one split, row for row.
@@ -162,26 +168,30 @@ def checked(dataset: Dataset) -> Dataset:
                 f"the {split} split of {what} has label {wrong}, but there are "
                 f"{dataset.num_classes} classes: labels must be 0 … {dataset.num_classes - 1}"
             )
-        if len(set(part.ids)) != len(part.ids):
-            raise InputError(
-                f'the {split} split of {what} has the id "{_first_duplicate(part.ids)}" more than '
-                "once: ids name examples and must be distinct"
-            )
-        if isinstance(part.inputs, Features):
-            finite = np.isfinite(part.inputs.values).all(axis=1)
-            if not finite.all():
-                row = int(np.flatnonzero(~finite)[0])
-                raise InputError(
-                    f"the {split} split of {what} has NaN or infinite features in "
-                    f"{int((~finite).sum())} rows, the first with id "
-                    f'"{part.ids[row]}": fill them in or drop those rows'
-                )
+        check_rows(f"the {split} split of {what}", part.inputs, part.ids)
     if len(np.unique(dataset.train.labels)) < 2:
         only = dataset.names[int(dataset.train.labels[0])]
         raise InputError(
             f'{what} has examples of one class only, "{only}": at least two are needed to learn'
         )
     return dataset
+
+
+def check_rows(what: str, inputs: Inputs, ids: Sequence[str]) -> None:
+    """Refuse examples with one id twice, and features that are not finite."""
+    if len(set(ids)) != len(ids):
+        raise InputError(
+            f'{what} has the id "{_first_duplicate(ids)}" more than once: ids name examples and '
+            "must be distinct"
+        )
+    if isinstance(inputs, Features):
+        finite = np.isfinite(inputs.values).all(axis=1)
+        if not finite.all():
+            row = int(np.flatnonzero(~finite)[0])
+            raise InputError(
+                f"{what} has NaN or infinite features in {int((~finite).sum())} rows, the first "
+                f'with id "{ids[row]}": fill them in or drop those rows'
+            )
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:

@@ -95,16 +95,17 @@ def opened(source: Path | bytes) -> Iterator[Image.Image]:
     """
     from PIL import Image
 
-    with _QUIET, _stream(source) as file, Image.open(file, formats=_FORMATS) as image:
+    with QUIET, _stream(source) as file, Image.open(file, formats=_FORMATS) as image:
         width, height = image.size
         claim = f"its header claims {width} × {height} pixels"
         if width * height > MAX_PIXELS:
             raise ValueError(f"{claim}, more than {MAX_PIXELS:,}")
-        here = file.tell()
-        size = file.seek(0, io.SEEK_END)
-        file.seek(here)
-        if width * height > max(_LARGE, _PIXELS_PER_BYTE * size):
-            raise ValueError(f"{claim}, more than its {size:,} bytes can hold")
+        if width * height > _LARGE:  # only then: seeking throws away what was read ahead
+            here = file.tell()
+            size = file.seek(0, io.SEEK_END)
+            file.seek(here)
+            if width * height > _PIXELS_PER_BYTE * size:
+                raise ValueError(f"{claim}, more than its {size:,} bytes can hold")
         yield image
 
 
@@ -148,7 +149,11 @@ def trial(path: Path) -> str | None:
 
 
 def sift(
-    paths: Sequence[Path], ids: Sequence[str], classes: Sequence[str], *, on_bad_image: OnBadImage
+    paths: Sequence[Path],
+    ids: Sequence[str],
+    classes: Sequence[str] | None,
+    *,
+    on_bad_image: OnBadImage,
 ) -> tuple[Ints, tuple[Skipped, ...]]:
     """The positions of the images that can be read, and what was left out.
 
@@ -158,11 +163,12 @@ def sift(
     Args:
         paths: n image files.
         ids: their n names in the data set.
-        classes: their n class names.
+        classes: their n class names, or None where they have none.
         on_bad_image: "error" to name the first bad one, "skip" to leave bad ones out.
 
     Raises:
-        InputError: an image is bad and that is an error, or all images of a class are bad.
+        InputError: an image is bad and that is an error, or all images of a class are bad, or
+            simply all.
     """
     from PIL import Image
 
@@ -178,23 +184,25 @@ def sift(
             f"cannot read the image {paths[bad[0]]}{more}: {reasons[bad[0]]}; {_ADVICE}"
         )
     keep = np.array([i for i, found in enumerate(reasons) if found is None], dtype=np.int64)
-    lost = {classes[i] for i in bad} - {classes[i] for i in keep}
+    groups = ["" for _ in paths] if classes is None else classes
+    lost = {groups[i] for i in bad} - {groups[i] for i in keep}
     if lost:
-        first = next(i for i in bad if classes[i] in lost)
+        first = next(i for i in bad if groups[i] in lost)
+        of_what = "" if classes is None else f' of class "{classes[first]}"'
+        advice = "replace the files" + ("" if classes is None else " or remove the class")
         raise InputError(
-            f'no image of class "{classes[first]}" can be read, for example {paths[first]}: '
-            f"{reasons[first]}; replace the files or remove the class"
+            f"no image{of_what} can be read, for example {paths[first]}: {reasons[first]}; {advice}"
         )
     return keep, tuple(Skipped(ids[i], reasons[i] or "") for i in bad)
 
 
 def _judged(judge: Callable[[Path], str | None], paths: Sequence[Path]) -> list[str | None]:
-    with _QUIET:
+    with QUIET:
         return [judge(path) for path in paths]
 
 
 class _Quiet:
-    """Silences warnings while any thread is inside.
+    """Silences warnings while any thread is inside. To be inside once for many images is quicker.
 
     Pillow warns about metadata that does not matter here. `catch_warnings` alone would leave the
     filters in disorder when threads enter and leave it in turns.
@@ -220,7 +228,7 @@ class _Quiet:
                 self._caught.__exit__(None, None, None)
 
 
-_QUIET = _Quiet()
+QUIET = _Quiet()
 
 
 def _stream(source: Path | bytes) -> BinaryIO:

@@ -15,6 +15,7 @@ from proselflc.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from proselflc.data.dataset import Dataset, Ints
+    from proselflc.data.examples import Examples
     from proselflc.data.noise import Matrix
 
 
@@ -31,7 +32,8 @@ class Request:
         data: a name (see `proselflc datasets`), an image folder, a .csv, .tsv or .parquet table,
             or an .npz file.
         data_root: where named data sets live.
-        labels: a file of labels to use instead of the data's own.
+        labels: a file of labels to use instead of the data's own, or a run, whose corrected labels
+            are meant.
         label_column: the table's column of labels.
         text_column: the table's column of texts.
         path_column: the table's column of image paths.
@@ -61,6 +63,13 @@ class Request:
 
 
 @dataclass(frozen=True)
+class InputsRequest(Request):
+    """Which data to ask a model about: there is no default, and features may stand alone."""
+
+    data: str = ""
+
+
+@dataclass(frozen=True)
 class Named:
     """One line about a data set with a name.
 
@@ -84,6 +93,7 @@ class Named:
 def open_data(request: Request) -> Dataset:
     """Open what the user asked for, with other labels or inputs if they asked for those."""
     _check_columns(request)
+    _must_name_data(request)
     if request.data in DATASETS:
         dataset = DATASETS[request.data].open(request)
     else:
@@ -97,14 +107,95 @@ def open_data(request: Request) -> Dataset:
     return dataset
 
 
+def open_inputs(
+    request: Request,
+    names: tuple[str, ...],
+    *,
+    split: Literal["test", "train", "all"] | None = None,
+) -> Examples:
+    """Open what a model is to judge: all that `open_data` opens, and the same without labels.
+
+    So a table needs no label column, an `.npz` only `x`, an image folder no class folders, and an
+    `.npy` file is welcome. Labels that are there must be classes of the model, matched by name.
+
+    Args:
+        request: which data. With `features` and an empty `data` the features are all there is.
+        names: the model's C class names.
+        split: which part; None for the test part where there is one, else for everything.
+    """
+    from proselflc.data import examples
+
+    if request.labels is not None:
+        raise InputError(
+            "other labels than the data's own make no difference to predictions: leave --labels out"
+        )
+    _check_columns(request)
+    if request.features is None:
+        parts = _open_parts(request, names, split)
+    elif not request.data:
+        from proselflc.data.sources import npz
+
+        _must_be_file(request.features, "embeddings")
+        parts = npz.examples(request.features, names, split=split)
+    else:
+        from proselflc.data.sources import features
+
+        parts = features.attach_to_examples(_open_parts(request, names, "all"), request.features)
+    what = next(iter(parts.values())).name
+    return examples.joined([parts[one] for one in examples.chosen(parts, split, what)])
+
+
+def _open_parts(
+    request: Request, names: tuple[str, ...], split: Literal["test", "train", "all"] | None
+) -> dict[str, Examples]:
+    """The splits that are wanted, or more of them where reading them costs nothing."""
+    _must_name_data(request)
+    path = Path(request.data)
+    suffix = path.suffix.lower()
+    if request.data not in DATASETS:
+        if path.is_dir() and _published(path) is None:
+            from proselflc.data.sources import image_folder
+
+            return image_folder.examples(
+                path, names, split=split, on_bad_image=request.on_bad_image
+            )
+        if path.is_file() and suffix in TABLES:
+            from proselflc.data.sources import table
+
+            return table.examples(
+                path,
+                names,
+                split=split,
+                label_column=request.label_column,
+                path_column=request.path_column,
+                text_column=request.text_column,
+                id_column=request.id_column,
+                on_bad_image=request.on_bad_image,
+                inputs_elsewhere=request.features is not None,
+            )
+        if path.is_file() and suffix in (".npz", ".npy"):
+            from proselflc.data.sources import npz
+
+            return npz.examples(path, names, split=split)
+
+    from proselflc.data import examples
+
+    return examples.of_dataset(open_data(replace(request, features=None)), names)
+
+
 def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Ints, Ints | None]:
     """Labels [n] for the data set's training examples from a file, and the true ones if known.
 
-    Rows belong to examples by their id if the file has the data set's ids, else by their place;
-    labels are class names, or class ids where those are no names. A `labels.npz` of ours brings
-    its true labels along; with a table the data set keeps what it knew about the truth. The label
-    files of CIFAR-10N and CIFAR-100N, by their published names, go with CIFAR.
+    A folder is a run: see `_read_run`. Rows of a file belong to examples by their id if the file
+    has the data set's ids, else by their place; labels are class names, or class ids where those
+    are no names. A `labels.npz` of ours brings its true labels along; with a table the data set
+    keeps what it knew about the truth. The label files of CIFAR-10N and CIFAR-100N, by their
+    published names, go with CIFAR.
     """
+    from proselflc.data import examples
+
+    if path.is_dir():
+        return _read_run(dataset, path)
     _must_be_file(path, "labels")
     if path.stem in CIFAR_N_COLUMNS:
         from proselflc.data.sources import cifar_n
@@ -116,7 +207,7 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
 
         labels = Labels.load(path)
         row = _rows(path, labels.ids, len(labels.ids), dataset)
-        class_ids = _class_ids(path, labels.names, dataset)
+        class_ids = examples.class_ids(labels.names, dataset.names, str(path), or_numbers=True)
         clean = None if labels.clean is None else class_ids[labels.clean[row]]
         return class_ids[labels.given[row]], clean
 
@@ -129,8 +220,47 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
     )
     names, which = np.unique(np.array(given, dtype=np.str_), return_inverse=True)
     row = _rows(path, ids, len(given), dataset)
-    class_ids = _class_ids(path, tuple(names.tolist()), dataset)
+    class_ids = examples.class_ids(names.tolist(), dataset.names, str(path), or_numbers=True)
     return class_ids[which[row]], dataset.clean
+
+
+def _read_run(dataset: Dataset, run: Path) -> tuple[Ints, Ints | None]:
+    """Labels [n] as a finished run suggests them, and the true ones if known.
+
+    Examples that the run set aside for validation keep their labels. What the data set knows about
+    the truth stays; otherwise it is what the run knew, with the labels that were kept.
+    """
+    import numpy as np
+
+    from proselflc.data.examples import class_ids
+    from proselflc.data.sources import table
+
+    path = run / "examples.parquet"
+    if not path.is_file():
+        raise InputError(
+            f"{run} is not a finished run: it holds no {path.name}; finish it with --resume, or "
+            "give a file of labels"
+        )
+    place = {name: i for i, name in enumerate(dataset.train.ids)}
+
+    def replaced(column: str) -> Ints:
+        ids, names = table.read_labels(path, label_column=column, id_column="id")
+        lost = next((name for name in ids or () if name not in place), None)
+        if lost is not None:
+            raise InputError(
+                f'{run} is a run on other data: it has labels for "{lost}", which {dataset.name} '
+                "does not hold; give the data that it was made from"
+            )
+        labels = dataset.train.labels.copy()
+        known, which = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
+        rows = [place[name] for name in ids or ()]
+        labels[rows] = class_ids(known.tolist(), dataset.names, str(path))[which]
+        return labels
+
+    given = replaced("suggested_label")
+    if dataset.clean is None and "clean_label" in table.column_names(path):
+        return given, replaced("clean_label")
+    return given, dataset.clean
 
 
 def read_transition(path: Path) -> Matrix:
@@ -171,6 +301,11 @@ def _read_numbers(path: Path) -> Matrix:
         raise InputError(f"{path} does not hold a matrix of numbers: {reason}") from None
 
 
+def _must_name_data(request: Request) -> None:
+    if not request.data:  # which as a path would be the working directory
+        raise InputError("--data is empty: give a name, a folder or a file")
+
+
 def _check_columns(request: Request) -> None:
     """Columns are of a table: naming one where there is none is a mistake worth a word."""
     tables = [Path(request.data), *([request.labels] if request.labels else [])]
@@ -180,8 +315,9 @@ def _check_columns(request: Request) -> None:
         column = getattr(request, f"{name}_column")
         if column is not None:
             raise InputError(
-                f'--{name}-column "{column}" names a column, but {request.data} is no table: '
-                "leave it out, or give a .csv, .tsv or .parquet file"
+                f'--{name}-column "{column}" names a column, but '
+                f"{request.data or request.features} is no table: leave it out, or give a .csv, "
+                ".tsv or .parquet file"
             )
 
 
@@ -205,6 +341,7 @@ def _open_path(request: Request) -> Dataset:
             text_column=request.text_column,
             id_column=request.id_column,
             on_bad_image=request.on_bad_image,
+            inputs_elsewhere=request.features is not None,
         )
     if suffix == ".npz":
         from proselflc.data.sources import npz
@@ -223,22 +360,27 @@ def _open_path(request: Request) -> Dataset:
 
 def _open_folder(path: Path, request: Request) -> Dataset:
     """A folder by what lies in it: a named set in its published layout, else images."""
-    within = replace(request, data_root=path)
-    if (path / "batches.meta").is_file():
-        return _open_cifar("cifar10", within)
-    if (path / "meta").is_file() and (path / "train").is_file():
-        return _open_cifar("cifar100", within)
-    if any(path.glob("train-images?idx3-ubyte*")):
-        from proselflc.data.sources import idx
-
-        return idx.load(path, "fashion-mnist" if "fashion" in path.name.lower() else "mnist")
-    if any((path / below / "noisy_label_kv.txt").is_file() for below in ("", "annotations")):
-        return _open_clothing1m(within)
-    if (path / "ILSVRC").is_dir() or (path / "train" / "n01440764").is_dir():
-        return _open_imagenet(within)
+    published = _published(path)
+    if published is not None:
+        return published(replace(request, data_root=path))
     from proselflc.data.sources import image_folder
 
     return image_folder.load(path, on_bad_image=request.on_bad_image)
+
+
+def _published(path: Path) -> Callable[[Request], Dataset] | None:
+    """What opens a folder in the published layout of a named set; None if it is no such folder."""
+    if (path / "batches.meta").is_file():
+        return _open_cifar10
+    if (path / "meta").is_file() and (path / "train").is_file():
+        return _open_cifar100
+    if any(path.glob("train-images?idx3-ubyte*")):
+        return _open_idx_folder
+    if any((path / below / "noisy_label_kv.txt").is_file() for below in ("", "annotations")):
+        return _open_clothing1m
+    if (path / "ILSVRC").is_dir() or (path / "train" / "n01440764").is_dir():
+        return _open_imagenet
+    return None
 
 
 def _open_digits(request: Request) -> Dataset:
@@ -251,6 +393,13 @@ def _open_idx(request: Request) -> Dataset:
     from proselflc.data.sources import idx
 
     return idx.load(idx.find(request.data, _root(request), fetch=True), request.data)
+
+
+def _open_idx_folder(request: Request) -> Dataset:
+    from proselflc.data.sources import idx
+
+    path = _root(request)
+    return idx.load(path, "fashion-mnist" if "fashion" in path.name.lower() else "mnist")
 
 
 def _open_cifar10(request: Request) -> Dataset:
@@ -334,21 +483,6 @@ def _rows(path: Path, ids: tuple[str, ...] | None, count: int, dataset: Dataset)
             "give a label for each of its examples"
         )
     return np.array([where[name] for name in dataset.train.ids], dtype=np.int64)
-
-
-def _class_ids(path: Path, names: tuple[str, ...], dataset: Dataset) -> Ints:
-    """The data set's class id of every class name in a file; names may be class ids themselves."""
-    import numpy as np
-
-    ids = {name: i for i, name in enumerate(dataset.names)}
-    if not all(name in ids for name in names):
-        by_id = {str(i): i for i in range(dataset.num_classes)}
-        if all(name in by_id for name in names):
-            ids = by_id
-    for name in names:
-        if name not in ids:
-            raise InputError(f"{path}: " + unknown("class", name, dataset.names))
-    return np.array([ids[name] for name in names], dtype=np.int64)
 
 
 DATASETS: dict[str, Named] = {

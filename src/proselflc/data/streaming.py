@@ -32,8 +32,8 @@ from torch.utils.data import Dataset as MapStyle
 from proselflc.data import augment
 from proselflc.data.batches import Batch, Order, Share, generator_for, one_thread
 from proselflc.data.dataset import Bytes, ImageFiles, Ints, Part, Skipped
-from proselflc.data.image import OnBadImage
-from proselflc.data.preprocessing import ImageScaling, Window, warped
+from proselflc.data.image import QUIET, OnBadImage
+from proselflc.data.image_scaling import ImageScaling, Window, warped
 from proselflc.errors import InputError
 
 BATCHES_OF_64 = Order(64)  # the paper's for ImageNet and Clothing1M
@@ -90,12 +90,13 @@ class _Decoding(MapStyle[_Done]):
             pixels = self.slots[slot, : len(sources)].numpy()
         rows, bad = [], []
         places = zip(sources, self._windows(share), pixels, strict=True)
-        for row, (source, (window, flip), out) in enumerate(places):
-            reason = _decode(source, scaling, window, flip, out)
-            if reason is None:
-                rows.append(row)
-            else:
-                bad.append((int(share.positions[row]), reason))
+        with QUIET:
+            for row, (source, (window, flip), out) in enumerate(places):
+                reason = _decode(source, scaling, window, flip, out)
+                if reason is None:
+                    rows.append(row)
+                else:
+                    bad.append((int(share.positions[row]), reason))
         sent = pixels if self.slots is None else None
         return _Done(slot, sent, rows, share.positions[rows], bad)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data.dataset import Dataset, Features, Part, checked
+from proselflc.data.examples import SPLITS, Examples
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
 
@@ -30,15 +32,7 @@ def attach(dataset: Dataset, path: Path) -> Dataset:
     """
     splits = {"train": dataset.train, "test": dataset.test, "validation": dataset.validation}
     parts = {split: part for split, part in splits.items() if part is not None}
-    if path.suffix.lower() == ".npz":
-        values = _by_split(path, parts, dataset.name)
-    else:
-        values = _in_a_row(path, parts, dataset.name)
-    widths = {v.shape[1] for v in values.values()}
-    if len(widths) > 1:
-        raise InputError(
-            f"{path} has splits of different widths, {sorted(widths)}: embed them alike"
-        )
+    values = _values(path, {split: len(part) for split, part in parts.items()}, dataset.name)
     new = {s: Part(Features(values[s]), part.labels, part.ids) for s, part in parts.items()}
     return checked(
         replace(
@@ -50,29 +44,55 @@ def attach(dataset: Dataset, path: Path) -> Dataset:
     )
 
 
-def _by_split(path: Path, parts: dict[str, Part], name: str) -> dict[str, npt.NDArray[np.float32]]:
-    found = npz.arrays(path, tuple(_KEYS.values()))
-    values = {}
-    for split, key in _KEYS.items():
-        if (key in found) != (split in parts):
-            has, lacks = (path, name) if key in found else (name, path)
-            raise InputError(
-                f"{has} has a {split} split, but {lacks} has none: {path} must have the arrays "
-                f"{', '.join(_KEYS[s] for s in parts)}"
-            )
-        if split in parts:
-            values[split] = npz.features(found[key], f'"{key}" in {path}')
-            _same_length(path, len(values[split]), len(parts[split]), f"{split} examples of {name}")
+def attach_to_examples(parts: Mapping[str, Examples], path: Path) -> dict[str, Examples]:
+    """As `attach`, for all the splits of examples to judge."""
+    name = next(iter(parts.values())).name
+    values = _values(path, {split: len(parts[split]) for split in SPLITS if split in parts}, name)
+    return {split: replace(part, inputs=Features(values[split])) for split, part in parts.items()}
+
+
+def _values(
+    path: Path, lengths: Mapping[str, int], name: str
+) -> dict[str, npt.NDArray[np.float32]]:
+    """The features of every split, of one width."""
+    if path.suffix.lower() == ".npz":
+        values = _by_split(path, lengths, name)
+    else:
+        values = _in_a_row(path, lengths, name)
+    widths = {v.shape[1] for v in values.values()}
+    if len(widths) > 1:
+        raise InputError(
+            f"{path} has splits of different widths, {sorted(widths)}: embed them alike"
+        )
     return values
 
 
-def _in_a_row(path: Path, parts: dict[str, Part], name: str) -> dict[str, npt.NDArray[np.float32]]:
+def _by_split(
+    path: Path, lengths: Mapping[str, int], name: str
+) -> dict[str, npt.NDArray[np.float32]]:
+    found = npz.arrays(path, tuple(_KEYS.values()))
+    values = {}
+    for split, key in _KEYS.items():
+        if (key in found) != (split in lengths):
+            has, lacks = (path, name) if key in found else (name, path)
+            raise InputError(
+                f"{has} has a {split} split, but {lacks} has none: {path} must have the arrays "
+                f"{', '.join(_KEYS[s] for s in lengths)}"
+            )
+        if split in lengths:
+            values[split] = npz.features(found[key], f'"{key}" in {path}')
+            _same_length(path, len(values[split]), lengths[split], f"{split} examples of {name}")
+    return values
+
+
+def _in_a_row(
+    path: Path, lengths: Mapping[str, int], name: str
+) -> dict[str, npt.NDArray[np.float32]]:
     rows: npt.NDArray[Any] = npz.features(npz.array(path), str(path))
-    lengths = [len(part) for part in parts.values()]
-    whole = " + ".join(f"{len(part)} {split}" for split, part in parts.items())
-    _same_length(path, len(rows), sum(lengths), f"examples ({whole}) of {name}")
-    pieces = np.split(rows, np.cumsum(lengths)[:-1])
-    return dict(zip(parts, pieces, strict=True))
+    whole = " + ".join(f"{count} {split}" for split, count in lengths.items())
+    _same_length(path, len(rows), sum(lengths.values()), f"examples ({whole}) of {name}")
+    pieces = np.split(rows, np.cumsum(list(lengths.values()))[:-1])
+    return dict(zip(lengths, pieces, strict=True))
 
 
 def _same_length(path: Path, rows: int, examples: int, of_what: str) -> None:

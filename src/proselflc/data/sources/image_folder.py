@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from proselflc.data.dataset import Dataset, ImageFiles, Part, Skipped, checked, in_order
+from proselflc.data.examples import Examples, Wanted, chosen, class_ids
 from proselflc.data.image import SUFFIXES, OnBadImage, sift
 from proselflc.errors import InputError, unknown
 
@@ -25,11 +27,14 @@ def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
     files outside `path`, are not followed but listed in `skipped`. Only headers are read here; a
     file damaged further on shows when a batch decodes it.
     """
-    if not path.is_dir():
-        what = "is a file" if path.exists() else "does not exist"
-        raise InputError(f"{path} {what}: expected a folder with one folder of images per class")
+    _must_be_folder(path)
     top = scan(path)
     splits = _splits(path, top)
+    if "train" not in splits:
+        raise InputError(
+            f'{path} holds "{next(iter(splits.values()))}" but no "train" folder: add one with a '
+            "folder per class"
+        )
     beside = Found(links=list(top.links), ignored=top.ignored)  # what is no example
     examples: dict[str, list[tuple[str, str]]] = {}  # split → (class, relative path) of each image
     for split, below in splits.items():
@@ -55,18 +60,18 @@ def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
         raise InputError(_nothing(path, beside))
 
     names = in_order(name for name, _ in examples["train"])
-    class_ids = {name: k for k, name in enumerate(names)}
+    place = {name: k for k, name in enumerate(names)}
     parts: dict[str, Part] = {}
     skipped = beside.left_out()
     for split, found_here in examples.items():
         for name, image in found_here:
-            if name not in class_ids:
+            if name not in place:
                 raise InputError(f"{path / image}: {unknown('class', name, names)}")
         # Folders come in the order of the disk; training should not depend on it.
-        found_here.sort(key=lambda example: (class_ids[example[0]], example[1]))
+        found_here.sort(key=lambda example: (place[example[0]], example[1]))
         ids = tuple(text(image) for _, image in found_here)
         files = ImageFiles(tuple(path / image for _, image in found_here))
-        labels = np.array([class_ids[name] for name, _ in found_here], dtype=np.int64)
+        labels = np.array([place[name] for name, _ in found_here], dtype=np.int64)
         keep, bad = sift(
             files.paths, ids, [name for name, _ in found_here], on_bad_image=on_bad_image
         )
@@ -82,6 +87,52 @@ def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
             skipped=tuple(skipped),
         )
     )
+
+
+def examples(
+    path: Path, names: Sequence[str], *, split: Wanted = None, on_bad_image: OnBadImage = "error"
+) -> dict[str, Examples]:
+    """The splits of a folder as `load` takes it, for a model with these classes.
+
+    A split, or the whole folder, may also hold images and no folders: these have no labels. No
+    class must have images, and none but the splits asked for are looked at.
+    """
+    _must_be_folder(path)
+    top = scan(path)
+    splits = _splits(path, top)
+    parts: dict[str, Examples] = {}
+    for one in chosen(splits, split, str(path)):
+        level = scan(path, splits[one]) if splits[one] else top
+        beside = Found(links=list(level.links), ignored=level.ignored)
+        folder_of = dict.fromkeys(level.images, "")
+        for folder in level.folders:
+            found = walk(path, folder)
+            beside.links += found.links
+            beside.ignored += found.ignored
+            folder_of |= dict.fromkeys(found.images, text(folder.rsplit("/", 1)[-1]))
+        if not folder_of:
+            raise InputError(_nothing(path / splits[one], beside))
+        if level.images and len(level.images) < len(folder_of):
+            raise InputError(
+                f"{path / splits[one]} holds images, such as {text(min(level.images))}, beside "
+                f'folders, such as "{text(min(level.folders))}": sort all images into folders of '
+                "their classes, or none"
+            )
+        images = sorted(folder_of)
+        ids = tuple(text(image) for image in images)
+        files = ImageFiles(tuple(path / image for image in images))
+        labels = None
+        if not level.images:
+            labels = class_ids([folder_of[image] for image in images], names, str(path))
+        keep, bad = sift(files.paths, ids, None, on_bad_image=on_bad_image)
+        parts[one] = Examples(
+            str(path),
+            files.take(keep),
+            tuple(ids[i] for i in keep),
+            None if labels is None else labels[keep],
+            (*beside.left_out(), *bad),
+        )
+    return parts
 
 
 @dataclass
@@ -142,6 +193,12 @@ def text(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def _must_be_folder(path: Path) -> None:
+    if not path.is_dir():
+        what = "is a file" if path.exists() else "does not exist"
+        raise InputError(f"{path} {what}: expected a folder with one folder of images per class")
+
+
 def _leads_away(root: Path, link: Path, is_image: bool) -> bool:
     """Whether the link leads to a folder, round in a circle, or to an image outside the root."""
     try:
@@ -177,10 +234,6 @@ def _splits(path: Path, top: Found) -> dict[str, str]:
                 "keep one of them"
             )
         splits[split] = folder
-    if "train" not in splits:
-        raise InputError(
-            f'{path} holds "{named[0]}" but no "train" folder: add one with a folder per class'
-        )
     return {split: splits[split] for split in ("train", "validation", "test") if split in splits}
 
 

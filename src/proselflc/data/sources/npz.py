@@ -12,7 +12,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from proselflc.data.dataset import Dataset, Features, Images, Inputs, Ints, Part, checked
+from proselflc.data.examples import Examples, Wanted, chosen, renumbered
 from proselflc.errors import InputError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -88,12 +89,48 @@ def load(path: Path) -> Dataset:
                 f"{path} has label {int(clean.max())} in clean, but {len(names)} classes"
             )
     test = _part(found, labels, "_test", None, path) if "x_test" in found else None
-    if test is not None and _form(test.inputs) != _form(train.inputs):
-        raise InputError(
-            f"{path} has {_form(train.inputs)} in x, but {_form(test.inputs)} in x_test: they must "
-            "be alike"
-        )
+    if test is not None:
+        _alike(train.inputs, test.inputs, "x_test", path)
     return checked(Dataset(name=path.name, train=train, names=names, test=test, clean=clean))
+
+
+def examples(path: Path, names: Sequence[str], *, split: Wanted = None) -> dict[str, Examples]:
+    """The splits of a file as `load` takes it, for a model with these classes.
+
+    Labels may be missing; without `names` in the file they are the model's class ids. There may be
+    `x_validation` too, as in a file of embeddings, and an `.npy` file is an `x` alone.
+    """
+    suffixes = {"train": "", "test": "_test", "validation": "_validation"}
+    wanted = [xy + suffix for suffix in suffixes.values() for xy in ("x", "y")]
+    if path.suffix.lower() == ".npy":
+        found = {"x": array(path)}
+    else:
+        found = arrays(path, (*wanted, "ids", "names"))
+    labels = {
+        name: _labels(found[name], name, path)
+        for name in wanted
+        if name.startswith("y") and name in found
+    }
+    for name in labels:
+        _require(found, name.replace("y", "x", 1), path)
+    own = _names(found.get("names"), labels, path) if labels else ()
+    here = {split: suffix for split, suffix in suffixes.items() if f"x{suffix}" in found}
+    if not here:
+        _require(found, "x", path)
+    parts: dict[str, Examples] = {}
+    for one in chosen(here, split, path.name):
+        inputs, ids = _rows(found, here[one], found.get("ids") if one == "train" else None, path)
+        y = labels.get(f"y{here[one]}")
+        if y is not None:
+            _row_for_row(len(ids), len(y), here[one], path)
+            if len(y) and int(y.max()) >= len(own):
+                raise InputError(
+                    f"{path} has label {int(y.max())} in y{here[one]}, but {len(own)} classes"
+                )
+            y = renumbered(y, own, names, str(path), or_numbers="names" not in found)
+        parts[one] = Examples(path.name, inputs, ids, y)
+        _alike(next(iter(parts.values())).inputs, inputs, f"x{here[one]}", path)
+    return parts
 
 
 def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
@@ -268,29 +305,48 @@ def _part(
     ids: Array | None,
     path: Path,
 ) -> Part:
-    x, y = found["x" + suffix], labels["y" + suffix]
-    what = f'"x{suffix}" in {path}'
-    rows = len(x) if x.ndim else 0
-    if rows != len(y):
-        raise InputError(
-            f"{path} has {len(y)} labels in y{suffix}, but {rows} rows in x{suffix}: they must go "
-            "row for row"
-        )
-    inputs: Inputs
-    if x.dtype == np.uint8 and x.ndim in (3, 4):
-        inputs = Images(_images(x, what))
-    else:
-        inputs = Features(features(x, what))
-    split = suffix.removeprefix("_") or "train"
-    named = tuple(f"{split}/{i:06d}" for i in range(rows))
-    if ids is not None:
-        named = _texts(ids, "ids", path)
-        if len(named) != rows:
-            raise InputError(f"{path} has {len(named)} ids, but {rows} rows in x{suffix}")
+    y = labels["y" + suffix]
+    _row_for_row(len(found["x" + suffix]) if found["x" + suffix].ndim else 0, len(y), suffix, path)
+    inputs, named = _rows(found, suffix, ids, path)
     return Part(inputs, y, named)
 
 
-def _images(x: Array, what: str) -> npt.NDArray[np.uint8]:
+def _rows(
+    found: Mapping[str, Array], suffix: str, ids: Array | None, path: Path
+) -> tuple[Inputs, tuple[str, ...]]:
+    """The inputs of a split and their names."""
+    x = found["x" + suffix]
+    what = f'"x{suffix}" in {path}'
+    inputs: Inputs
+    if x.dtype == np.uint8 and x.ndim in (3, 4):
+        inputs = Images(images(x, what))
+    else:
+        inputs = Features(features(x, what))
+    split = suffix.removeprefix("_") or "train"
+    if ids is None:
+        return inputs, tuple(f"{split}/{i:06d}" for i in range(len(x)))
+    named = _texts(ids, "ids", path)
+    if len(named) != len(x):
+        raise InputError(f"{path} has {len(named)} ids, but {len(x)} rows in x{suffix}")
+    return inputs, named
+
+
+def _row_for_row(rows: int, labels: int, suffix: str, path: Path) -> None:
+    if rows != labels:
+        raise InputError(
+            f"{path} has {labels} labels in y{suffix}, but {rows} rows in x{suffix}: they must go "
+            "row for row"
+        )
+
+
+def _alike(inputs: Inputs, others: Inputs, name: str, path: Path) -> None:
+    if _form(others) != _form(inputs):
+        raise InputError(
+            f"{path} has {_form(inputs)} in x, but {_form(others)} in {name}: they must be alike"
+        )
+
+
+def images(x: Array, what: str) -> npt.NDArray[np.uint8]:
     """[n, H, W, C] from [n, H, W], [n, H, W, C] or, if C is not last, [n, C, H, W]."""
     if x.ndim == 3:
         x = x[..., None]

@@ -27,6 +27,7 @@ from proselflc.data.dataset import (
     checked,
     in_order,
 )
+from proselflc.data.examples import Examples, Wanted, chosen
 from proselflc.data.image import OnBadImage, sift
 from proselflc.errors import InputError, unknown
 
@@ -62,6 +63,7 @@ def load(
     text_column: str | None = None,
     id_column: str | None = None,
     on_bad_image: OnBadImage = "error",
+    inputs_elsewhere: bool = False,
 ) -> Dataset:
     """Read a table with a label column and image paths, texts or numbers.
 
@@ -74,52 +76,25 @@ def load(
 
     Image paths are relative to the table's folder; absolute ones and `..` are followed, since the
     table is the user's own list and only images are read from where it points.
+
+    With `inputs_elsewhere`, what is left of the columns is not read: the examples get no features,
+    for the caller to put embeddings in their place.
     """
     table = _open(path)
-    label = _label_column(table, label_column)
-    asked_for_one = path_column is not None or text_column is not None
-    ids = _id_column(table, id_column, label)
-    files = _find(
-        table, path_column, () if asked_for_one else PATH, option="--path-column", taken=(label,)
-    )
-    texts = _find(
-        table, text_column, () if asked_for_one else TEXT, option="--text-column", taken=(label,)
-    )
-    if files is not None and texts is not None:
-        raise InputError(
-            f'{path} has a path column "{files}" and a text column "{texts}": choose what to learn '
-            f'from with --path-column "{files}" or --text-column "{texts}"'
-        )
-    split = _find(table, None, SPLIT, taken=(label, ids, files, texts))
-    clean = _find(table, None, CLEAN, taken=(label, ids, files, texts))
-    if len(table) == 0:
-        raise InputError(f"{path} has column names but no rows: add one row per example")
-
+    roles = _roles(table, label_column, path_column, text_column, id_column)
+    label = _needed_label(table, roles.label)
+    _must_have_rows(table)
     given = _filled(table, label, "label")
-    parts = _split_rows(table, split)
-    true = _true_labels(table, clean, parts["train"], given)
+    parts = _split_rows(table, roles.split)
+    true = _true_labels(table, roles.clean, parts["train"], given)
     names = in_order([*(given[i] for i in parts["train"]), *true])
     class_ids = _encode(table, given, names, label)
-
-    inputs: Inputs
-    if files is not None:
-        cells = _filled(table, files, "path")
-        inputs = ImageFiles(tuple(path.parent / cell for cell in cells))
-        example_ids = [PurePath(cell).as_posix() for cell in cells]
-    else:
-        if texts is not None:
-            inputs = Texts(tuple(_filled(table, texts, "text")))
-        else:
-            apart = {c for c in table.columns if _plainly(c) in ID}
-            inputs = _features(table, apart | {c for c in (label, ids, split, clean) if c})
-        example_ids = [str(i) for i in range(len(table))]
-    if ids is not None:
-        example_ids = _filled(table, ids, "id")
+    inputs, example_ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere)
 
     whole = Part(inputs, class_ids, tuple(example_ids))
-    clean_labels = _encode(table, true, names, clean or "") if true else None
+    clean_labels = _encode(table, true, names, roles.clean or "") if true else None
     skipped: list[Skipped] = []
-    chosen: dict[str, Part] = {}
+    taken: dict[str, Part] = {}
     for name, rows in parts.items():
         part = whole.take(rows)
         if isinstance(part.inputs, ImageFiles):
@@ -130,18 +105,54 @@ def load(
             part = part.take(keep)
             if name == "train" and clean_labels is not None:
                 clean_labels = clean_labels[keep]
-        chosen[name] = part
+        taken[name] = part
     return checked(
         Dataset(
             str(path),
-            chosen["train"],
+            taken["train"],
             names,
-            test=chosen.get("test"),
-            validation=chosen.get("validation"),
+            test=taken.get("test"),
+            validation=taken.get("validation"),
             clean=clean_labels,
             skipped=tuple(skipped),
         )
     )
+
+
+def examples(
+    path: Path,
+    names: Sequence[str],
+    *,
+    split: Wanted = None,
+    label_column: str | None = None,
+    path_column: str | None = None,
+    text_column: str | None = None,
+    id_column: str | None = None,
+    on_bad_image: OnBadImage = "error",
+    inputs_elsewhere: bool = False,
+) -> dict[str, Examples]:
+    """The splits of a table as `load` takes it, for a model with these classes.
+
+    There need not be a label column, and it may be empty for a whole split: that has no labels.
+    """
+    table = _open(path)
+    roles = _roles(table, label_column, path_column, text_column, id_column)
+    _must_have_rows(table)
+    inputs, example_ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere)
+    found = {one: rows for one, rows in _split_rows(table, roles.split).items() if len(rows)}
+    parts: dict[str, Examples] = {}
+    for one in chosen(found, split, str(path)):
+        rows = found[one]
+        labels = _known_labels(table, roles.label, rows, names)
+        some = inputs.take(rows)
+        ids = tuple(example_ids[i] for i in rows)
+        skipped: tuple[Skipped, ...] = ()
+        if isinstance(some, ImageFiles):
+            keep, skipped = sift(some.paths, ids, None, on_bad_image=on_bad_image)
+            some, ids = some.take(keep), tuple(ids[i] for i in keep)
+            labels = None if labels is None else labels[keep]
+        parts[one] = Examples(str(path), some, ids, labels, skipped)
+    return parts
 
 
 def read_labels(
@@ -154,7 +165,7 @@ def read_labels(
         follow row for row; and as many label names.
     """
     table = _open(path)
-    label = _label_column(table, label_column)
+    label = _needed_label(table, _label_column(table, label_column))
     labels = _filled(table, label, "label")
     column = _id_column(table, id_column, label)
     if column is None:
@@ -171,6 +182,11 @@ def read_labels(
             )
         seen.add(name)
     return tuple(ids), tuple(labels)
+
+
+def column_names(path: Path) -> tuple[str, ...]:
+    """The names of a table's columns."""
+    return _open(path).columns
 
 
 def lines(path: Path) -> list[str]:
@@ -509,8 +525,50 @@ def _listed(table: _Table, name: str) -> list[str]:
     return get_close_matches(name, table.columns, n=5) or [*table.columns[:30], "…"]
 
 
-def _label_column(table: _Table, asked: str | None) -> str:
-    column = _find(table, asked, LABEL, option="--label-column")
+@dataclass(frozen=True)
+class _Roles:
+    """Which column is what; None where there is none."""
+
+    label: str | None
+    ids: str | None
+    files: str | None
+    texts: str | None
+    split: str | None
+    clean: str | None
+
+
+def _roles(
+    table: _Table,
+    label_column: str | None,
+    path_column: str | None,
+    text_column: str | None,
+    id_column: str | None,
+) -> _Roles:
+    """Find the columns, and refuse a table with two things to learn from."""
+    label = _label_column(table, label_column)
+    asked_for_one = path_column is not None or text_column is not None
+    ids = _id_column(table, id_column, label)
+    files = _find(
+        table, path_column, () if asked_for_one else PATH, option="--path-column", taken=(label,)
+    )
+    texts = _find(
+        table, text_column, () if asked_for_one else TEXT, option="--text-column", taken=(label,)
+    )
+    if files is not None and texts is not None:
+        raise InputError(
+            f'{table.path} has a path column "{files}" and a text column "{texts}": choose what to '
+            f'learn from with --path-column "{files}" or --text-column "{texts}"'
+        )
+    split = _find(table, None, SPLIT, taken=(label, ids, files, texts))
+    clean = _find(table, None, CLEAN, taken=(label, ids, files, texts))
+    return _Roles(label, ids, files, texts, split, clean)
+
+
+def _label_column(table: _Table, asked: str | None) -> str | None:
+    return _find(table, asked, LABEL, option="--label-column")
+
+
+def _needed_label(table: _Table, column: str | None) -> str:
     if column is not None:
         return column
     close = [c for name in LABEL for c in get_close_matches(name, table.columns, n=1)]
@@ -521,11 +579,37 @@ def _label_column(table: _Table, asked: str | None) -> str:
     )
 
 
-def _id_column(table: _Table, asked: str | None, label: str) -> str | None:
+def _id_column(table: _Table, asked: str | None, label: str | None) -> str | None:
     if asked is not None:
         return _find(table, asked, ())
     lower = {_plainly(c): c for c in table.columns if c != label}
     return next((lower[name] for name in ID if name in lower), None)
+
+
+def _must_have_rows(table: _Table) -> None:
+    if len(table) == 0:
+        raise InputError(f"{table.path} has column names but no rows: add one row per example")
+
+
+def _inputs(
+    table: _Table, roles: _Roles, *, inputs_elsewhere: bool
+) -> tuple[Inputs, Sequence[str]]:
+    """The inputs of all rows, and the ids."""
+    inputs: Inputs
+    ids = [str(i) for i in range(len(table))]
+    if roles.files is not None:
+        cells = _filled(table, roles.files, "path")
+        inputs = ImageFiles(tuple(table.path.parent / cell for cell in cells))
+        ids = [PurePath(cell).as_posix() for cell in cells]
+    elif roles.texts is not None:
+        inputs = Texts(tuple(_filled(table, roles.texts, "text")))
+    elif inputs_elsewhere:
+        inputs = Features(np.zeros((len(table), 0), np.float32))
+    else:
+        apart = {c for c in table.columns if _plainly(c) in ID}
+        known = (roles.label, roles.ids, roles.split, roles.clean)
+        inputs = _features(table, apart | {c for c in known if c})
+    return inputs, ids if roles.ids is None else _filled(table, roles.ids, "id")
 
 
 def _filled(
@@ -533,15 +617,9 @@ def _filled(
 ) -> list[str]:
     """The cells of a column that may not be empty, as they are."""
     cells = table.texts(column)
-    empty = [i for i, cell in enumerate(cells) if not cell]
-    if what == "label" and all(_is_number(cell) for cell in cells if cell):
-        empty = [i for i, cell in enumerate(cells) if not cell or math.isnan(float(cell))]
+    empty = _empty(cells, label=what == "label")
     if empty:
-        more = f" (and {len(empty) - 1} more rows)" if len(empty) > 1 else ""
-        raise InputError(
-            f"{table.where(empty[0])}{more} of {table.path} has no {what} in the column "
-            f'"{column}": fill it in or drop the row'
-        )
+        raise _missing(table, column, what, empty)
     if what == "path":
         for i, cell in enumerate(cells):
             if "\n" in cell or "\r" in cell:
@@ -550,6 +628,44 @@ def _filled(
                     f'{_short(cell)}": look for a quotation mark that is not closed'
                 )
     return cells
+
+
+def _empty(cells: Sequence[str], *, label: bool) -> list[int]:
+    """Where nothing is; among labels that are numbers, NaN is nothing too."""
+    if label and all(_is_number(cell) for cell in cells if cell):
+        return [i for i, cell in enumerate(cells) if not cell or math.isnan(float(cell))]
+    return [i for i, cell in enumerate(cells) if not cell]
+
+
+def _missing(table: _Table, column: str, what: str, rows: Sequence[int]) -> InputError:
+    more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
+    return InputError(
+        f"{table.where(rows[0])}{more} of {table.path} has no {what} in the column "
+        f'"{column}": fill it in or drop the row'
+    )
+
+
+def _known_labels(
+    table: _Table, column: str | None, rows: Ints, names: Sequence[str]
+) -> Ints | None:
+    """The class ids of these rows in a model's list of classes; None if they have no labels."""
+    if column is None:
+        return None
+    cells = table.texts(column)
+    empty = sorted(set(_empty(cells, label=True)) & set(rows.tolist()))
+    if len(empty) == len(rows):
+        return None
+    if empty:
+        raise _missing(table, column, "label", empty)
+    places = {name: k for k, name in enumerate(names)}
+    for row in rows:
+        if cells[row] not in places:
+            raise InputError(
+                f'the column "{column}" of {table.path}, {table.where(int(row))}: '
+                f"{unknown('class', _short(cells[row]), names)}; rename the column if it holds no "
+                "labels"
+            )
+    return np.array([places[cells[row]] for row in rows], dtype=np.int64)
 
 
 def _one_line(name: str) -> str:
@@ -601,7 +717,7 @@ def _features(table: _Table, apart: set[str]) -> Features:
     columns = [c for c in table.columns if c not in apart]
     if not columns:
         raise InputError(
-            f"{table.path} has labels but nothing to learn from: add a column of image paths or "
+            f"{table.path} has nothing to learn from: add a column of image paths or "
             f"texts, or columns of numbers, to {', '.join(_listed(table, 'text'))}"
         )
     numbers = table.numbers(columns)

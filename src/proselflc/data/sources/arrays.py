@@ -1,0 +1,154 @@
+"""Arrays, tensors, lists of texts and of paths from Python, as `proselflc.fit` takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from proselflc.data.dataset import (
+    Dataset,
+    Features,
+    ImageFiles,
+    Images,
+    Inputs,
+    Ints,
+    Part,
+    Texts,
+    checked,
+    in_order,
+)
+from proselflc.data.sources import npz
+from proselflc.errors import InputError, unknown
+
+
+def load(
+    x: object,
+    y: object,
+    *,
+    x_test: object | None = None,
+    y_test: object | None = None,
+    clean: object | None = None,
+    names: Sequence[str] | None = None,
+    ids: Sequence[str] | None = None,
+) -> Dataset:
+    """A data set of what is in memory already.
+
+    Args:
+        x: see `inputs`.
+        y: n labels: class ids 0 … C−1 where `names` are given, else any integers or texts.
+        x_test, y_test: the same to test on.
+        clean: n true labels, in the form of y.
+        names: C class names; left out, the labels themselves, sorted as people do.
+        ids: n distinct names of the examples.
+    """
+    if (x_test is None) != (y_test is None):
+        raise InputError("x_test and y_test go together: give both or none")
+    given, truth, test = (
+        _labels(v, w) for v, w in ((y, "y"), (clean, "clean"), (y_test, "y_test"))
+    )
+    assert given is not None
+    if names is None:
+        known = [label for some in (given, truth, test) for label in (some or ())]
+        names = in_order(str(label) for label in known)
+        number: dict[object, int] = {name: k for k, name in enumerate(names)}
+        given, truth, test = (_as_texts(some) for some in (given, truth, test))
+        assert given is not None
+    else:
+        number = {k: k for k in range(len(names))} | {name: k for k, name in enumerate(names)}
+    train = _part(inputs(x, "x"), _class_ids(given, number, "y"), ids, "train")
+    clean_ids = None if truth is None else _class_ids(truth, number, "clean")
+    if clean_ids is not None and len(clean_ids) != len(train):
+        raise InputError(f"clean has {len(clean_ids)} labels for {len(train)} examples")
+    held = None
+    if test is not None:
+        held = _part(inputs(x_test, "x_test"), _class_ids(test, number, "y_test"), None, "test")
+    return checked(Dataset("arrays", train, tuple(names), test=held, clean=clean_ids))
+
+
+def inputs(x: object, what: str = "x") -> Inputs:
+    """What a model can look at.
+
+    Args:
+        x: numbers [n, D]; images as uint8, or as floats in 0 … 1, shaped [n, H, W], [n, H, W, C] or
+            [n, C, H, W]; n texts; or n paths (`pathlib.Path`) of image files. Arrays, tensors, data
+            frames and lists of rows are all taken.
+        what: its name, for messages.
+    """
+    if isinstance(x, str | bytes | Path):
+        raise InputError(f"{what} is one {type(x).__name__}: give a list of them")
+    columns = getattr(x, "columns", None)  # of a data frame
+    if isinstance(x, Sequence) and x and all(isinstance(one, Path) for one in x):
+        return ImageFiles(tuple(x))
+    try:
+        array: npt.NDArray[Any] = np.asarray(_on_cpu(x))
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{what} cannot be made an array: {error}") from None
+    if array.ndim == 1 and array.dtype.kind in "UO" and all(isinstance(one, str) for one in array):
+        return Texts(tuple(str(one) for one in array))
+    if array.dtype.kind not in "fiub" or array.ndim not in (2, 3, 4):
+        raise InputError(
+            f"{what} holds {array.dtype} of shape {list(array.shape)}: expected numbers [n, D], "
+            "images [n, H, W], [n, H, W, C] or [n, C, H, W], texts, or paths of images"
+        )
+    if array.ndim == 2:
+        named = None if columns is None else tuple(str(name) for name in columns)
+        return Features(npz.features(array, what), named)
+    if array.dtype != np.uint8:
+        low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+        if not 0 <= low <= high <= 1:
+            raise InputError(
+                f"{what} holds images with values from {low:g} to {high:g}: expected bytes, or "
+                "floats from 0 to 1; they are normalised later"
+            )
+        array = np.rint(array.astype(np.float32) * 255).astype(np.uint8)
+    return Images(npz.images(array, what))
+
+
+def _on_cpu(x: object) -> object:
+    detach = getattr(x, "detach", None)  # a tensor's
+    return x if detach is None else detach().cpu().numpy()
+
+
+def _labels(y: object | None, what: str) -> list[int | str] | None:
+    """A list of integers or of texts."""
+    if y is None:
+        return None
+    array = np.asarray(_on_cpu(y))
+    if array.dtype.kind == "f" and array.ndim == 1 and np.array_equal(array, np.rint(array)):
+        array = array.astype(np.int64)  # as scikit-learn's users often have them
+    if array.ndim != 1 or array.dtype.kind not in "iubUO":
+        raise InputError(
+            f"{what} holds {array.dtype} of shape {list(array.shape)}: expected one label per "
+            "example, integers or texts"
+        )
+    labels: list[int | str] = array.tolist()
+    if array.dtype.kind == "b":
+        labels = [int(label) for label in labels]
+    if not all(isinstance(label, int | str) for label in labels):
+        raise InputError(f"{what} has labels that are neither integers nor texts")
+    return labels
+
+
+def _as_texts(labels: list[int | str] | None) -> list[int | str] | None:
+    return None if labels is None else [str(label) for label in labels]
+
+
+def _class_ids(labels: Sequence[object], number: dict[object, int], what: str) -> Ints:
+    strange = [label for label in labels if label not in number]
+    if strange:
+        raise InputError(f"{what}: " + unknown("class", str(strange[0]), map(str, number)))
+    return np.array([number[label] for label in labels], dtype=np.int64)
+
+
+def _part(inputs: Inputs, labels: Ints, ids: Sequence[str] | None, split: str) -> Part:
+    n = len(inputs)
+    if len(labels) != n:
+        raise InputError(f"there are {len(labels)} labels for {n} {split} examples: give one each")
+    if ids is not None and len(ids) != n:
+        raise InputError(f"there are {len(ids)} ids for {n} examples: give one each")
+    named = [f"{split}/{k:06d}" for k in range(n)] if ids is None else [str(one) for one in ids]
+    return Part(inputs, labels, tuple(named))

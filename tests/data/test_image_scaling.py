@@ -1,0 +1,170 @@
+"""Images: fitted values, the warp against Pillow's own, damaged files."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from proselflc.data.dataset import Bytes, ImageFiles, Images
+from proselflc.data.image_scaling import ImageScaling, warped
+from proselflc.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def noise_images(n: int = 6, channels: int = 3) -> Images:
+    rng = np.random.default_rng(channels)
+    return Images(rng.integers(0, 256, (n, 5, 4, channels), dtype=np.uint8))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_training_images_come_out_with_mean_0_and_deviation_1(channels: int) -> None:
+    images = noise_images(channels=channels)
+    x = ImageScaling.fit(images)(images).double()
+    assert x.shape == (6, channels, 5, 4)
+    assert float(x.mean((0, 2, 3)).abs().max()) < 1e-6
+    assert float((x.std((0, 2, 3), correction=0) - 1).abs().max()) < 1e-6
+
+
+def test_a_constant_channel_becomes_zero_not_nan() -> None:
+    images = Images(np.full((3, 2, 2, 1), 77, np.uint8))
+    assert ImageScaling.fit(images).std == (1.0,)
+    assert float(ImageScaling.fit(images)(images).abs().max()) < 1e-6
+
+
+def test_files_are_measured_as_they_are_warped(tmp_path: Path) -> None:
+    paths = []
+    for i in range(5):
+        array = np.random.default_rng(i).integers(0, 256, (9 + i, 7, 3), dtype=np.uint8)
+        Image.fromarray(array).save(tmp_path / f"{i}.png")
+        paths.append(tmp_path / f"{i}.png")
+    files = ImageFiles(tuple(paths))
+    scaling = ImageScaling.fit(files, size=(4, 4), warp=(6, 8))
+    pixels = np.stack([warped(path, (6, 8)) for path in paths]) / 255
+    np.testing.assert_allclose(scaling.mean, pixels.mean((0, 2, 3)), rtol=1e-12)
+    np.testing.assert_allclose(scaling.std, pixels.std((0, 2, 3)), rtol=1e-12)
+    assert scaling(files).shape == (5, 3, 4, 4)
+    few = ImageScaling.fit(files, size=(4, 4), warp=(6, 8), sample=2)
+    ends = pixels[[0, 4]]
+    np.testing.assert_allclose(few.mean, ends.mean((0, 2, 3)), rtol=1e-12)
+
+
+def test_warp_ignores_the_aspect_and_is_pillows_bilinear() -> None:
+    array = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
+    expected = Image.fromarray(array).resize((20, 10), Image.Resampling.BILINEAR)
+    whole = warped(encode(array), (10, 20))
+    assert np.array_equal(whole, np.asarray(expected).transpose(2, 0, 1))
+    grey = warped(encode(array), (10, 20), channels=1)
+    assert grey.shape == (1, 10, 20)
+    assert np.abs(grey[0].astype(int) - np.asarray(expected.convert("L"))).max() <= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    height=st.integers(5, 60),
+    width=st.integers(5, 60),
+    size=st.tuples(st.integers(4, 30), st.integers(4, 30)),
+    data=st.data(),
+)
+def test_a_window_is_cut_out_of_the_warped_image(
+    height: int, width: int, size: tuple[int, int], data: st.DataObject
+) -> None:
+    array = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    h, w = data.draw(st.integers(1, size[0])), data.draw(st.integers(1, size[1]))
+    top, left = data.draw(st.integers(0, size[0] - h)), data.draw(st.integers(0, size[1] - w))
+    whole = warped(encode(array, "BMP"), size)[:, top : top + h, left : left + w]
+    window = warped(encode(array, "BMP"), size, window=(top, left, h, w))
+    assert window.shape == (3, h, w)
+    assert np.abs(window.astype(int) - whole).max() <= 1
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_band_is_pillows_to_the_bit(channels: int, flip: bool) -> None:
+    array = np.random.default_rng(1).integers(0, 256, (37, 51, 3), dtype=np.uint8)
+    pillow = Image.fromarray(array).convert("RGB" if channels == 3 else "L")
+    # A window of 12 × 9 at (3, 2) of 20 × 16 is that part of the picture, resized.
+    box = (2 * 51 / 16, 3 * 37 / 20, 11 * 51 / 16, 15 * 37 / 20)
+    expected = np.asarray(pillow.resize((9, 12), Image.Resampling.BILINEAR, box=box))
+    expected = expected.reshape(12, 9, channels).transpose(2, 0, 1)
+    out = np.full((channels, 12, 9), 77, np.uint8)
+    got = warped(
+        encode(array, "BMP"), (20, 16), channels=channels, window=(3, 2, 12, 9), flip=flip, out=out
+    )
+    assert got is out
+    assert np.array_equal(out, np.flip(expected, 2) if flip else expected)
+
+
+def encode(array: Bytes, kind: str = "PNG", **options: object) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(array).save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def test_a_large_jpeg_is_decoded_smaller_and_looks_the_same() -> None:
+    rows, columns = np.mgrid[0:800, 0:1200]
+    array = np.stack([rows / 4, columns / 5, (rows + columns) / 8], -1).astype(np.uint8)
+    content = encode(array, "JPEG", quality=95)
+    whole = Image.open(io.BytesIO(content)).resize((64, 64), Image.Resampling.BILINEAR)
+    difference = np.abs(
+        warped(content, (64, 64)).transpose(1, 2, 0).astype(int) - np.asarray(whole)
+    )
+    assert difference.max() <= 4
+    assert difference.mean() < 1
+
+
+def test_a_photo_on_its_side_is_turned_before_it_is_warped() -> None:
+    array = np.zeros((40, 80, 3), np.uint8)
+    array[:, :40] = 200  # left half bright
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned clockwise: left goes up
+    content = encode(array, "JPEG", quality=95, exif=exif)
+    upright = warped(content, (20, 10))
+    assert upright.shape == (3, 20, 10)
+    assert upright[:, :8].mean() > 190
+    assert upright[:, -8:].mean() < 10
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_damaged_images_are_read_or_refused_with_a_reason(data: st.DataObject) -> None:
+    array = np.random.default_rng(0).integers(0, 256, (12, 12, 3), dtype=np.uint8)
+    content = bytearray(encode(array, data.draw(st.sampled_from(["PNG", "JPEG", "GIF", "BMP"]))))
+    for _ in range(data.draw(st.integers(0, 6))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    source = bytes(content[: data.draw(st.integers(0, len(content)))])
+    why = "it could be read"
+    try:
+        assert warped(source, (5, 7)).shape == (3, 5, 7)
+    except ValueError as error:
+        why = str(error)
+    assert why
+    assert "\n" not in why
+
+
+def test_what_cannot_be_an_image_is_refused(tmp_path: Path) -> None:
+    header = b"BM" + (2**31 - 1).to_bytes(4, "little") + bytes(4) + (54).to_bytes(4, "little")
+    header += (40).to_bytes(4, "little") + (60_000).to_bytes(4, "little") * 2
+    header += (1).to_bytes(2, "little") + (24).to_bytes(2, "little") + bytes(24)
+    with pytest.raises(ValueError, match="pixels"):
+        warped(header, (8, 8))
+    with pytest.raises(ValueError, match="it is no JPEG"):
+        warped(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", (8, 8))
+    with pytest.raises(ValueError, match="not a regular file"):
+        warped(tmp_path, (8, 8))
+    missing = ImageFiles((tmp_path / "missing.png",))
+    with pytest.raises(InputError, match=r"cannot read the image .*missing\.png: there is no such"):
+        ImageScaling.fit(missing)
+
+
+def test_a_warp_smaller_than_the_crop_is_refused() -> None:
+    with pytest.raises(InputError, match="warp to at least the size of the crop"):
+        ImageScaling.fit(ImageFiles((Path("a.png"),)), size=(10, 10), warp=(12, 9))
