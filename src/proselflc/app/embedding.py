@@ -6,12 +6,10 @@ Nothing is fetched from a network, and no weights are read that could run code.
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,8 @@ from proselflc.data.preprocessing import ImageScaling
 from proselflc.data.streaming import FileLoader
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.models.factory import call_factory, import_timm
+from proselflc.models.weights import load_strictly, read_state, words
 
 # What nearly every published image model was trained with.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -149,7 +149,7 @@ def _embedded(module: nn.Module, arguments: Tensor | Mapping[str, Tensor], count
             output = module(**arguments)
     except Exception as error:  # it is the user's code, and may fail in any way
         raise InputError(
-            f"the model failed on a batch of {count}: {type(error).__name__}: {_words(error)}"
+            f"the model failed on a batch of {count}: {type(error).__name__}: {words(error)}"
         ) from None
     return _pooled(output, count, mask)
 
@@ -165,32 +165,10 @@ def load_embedder(model: str, *, weights: Path | None = None) -> Embedder:
         if weights is not None:
             raise InputError("an hf: directory holds its own weights: leave --weights out")
         return _hugging_face(Path(name))
-    module = _factory(kind, name)
+    module = call_factory(kind, name, arguments={}, gives="maps a batch to embeddings [N, D]")
     if weights is not None:
-        _load_strictly(module, _state_dict(weights), weights)
+        load_strictly(module, read_state(weights), weights)
     return Embedder(module, tokenize=getattr(module, "tokenize", None))
-
-
-def _factory(package: str, name: str) -> nn.Module:
-    here = str(Path.cwd())
-    sys.path.insert(0, here)  # as `python -m` does: a file beside the data is found
-    try:
-        factory = getattr(importlib.import_module(package), name)
-        module = factory()
-    except Exception as error:  # it is the user's code, and may fail in any way
-        raise InputError(
-            f'cannot make a model with "{package}:{name}": {type(error).__name__}: '
-            f"{_words(error)}; it must be a callable without arguments in a module that can be "
-            "imported"
-        ) from None
-    finally:
-        sys.path.remove(here)
-    if not isinstance(module, nn.Module):
-        raise InputError(
-            f'"{package}:{name}" gave {type(module).__name__}, expected an nn.Module that maps a '
-            "batch to embeddings [N, D]"
-        )
-    return module
 
 
 def _timm(name: str, weights: Path | None) -> Embedder:
@@ -199,26 +177,14 @@ def _timm(name: str, weights: Path | None) -> Embedder:
             f"timm:{name} needs --weights, a file with its trained weights: nothing is downloaded, "
             "and a network without training gives no useful embeddings"
         )
-    try:
-        import timm  # type: ignore[import-not-found, unused-ignore]
-    except (
-        ImportError,
-        RuntimeError,
-    ) as error:  # a torchvision that does not fit raises the latter
-        raise InputError(
-            f'timm cannot be imported ({_words(error)}): pip install "proselflc[timm]"'
-        ) from None
-    if not timm.is_model(name):
-        close = get_close_matches(name, timm.list_models(), n=1)  # it has over a thousand
-        hint = f'did you mean "{close[0]}"?' if close else "timm.list_models() lists them"
-        raise InputError(f'timm has no model "{name}"; {hint}')
-    state = _state_dict(weights)
+    timm = import_timm(name)
+    state = read_state(weights)
     module = timm.create_model(name, pretrained=False)
     config = getattr(module, "pretrained_cfg", {})
     head = state.get(f"{config.get('classifier', '')}.weight")
     if head is not None:  # weights tuned to other classes fit as well: the head is taken off
         module = timm.create_model(name, pretrained=False, num_classes=len(head))
-    _load_strictly(module, state, weights)
+    load_strictly(module, state, weights)
     module.reset_classifier(0)
     mean, std = config.get("mean", IMAGENET_MEAN), config.get("std", IMAGENET_STD)
     return Embedder(module, tuple(mean), tuple(std))
@@ -234,7 +200,7 @@ def _hugging_face(directory: Path) -> Embedder:
         import transformers  # type: ignore[import-not-found, unused-ignore]
     except (ImportError, RuntimeError) as error:
         raise InputError(
-            f'transformers cannot be imported ({_words(error)}): pip install "proselflc[hf]"'
+            f'transformers cannot be imported ({words(error)}): pip install "proselflc[hf]"'
         ) from None
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
@@ -247,7 +213,7 @@ def _hugging_face(directory: Path) -> Embedder:
                 return dict(tokenizer(texts, padding=True, truncation=True, return_tensors="pt"))
 
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        raise InputError(f"cannot load the model in {directory}: {_words(error)}") from None
+        raise InputError(f"cannot load the model in {directory}: {words(error)}") from None
     mean, std = _image_statistics(directory / "preprocessor_config.json")
     return Embedder(module, mean, std, tokenize)
 
@@ -261,42 +227,10 @@ def _image_statistics(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]
         mean = tuple(float(v) for v in config.get("image_mean", IMAGENET_MEAN))
         std = tuple(float(v) for v in config.get("image_std", IMAGENET_STD))
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"cannot read {path}: {_words(error)}") from None
+        raise InputError(f"cannot read {path}: {words(error)}") from None
     if len(mean) != 3 or len(std) != 3 or not all(0 < s < 1e6 for s in std):
         raise InputError(f"{path} must hold three numbers in image_mean and in image_std")
     return mean, std
-
-
-def _state_dict(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise InputError(f"there is no weights file {path}")
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            state: object = load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except ImportError:
-        raise InputError(f"reading {path} needs safetensors: pip install safetensors") from None
-    except Exception as error:  # pickles and headers can be broken in any way
-        raise InputError(
-            f"cannot read weights from {path}: {_words(error)}; expected a safetensors file or a "
-            "state dict of tensors"
-        ) from None
-    for wrapper in ("state_dict", "model"):
-        if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
-            state = state[wrapper]
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise InputError(f"{path} holds no state dict: expected names and their tensors")
-    return state
-
-
-def _load_strictly(module: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    try:
-        module.load_state_dict(state, strict=True)
-    except RuntimeError as error:
-        raise InputError(f"the weights in {path} do not fit the model: {_words(error)}") from None
 
 
 def _batches(
@@ -386,8 +320,3 @@ def _progress(before: int, done: int, total: int) -> None:
     elif 10 * done // total > 10 * before // total:
         sys.stderr.write(f"embedded {done:,} of {total:,}\n")
     sys.stderr.flush()
-
-
-def _words(error: Exception) -> str:
-    """What an error says, on one line and not too long."""
-    return " ".join(str(error).split())[:300] or type(error).__name__

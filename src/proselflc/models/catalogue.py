@@ -1,0 +1,235 @@
+"""The models by name, what each takes and how it is best trained, and how one is made."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from proselflc.errors import InputError, unknown
+from proselflc.models import factory, resnet, small, text
+from proselflc.models.cifar_resnet import CifarResNet
+from proselflc.models.shape import KINDS, BagShape, FeatureShape, ImageShape, Shape, example
+from proselflc.models.weights import load_pretrained, read_state, words
+
+Build: TypeAlias = Callable[[Shape, int], nn.Module]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network, and the recipe it is trained with unless the user says otherwise.
+
+    Attributes:
+        title: what it is, in a few words.
+        where: the section of the paper that uses it, or "–".
+        takes: the kinds of input it is made for.
+        build: makes it for a shape and C classes, drawing its weights from torch's generator.
+        optimizer, lr, weight_decay: the recipe.
+    """
+
+    title: str
+    where: str
+    takes: tuple[type[Shape], ...]
+    build: Build
+    optimizer: Literal["sgd", "adamw"]
+    lr: float
+    weight_decay: float
+
+
+def _convnet(shape: Shape, num_classes: int) -> nn.Module:
+    assert isinstance(shape, ImageShape)
+    return small.convnet(shape.channels, shape.height, shape.width, num_classes)
+
+
+def _mlp(shape: Shape, num_classes: int) -> nn.Module:
+    if isinstance(shape, ImageShape):
+        return small.mlp(shape.channels * shape.height * shape.width, num_classes)
+    assert isinstance(shape, FeatureShape)
+    return small.mlp(shape.width, num_classes)
+
+
+def _cifar_resnet(depth: int) -> Build:
+    def build(shape: Shape, num_classes: int) -> nn.Module:
+        assert isinstance(shape, ImageShape)
+        return CifarResNet(depth, shape.channels, num_classes)
+
+    return build
+
+
+def _resnet(make: Callable[[int, int], nn.Module]) -> Build:
+    def build(shape: Shape, num_classes: int) -> nn.Module:
+        assert isinstance(shape, ImageShape)
+        return make(shape.channels, num_classes)
+
+    return build
+
+
+def _embedding_bag(shape: Shape, num_classes: int) -> nn.Module:
+    assert isinstance(shape, BagShape)
+    return text.embedding_bag(shape.num_embeddings, num_classes)
+
+
+_IMAGES: tuple[type[Shape], ...] = (ImageShape,)
+
+MODELS: dict[str, Model] = {
+    "convnet": Model("three convolutions, for CPUs", "–", _IMAGES, _convnet, "sgd", 0.05, 5e-4),
+    "mlp": Model("a hidden layer of 128", "–", (FeatureShape, ImageShape), _mlp, "sgd", 0.05, 0.0),
+    "resnet20": Model("CIFAR ResNet-20", "–", _IMAGES, _cifar_resnet(20), "sgd", 0.1, 5e-4),
+    "resnet32": Model("CIFAR ResNet-32", "–", _IMAGES, _cifar_resnet(32), "sgd", 0.1, 5e-4),
+    "resnet44": Model("CIFAR ResNet-44", "CIFAR-100", _IMAGES, _cifar_resnet(44), "sgd", 0.1, 5e-4),
+    "resnet56": Model("CIFAR ResNet-56", "–", _IMAGES, _cifar_resnet(56), "sgd", 0.1, 5e-4),
+    "resnet18": Model(
+        "ResNet-18 for 224 px", "–", _IMAGES, _resnet(resnet.resnet18), "sgd", 0.01, 1e-4
+    ),
+    "resnet50": Model(
+        "ResNet-50 for 224 px",
+        "ImageNet, Clothing1M",
+        _IMAGES,
+        _resnet(resnet.resnet50),
+        "sgd",
+        0.01,
+        1e-4,
+    ),
+    "embedding_bag": Model(
+        "mean of n-gram embeddings", "–", (BagShape,), _embedding_bag, "adamw", 5e-3, 0.0
+    ),
+}
+
+_ELSEWHERE = "package.module:factory, timm:NAME or torchvision:NAME"
+
+
+def default_name(shape: Shape) -> str:
+    """The model for a user who names none: one that a CPU can train where that is possible."""
+    if isinstance(shape, ImageShape):
+        return "convnet" if max(shape.height, shape.width) <= 64 else "resnet18"
+    return "mlp" if isinstance(shape, FeatureShape) else "embedding_bag"
+
+
+def build(
+    name: str,
+    shape: Shape,
+    num_classes: int,
+    *,
+    generator_seed: int,
+    weights: Path | None = None,
+    report: Callable[[str], None] | None = None,
+) -> nn.Module:
+    """Make a model, with weights that the seed alone decides, and try it out on two examples.
+
+    Args:
+        name: one of `MODELS`; `package.module:factory`, which is called with `num_classes` and
+            `shape` as far as its signature has them; or, where they are installed, `timm:NAME`
+            and `torchvision:NAME`.
+        shape: what it will see.
+        num_classes: C.
+        generator_seed: decides the initial weights; torch's own generator is left as it was.
+        weights: a file with trained weights, see `load_pretrained`.
+        report: is told in a sentence if the classifier of these weights was left out.
+
+    Returns:
+        a module that maps a batch of that shape to logits [N, C], in training mode.
+
+    Raises:
+        InputError: no such model, it cannot be made or does not fit, or its weights do not.
+    """
+    if num_classes < 1:
+        raise InputError(f"a model needs at least 1 class, got {num_classes}")
+    make = _maker(name, shape)
+    with _generator(generator_seed):
+        try:
+            module = make(shape, num_classes)
+        except (RuntimeError, MemoryError) as error:  # too large for this machine
+            raise InputError(
+                f'cannot make model "{name}" for {num_classes} classes: {words(error)}'
+            ) from None
+        if weights is not None:
+            new = load_pretrained(module, read_state(weights), weights)
+            if new and report is not None:
+                report(
+                    f"{', '.join(new)} start afresh: the classifier in {weights} is for another "
+                    f"number of classes than {num_classes}"
+                )
+        logits = _tried(name, module, shape, num_classes)
+    if weights is not None and not bool(logits.isfinite().all()):
+        raise InputError(f"the weights in {weights} give NaN or infinite logits: are they damaged?")
+    return module.train()
+
+
+def _maker(name: str, shape: Shape) -> Build:
+    """What makes the model of that name; refuses a name that is unknown or takes other inputs."""
+    kind, colon, rest = name.partition(":")
+    if not colon:
+        if name not in MODELS:
+            raise InputError(f"{unknown('model', name, MODELS)}; or {_ELSEWHERE}")
+        if type(shape) not in MODELS[name].takes:
+            raise _misfit(name, MODELS[name].takes, shape)
+        return MODELS[name].build
+    if not kind or not rest:
+        raise InputError(f'model "{name}" lacks a part: expected {_ELSEWHERE}')
+    if kind not in ("timm", "torchvision"):
+        return lambda shape, num_classes: factory.call_factory(
+            kind,
+            rest,
+            arguments={"num_classes": num_classes, "shape": shape},
+            gives="maps a batch to logits [N, C]",
+        )
+    if not isinstance(shape, ImageShape):
+        raise _misfit(name, _IMAGES, shape)
+    channels = shape.channels
+    if kind == "timm":
+        return lambda _, num_classes: factory.timm_model(
+            rest, channels=channels, num_classes=num_classes
+        )
+    return lambda _, num_classes: factory.torchvision_model(rest, num_classes=num_classes)
+
+
+def _misfit(name: str, takes: tuple[type[Shape], ...], shape: Shape) -> InputError:
+    fitting = [key for key, model in MODELS.items() if type(shape) in model.takes]
+    return InputError(
+        f'model "{name}" takes {" and ".join(KINDS[kind] for kind in takes)}, but these are '
+        f"{KINDS[type(shape)]}: for them there are {', '.join(fitting)}, or package.module:factory"
+    )
+
+
+@contextmanager
+def _generator(seed: int) -> Iterator[None]:
+    """torch's generator seeded, and put back afterwards.
+
+    On the CPU alone, where models are made: `torch.manual_seed` would also seed the other devices.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def _tried(name: str, module: nn.Module, shape: Shape, num_classes: int) -> Tensor:
+    """[2, C] what the module gives for two examples, in evaluation mode."""
+    x = example(shape)
+    module.eval()
+    try:
+        with torch.no_grad():
+            logits = module(x)
+    except Exception as error:  # it may be the user's code, which may fail in any way
+        raise InputError(
+            f'model "{name}" failed on a batch of shape {list(x.shape)}: '
+            f"{type(error).__name__}: {words(error)}; it must take "
+            f"{KINDS[type(shape)]} of this shape"
+        ) from None
+    expected = f"expected logits [2, {num_classes}]"
+    if not isinstance(logits, Tensor):
+        raise InputError(
+            f'model "{name}" gave {type(logits).__name__} for {num_classes} classes: {expected}'
+        )
+    if list(logits.shape) != [2, num_classes]:
+        raise InputError(
+            f'model "{name}" gave {list(logits.shape)} for {num_classes} classes: {expected} for '
+            "a batch of 2"
+        )
+    if not logits.is_floating_point():
+        raise InputError(
+            f'model "{name}" gave {logits.dtype} for {num_classes} classes: {expected} of floats'
+        )
+    return logits
