@@ -10,7 +10,7 @@ help:
 	@echo "make demo    see what it does, in about a minute after the first install"
 	@echo "make test    run every test"
 	@echo "make lint    ruff and mypy --strict"
-	@echo "make bench   what a criterion costs beside cross entropy, and how fast data is served"
+	@echo "make bench   what criteria, data, training and records cost"
 	@echo "make docs    bring the tables and numbers in README and docs/ up to date"
 	@echo "make lock    pin the versions that are tested, in constraints.txt"
 
@@ -27,7 +27,7 @@ $(VENV)/.dev: $(VENV)/.run
 	@touch $@
 
 demo: $(VENV)/.run
-	$(BIN)/python examples/own_loop.py
+	$(BIN)/proselflc demo --out runs/demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2
@@ -44,8 +44,11 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/step_cost.py
 	$(BIN)/python benchmarks/loader_speed.py
+	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/scaling.py
 
 docs: $(VENV)/.dev
+	$(BIN)/proselflc demo --out runs/demo --quiet > benchmarks/results/demo.txt
 	$(BIN)/python examples/own_loop.py > benchmarks/results/own_loop.txt
 	$(BIN)/python tools/fill_documents.py
 

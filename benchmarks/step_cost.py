@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 import proselflc
@@ -32,8 +32,9 @@ PROGRESS = 0.6
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 # What the issue asks of ProSelfLC: at most so many times cross entropy, at least so many times
-# faster than the plain formulation.
+# faster than the plain formulation; and compiled, at most so many times compiled cross entropy.
 WANTED = {(256, 100): (2.3, 1.8), (256, 1000): (1.9, 2.5), (2048, 21843): (1.3, 8.0)}
+WANTED_COMPILED = 1.1
 
 
 def plain(logits: Tensor, y: Tensor) -> Tensor:
@@ -68,6 +69,7 @@ def candidates(num_classes: int) -> dict[str, Loss]:
 
     every: dict[str, Loss] = {
         "F.cross_entropy": F.cross_entropy,
+        "nn.CrossEntropyLoss": nn.CrossEntropyLoss(),  # what it costs to be a module
         "plain formulation": plain,
         "ProSelfLC": timed[0],
         "LowTemperatureProSelfLC": timed[1],
@@ -132,10 +134,41 @@ def race(
 
 
 def compiled(losses: dict[str, Loss]) -> dict[str, Loss]:
-    """The same losses through torch.compile with inductor."""
-    return {
-        name: torch.compile(loss, fullgraph=True, dynamic=False) for name, loss in losses.items()
-    }
+    """Some of the losses through torch.compile with inductor."""
+    names = (
+        "F.cross_entropy",
+        "nn.CrossEntropyLoss",
+        "plain formulation",
+        "ProSelfLC",
+        "BootSoft",
+        "CrossEntropy",
+    )
+    torch._dynamo.reset()  # all criteria are one piece of code, compiled for each anew
+    return {name: torch.compile(losses[name], fullgraph=True, dynamic=False) for name in names}
+
+
+def verdict(
+    shape: tuple[int, int],
+    eager: dict[str, dict[str, float]],
+    fast: dict[str, dict[str, float]] | None,
+) -> str:
+    """Whether ProSelfLC costs what it may, eager and, where that was measured, compiled."""
+    most, faster = WANTED[shape]
+    row = eager["ProSelfLC"]
+    met = row["times_cross_entropy"] <= most and row["times_faster_than_plain"] >= faster
+    lines = [
+        f"ProSelfLC: wanted ≤ {most} × cross entropy and ≥ {faster} × faster than plain: "
+        f"{'met' if met else 'NOT met'}"
+    ]
+    if fast is not None:
+        cost = fast["ProSelfLC"]["times_cross_entropy"]
+        module = fast["nn.CrossEntropyLoss"]["times_cross_entropy"]
+        lines.append(
+            f"ProSelfLC, compiled: wanted ≤ {WANTED_COMPILED} × compiled cross entropy: "
+            f"{'met' if cost <= WANTED_COMPILED else 'NOT met'}, {cost:.2f} "
+            f"(and {cost / module:.2f} × compiled nn.CrossEntropyLoss)"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def peak_memory(name: str, shape: tuple[int, int]) -> float:
@@ -188,7 +221,8 @@ def main() -> None:
         name, N, C = arguments.peak
         print_peak(name, (int(N), int(C)))
         return
-    texts, result = [], {}
+    texts: list[str] = []
+    result: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     for shape in SHAPES:
         large = shape[0] * shape[1] > 2**24
         rounds = (3 if large else 20) if arguments.quick else (11 if large else 101)
@@ -197,29 +231,14 @@ def main() -> None:
         table = race(eager, shape, rounds)
         texts.append(show(f"{title}, eager", table))
         print(texts[-1], flush=True)
-        entry: dict[str, object] = {"eager": table}
+        result[title] = {"eager": table}
+        fast = None
         if not arguments.quick:
-            names = (
-                "F.cross_entropy",
-                "plain formulation",
-                "ProSelfLC",
-                "BootSoft",
-                "CrossEntropy",
-            )
-            torch._dynamo.reset()  # all criteria are one piece of code, compiled for each anew
-            fast = compiled({name: eager[name] for name in names})
-            entry["compiled"] = race(fast, shape, rounds)
-            texts.append(show(f"{title}, compiled (inductor)", entry["compiled"]))  # type: ignore[arg-type]
+            result[title]["compiled"] = fast = race(compiled(eager), shape, rounds)
+            texts.append(show(f"{title}, compiled (inductor)", fast))
             print("\n" + texts[-1], flush=True)
-        most, faster = WANTED[shape]
-        row = table["ProSelfLC"]
-        met = row["times_cross_entropy"] <= most and row["times_faster_than_plain"] >= faster
-        texts.append(
-            f"ProSelfLC: wanted ≤ {most} × cross entropy and ≥ {faster} × faster than plain: "
-            f"{'met' if met else 'NOT met'}\n"
-        )
+        texts.append(verdict(shape, table, fast))
         print(texts[-1], flush=True)
-        result[title] = entry
     if arguments.quick:
         return
     shape = SHAPES[-1]

@@ -36,7 +36,21 @@ def methods() -> str:
 
 def own_loop() -> str:
     """What examples/own_loop.py printed."""
-    text = (RESULTS / "own_loop.txt").read_text(encoding="utf-8")
+    return _printed("own_loop.txt")
+
+
+def demo() -> str:
+    """What `proselflc demo` printed, up to what to do next."""
+    return _printed("demo.txt").partition("\n\n    The run")[0]
+
+
+def throughput() -> str:
+    """How fast a step of the whole loop is beside a bare one, from the benchmark."""
+    return _printed("throughput.txt")
+
+
+def _printed(name: str) -> str:
+    text = (RESULTS / name).read_text(encoding="utf-8")
     return "\n".join(f"    {line}".rstrip() for line in text.rstrip().splitlines())
 
 
@@ -57,9 +71,11 @@ def step_cost() -> str:
 
 
 MADE: dict[str, Callable[[], str]] = {
+    "demo": demo,
     "methods": methods,
     "own_loop": own_loop,
     "step_cost": step_cost,
+    "throughput": throughput,
 }
 
 

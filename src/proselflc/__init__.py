@@ -10,6 +10,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from proselflc import functional
+    from proselflc.analysis.run import load_run
+    from proselflc.app.fit import fit, predict
     from proselflc.correction.criteria import (
         BackwardCorrection,
         BootHard,
@@ -50,6 +52,9 @@ _HOME = {
     "ProSelfLC": "correction.criteria",
     "SymmetricCrossEntropy": "correction.criteria",
     "Target": "correction.target",
+    "fit": "app.fit",
+    "load_run": "analysis.run",
+    "predict": "app.fit",
 }
 
 __all__ = [
@@ -73,7 +78,10 @@ __all__ = [
     "ProSelfLC",
     "SymmetricCrossEntropy",
     "Target",
+    "fit",
     "functional",
+    "load_run",
+    "predict",
 ]
 
 

@@ -17,11 +17,28 @@ the gradient flows through it; ε is a constant.
 from torch import Tensor
 
 from proselflc.correction import boundary, catalogue
-from proselflc.correction.method import Method, correction, reduced_loss
+from proselflc.correction.method import Method, check_method, correction, reduced_loss
 from proselflc.correction.robust import Generalized, Symmetric
 from proselflc.correction.target import Correction
 from proselflc.correction.transition import Backward, Forward
 from proselflc.correction.trust import Trust
+
+__all__ = [
+    "backward_correction",
+    "boot_hard",
+    "boot_soft",
+    "confidence_penalty",
+    "correct",
+    "cross_entropy",
+    "distillation",
+    "forward_correction",
+    "generalized_cross_entropy",
+    "label_smoothing",
+    "loss",
+    "low_temperature_proselflc",
+    "proselflc",
+    "symmetric_cross_entropy",
+]
 
 
 def loss(
@@ -39,6 +56,7 @@ def loss(
 ) -> Tensor:
     """The loss of any method: one of the catalogue, or a `Target` of your own."""
     boundary.check_reduction(reduction)
+    check_method(method)
     e = boundary.observe(
         logits,
         target,
@@ -47,6 +65,7 @@ def loss(
         ignore_index=ignore_index,
         teacher_logits=teacher_logits,
         log_offset=log_offset,
+        presume=True,
     )
     result = reduced_loss(method, e, reduction, fused)
     return result.reshape(boundary.without_classes(logits.shape)) if reduction == "none" else result
@@ -64,6 +83,7 @@ def correct(
     log_offset: float = 0.0,
 ) -> Correction:
     """What any method would teach: `Correction(loss [N], target [N, C], trust [N])`."""
+    check_method(method)
     e = boundary.observe(
         logits,
         target,

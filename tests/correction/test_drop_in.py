@@ -265,6 +265,52 @@ def test_empty_batch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
+def test_class_ids_may_be_bytes(name: str) -> None:
+    """As in `F.cross_entropy`, which takes int64 and uint8 and no other integers."""
+    logits, ids = batch((6, C), probabilities=False, ignore=None, dtype=torch.float64)
+    kwargs = {"teacher_logits": logits.flip(0)} if name == "Distillation" else {}
+    ids[1] = 255
+    criterion = EVERY[name](ignore_index=255)
+    expected = criterion(logits, ids, progress=0.5, **kwargs)
+    assert_close(criterion(logits, ids.byte(), progress=0.5, **kwargs), expected)
+    assert_close(
+        F.cross_entropy(logits, ids.byte(), ignore_index=255),
+        F.cross_entropy(logits, ids, ignore_index=255),
+    )
+    with pytest.raises(ValueError, match=r"class id 255 at position 1"):
+        EVERY[name]()(logits, ids.byte(), progress=0.5, **kwargs)
+    for dtype in (torch.int32, torch.int16, torch.int8):
+        with pytest.raises(RuntimeError, match="target dtype"):
+            F.cross_entropy(logits, ids.to(dtype))
+        with pytest.raises(TypeError, match=r"got torch\.int\d+: use target\.long\(\)"):
+            criterion(logits, ids.to(dtype), progress=0.5, **kwargs)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("wrong", [-1, -101, C, C + 1, 2**40, -(2**40)])
+@pytest.mark.parametrize("N", [1, 2, 300])
+def test_an_id_out_of_range_is_named_and_changes_nothing(name: str, wrong: int, N: int) -> None:
+    logits = torch.randn(N, C, requires_grad=True)
+    kwargs = {"teacher_logits": torch.zeros(N, C)} if name == "Distillation" else {}
+    ids = torch.randint(C, (N,))
+    ids[N // 2] = wrong
+    criterion = EVERY[name]()
+    for call in (criterion, criterion.correct):
+        with pytest.raises(ValueError, match=f"class id {wrong} at position {N // 2}") as caught:
+            call(logits, ids, **kwargs)
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    assert criterion.t == 0
+    ids[N // 2] = -100
+    if N > 1:
+        assert_close(
+            criterion(logits, ids, **kwargs),
+            EVERY[name](reduction="none")(logits, ids, **kwargs).sum() / (N - 1),
+        )
+        assert criterion.t == 1
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_is_a_cross_entropy_loss_for_others(name: str) -> None:
     criterion = EVERY[name]()
     assert isinstance(criterion, nn.CrossEntropyLoss)
@@ -349,3 +395,17 @@ def test_any_shape_gives_a_finite_loss(
     criterion = getattr(proselflc, name)(matrix) if name.endswith("Correction") else EVERY[name]()
     kwargs = {"teacher_logits": logits.flip(0)} if name == "Distillation" else {}
     assert criterion(logits, ids, progress=progress, **kwargs).isfinite()
+
+
+def test_star_import_gives_the_losses_and_nothing_else() -> None:
+    names: dict[str, object] = {}
+    exec("from proselflc.functional import *", names)
+    names.pop("__builtins__")
+    assert sorted(names) == sorted(functional.__all__)
+    own = [
+        name
+        for name, value in vars(functional).items()
+        if getattr(value, "__module__", None) == functional.__name__
+    ]
+    assert sorted(own) == sorted(functional.__all__)
+    assert len(own) == len(EVERY) + 2  # and loss, correct

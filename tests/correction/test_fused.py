@@ -1,15 +1,19 @@
 """The closed-form twin equals the algebra written plainly, and says what it cannot do."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from proselflc import BootSoft, Fixed, ProSelfLC, Target, functional
 from proselflc.correction import catalogue, fused
@@ -287,3 +291,182 @@ def test_a_trust_of_ones_own() -> None:
     p = z.detach().softmax(-1).sort(-1, descending=True).values
     trust = ProSelfLC(10, trust=Fixed(0.9) * _Margin()).correct(z, y).trust
     assert_close(trust, 0.9 * (1 - p[:, 1] / p[:, 0]))
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("block", [2**19, 24], ids=["one block", "several blocks"])
+def test_without_gradients_the_loss_is_the_same_to_the_bit(
+    name: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused, "BLOCK", block)
+    g = torch.Generator().manual_seed(2)
+    z = (3 * torch.randn(11, 7, generator=g)).requires_grad_()
+    masked = z.detach().clone()
+    masked[:, -1] = -torch.inf
+    ids = torch.randint(6, (11,), generator=g)
+    some = ids.where(ids != 3, -100)
+    soft = torch.randn(11, 7, generator=g).softmax(-1)
+    for logits, y, weight, reduction in product(
+        (z, masked.requires_grad_()),
+        (ids, some, soft),
+        (None, torch.rand(7, generator=g)),
+        ("mean", "sum", "none"),
+    ):
+        if logits is not z and y is soft:
+            continue  # a class that p rules out costs ∞
+
+        def loss(
+            logits: Tensor, y: Tensor = y, w: Tensor | None = weight, r: str = reduction
+        ) -> Tensor:
+            return functional.loss(METHODS[name][0], logits, y, progress=0.7, weight=w, reduction=r)
+
+        with_gradient = loss(logits)
+        assert with_gradient.requires_grad
+        with torch.no_grad():
+            quietly = loss(logits)
+        with torch.inference_mode():
+            inferred = loss(logits)
+        detached = loss(logits.detach())
+        for value in (quietly, inferred, detached):
+            assert not value.requires_grad
+            assert torch.equal(value, with_gradient)
+
+
+class _Results(TorchDispatchMode):
+    """Counts the operations whose result has a given shape."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.shape, self.count = shape, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.count += isinstance(result, Tensor) and result.shape == self.shape
+        return result
+
+
+def test_without_gradients_no_gradient_is_made() -> None:
+    z, y = torch.randn(16, 6), torch.randint(6, (16,))
+    with _Results(16, 6) as quietly:
+        ProSelfLC(10)(z, y)
+    assert quietly.count == 3  # log p, p and p log p
+    z.requires_grad_()
+    with _Results(16, 6) as learning:
+        ProSelfLC(10)(z, y)
+    assert learning.count > 3
+
+
+def test_without_gradients_a_large_batch_needs_a_block_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fused, "BLOCK", 24)
+    z, y = torch.randn(16, 6), torch.randint(6, (16,))
+    with _Results(16, 6) as whole, _Results(4, 6) as blocks:
+        ProSelfLC(10)(z, y)
+    assert whole.count == 0
+    assert blocks.count > 0
+
+
+def tangent(f: Callable[[Tensor], Tensor], z: Tensor, direction: Tensor) -> Tensor:
+    """The derivative of f at z in a direction, by forward-mode differentiation."""
+    ad: Any = forward_ad
+    with ad.dual_level():
+        return ad.unpack_dual(f(ad.make_dual(z, direction))).tangent  # type: ignore[no-any-return]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_forward_mode_goes_by_the_formula(name: str, reduction: str) -> None:
+    g = torch.Generator().manual_seed(4)
+    z = torch.randn(5, 4, generator=g, dtype=torch.float64)
+    direction = torch.randn(5, 4, generator=g, dtype=torch.float64)
+    y = torch.randint(4, (5,), generator=g)
+    target = METHODS[name][0]
+
+    def loss(z: Tensor) -> Tensor:
+        return functional.loss(target, z, y, progress=0.7, reduction=reduction)
+
+    ours = tangent(loss, z, direction)
+    assert_close(torch.func.jvp(loss, (z,), (direction,))[1], ours)
+    z.requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(z).sum(), z)
+    each = (gradient * direction).sum(-1)
+    assert_close(ours, each if reduction == "none" else each.sum())
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+def test_forward_mode_through_a_criterion_advances_its_clock() -> None:
+    criterion = ProSelfLC(10)
+    z, y = torch.randn(3, 4), torch.tensor([0, 1, 2])
+    ours = tangent(lambda z: criterion(z, y), z, torch.ones(3, 4))
+    # p is invariant to a constant added to all logits
+    assert_close(ours, torch.tensor(0.0), atol=1e-6, rtol=0)
+    assert criterion.t == 1
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_probabilities_may_be_differentiated_too(name: str) -> None:
+    """As in `F.cross_entropy`; the algebra can, so it stands in for the twin."""
+    z = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    q = torch.randn(5, 4, dtype=torch.float64).softmax(-1).requires_grad_()
+    eps = expected_trust(name, z, 0.7)
+    loss = functional.loss(METHODS[name][0], z, q, progress=0.7)
+    ours = torch.autograd.grad(loss, (z, q))
+    expected = plainly(z, q, eps, METHODS[name][1], None, None)
+    assert_close(ours, torch.autograd.grad(expected, (z, q)))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 2.0, 3.0, 4.0])])
+def test_gradients_of_a_kept_graph_are_each_ones_own(reduction: str, weight: Tensor | None) -> None:
+    z, y = torch.randn(3, 4, requires_grad=True), torch.tensor([0, 1, 2])
+    loss = BootSoft(0.3, reduction=reduction, weight=weight)(z, y)
+    for factor in (torch.ones_like(loss), torch.full_like(loss, 2.0)):
+        first, second = (
+            torch.autograd.grad(loss, z, factor, retain_graph=True)[0] for _ in range(2)
+        )
+        again = second.clone()
+        assert_close(first, second)
+        first.zero_()
+        assert_close(second, again)
+    (last,) = torch.autograd.grad(loss, z, torch.ones_like(loss))
+    assert_close(2 * last, again)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_many_factors_at_once(reduction: str) -> None:
+    z, y = torch.randn(3, 4, requires_grad=True), torch.tensor([0, 1, -100])
+    criterion = BootSoft(0.3, reduction=reduction)
+    loss = criterion(z, y)
+    factors = torch.randn(5, *loss.shape)
+    (together,) = torch.autograd.grad(loss, z, factors, is_grads_batched=True)
+    each = [torch.autograd.grad(criterion(z, y), z, factor)[0] for factor in factors]
+    assert_close(together, torch.stack(each))
+
+
+def test_a_gradient_that_is_handed_over_leaves_others_alone() -> None:
+    """Where it is added to others, in a graph that is not kept."""
+    y = torch.tensor([0, 1, 2])
+    z = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    w = torch.randn(4, 4, dtype=torch.float64)
+    both = {}
+    for use in (True, False):
+        logits = z @ w
+        losses = [
+            functional.loss(catalogue.proselflc(), logits, y, progress=at, fused=use)
+            for at in (0.9, 0.4)
+        ]
+        total = losses[0] + 3 * losses[1] + logits.square().sum()
+        both[use] = torch.autograd.grad(total, (logits, z))
+    assert_close(both[True], both[False])
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_leaf_adds_up_its_gradients(kept: bool) -> None:
+    z, y = torch.randn(3, 4, requires_grad=True), torch.tensor([0, 1, 2])
+    criterion = BootSoft(0.3)
+    (once,) = torch.autograd.grad(criterion(z, y), z)
+    torch.autograd.backward(criterion(z, y), retain_graph=kept)
+    torch.autograd.backward(criterion(z, y), retain_graph=kept)
+    assert_close(z.grad, 2 * once)

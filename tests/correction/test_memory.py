@@ -2,11 +2,22 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from proselflc import Criterion, Fixed, Memory, Target
-from proselflc.correction.reference import RememberedPrediction
+from proselflc import (
+    BootSoft,
+    Criterion,
+    Fixed,
+    Growth,
+    LabelSmoothing,
+    Memory,
+    ProSelfLC,
+    Target,
+)
+from proselflc.correction.reference import Prediction, RememberedPrediction
 
 
 def make() -> Criterion:
@@ -65,6 +76,77 @@ def test_state_dict_carries_the_memory() -> None:
     first(z, y, index=index)
     second.load_state_dict(first.state_dict())
     assert_close(second(-z, y, index=index), first(-z, y, index=index))
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_predictions_that_are_not_finite_are_not_remembered(bad: float) -> None:
+    criterion, clean = make(), make()
+    index, y = torch.tensor([4, 5, 6]), torch.tensor([0, 1, 2])
+    z = torch.randn(3, 3)
+    criterion(z[:2], y[:2], index=index[:2])
+    clean(z[:2], y[:2], index=index[:2])
+    broken = -z
+    broken[1:, 0] = bad
+    assert criterion(broken, y, index=index).isnan()
+    clean(-z[:1], y[:1], index=index[:1])
+    assert criterion.memory is not None
+    assert clean.memory is not None
+    assert_close(criterion.memory.state_dict(), clean.memory.state_dict())
+    assert not criterion.memory.seen[6]
+    assert_close(criterion(z, y, index=index), clean(z, y, index=index))
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.integers(0, 2**31))
+def test_one_example_several_times_in_a_batch_counts_with_its_mean(
+    index: list[int], seed: int
+) -> None:
+    g = torch.Generator().manual_seed(seed)
+    memory = Memory(4, 3, momentum=0.8)
+    first = torch.randn(2, 3, generator=g).softmax(-1)
+    memory.update(torch.tensor([0, 1]), first)
+    p = torch.randn(len(index), 3, generator=g).softmax(-1)
+    memory.update(torch.tensor(index), p)
+    for i in range(4):
+        rows = [row for row, j in enumerate(index) if i == j]
+        assert memory.seen[i] == (i < 2 or bool(rows))
+        expected = first[i] if i < 2 else torch.zeros(3)
+        if rows:
+            mean = p[rows].mean(0)
+            expected = 0.8 * expected + 0.2 * mean if i < 2 else mean
+        assert_close(memory.average[i], expected)
+
+
+def test_a_repeated_example_counts_without_its_broken_copies() -> None:
+    memory = Memory(2, 2)
+    p = torch.tensor([[0.2, 0.8], [torch.nan, 0.5], [0.4, 0.6]])
+    memory.update(torch.tensor([1, 1, 1]), p)
+    assert_close(memory.average, torch.tensor([[0.0, 0.0], [0.3, 0.7]]))
+
+
+def test_a_call_that_fails_is_not_remembered() -> None:
+    timeless = Criterion(Target(RememberedPrediction(), Growth(10)), memory=Memory(10, 3))
+    with pytest.raises(ValueError, match="total_steps"):
+        timeless(torch.randn(2, 3), torch.tensor([0, 1]), index=torch.tensor([4, 5]))
+    own = Criterion(Target(Prediction(), Fixed(0.4)), memory=Memory(10, 3))
+    with pytest.raises(ValueError, match="class id 7"):
+        own(torch.randn(2, 3), torch.tensor([0, 7]), index=torch.tensor([4, 5]))
+    for criterion in (timeless, own):
+        assert criterion.memory is not None
+        assert not criterion.memory.seen.any()
+        assert not criterion.memory.average.any()
+        assert criterion.t == 0
+
+
+def test_a_memory_for_another_number_of_classes_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"3 classes, but the logits have 4.*Memory\(10, 4\)"):
+        make()(torch.zeros(2, 4), torch.tensor([0, 1]), index=torch.tensor([4, 5]))
+
+
+def test_index_is_welcome_where_nothing_is_remembered() -> None:
+    z, y = torch.randn(2, 3), torch.tensor([0, 1])
+    for criterion in (BootSoft(0.3), ProSelfLC(10), LabelSmoothing(0.1)):
+        given = criterion(z, y, index=torch.tensor([4, 5]), progress=0.5)
+        assert_close(given, criterion(z, y, progress=0.5))
 
 
 @pytest.mark.parametrize(

@@ -10,24 +10,20 @@ import io
 import json as json_format
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal
 
-from cyclopts import App, CycloptsError, Parameter, Token
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.config import Dict
 
 from proselflc import __version__
-from proselflc.data.opening import DATASETS, Request
+from proselflc.app.config import Config
+from proselflc.data.opening import DATASETS, InputsRequest, Request
 from proselflc.errors import InputError, shown
-
-
-def _whole_number(_: type, tokens: Sequence[Token]) -> int:
-    """An integer as it is written; 1.5 is not rounded to one."""
-    return int(tokens[0].value)
-
-
-Whole: TypeAlias = Annotated[int, Parameter(converter=_whole_number)]
+from proselflc.options import Whole
 
 app = App(
     name="proselflc",
@@ -39,6 +35,10 @@ app = App(
 )
 
 
+class RunError(Exception):
+    """A run could not go on, by no mistake in the input. The message is one sentence."""
+
+
 def main() -> None:
     """Run the command line and leave with its exit code.
 
@@ -47,12 +47,25 @@ def main() -> None:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that knows no ε
-    sys.exit(run(sys.argv[1:]))
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    if code == 0:
+        sys.exit()
+    # One of several processes must not wait at its end for others that are gone.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
+        _read_config(arguments)
         app(
             arguments,
             exit_on_error=False,
@@ -61,10 +74,13 @@ def run(arguments: Sequence[str]) -> int:
         )
         sys.stdout.flush()
     except (InputError, CycloptsError) as error:
-        sys.stderr.write(" ".join(str(error).split()) + "\n")
+        _complain(str(error))
         return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+    except RunError as error:
+        _complain(str(error))
+        return 1
+    except KeyboardInterrupt as error:
+        _complain(str(error) or "interrupted")
         return 130
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain about it at its end.
@@ -76,6 +92,21 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
+
+
+def _is_main() -> bool:
+    """Whether this is the process that speaks, of those that torchrun has started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def _complain(text: str) -> None:
+    if _is_main():
+        sys.stderr.write(shown(" ".join(text.split())) + "\n")
 
 
 @app.command
@@ -136,6 +167,178 @@ def methods(*, json: bool = False) -> None:
         ("name", "paper", "loss", "title"),
         [(name, one.where, one.loss, one.title) for name, one in METHODS.items()],
     )
+
+
+@app.command
+def models(*, json: bool = False) -> None:
+    """List the models, what they take and where the paper uses them.
+
+    Args:
+        json: print the list as JSON.
+    """
+    from proselflc.models.catalogue import MODELS
+    from proselflc.models.shape import KINDS
+
+    rows = {
+        name: {
+            "title": one.title,
+            "where": one.where,
+            "takes": [KINDS[kind] for kind in one.takes],
+            "optimizer": one.optimizer,
+            "lr": one.lr,
+            "weight_decay": one.weight_decay,
+        }
+        for name, one in MODELS.items()
+    }
+    if json:
+        _print_json(rows)
+        return
+    _print_table(
+        ("name", "takes", "paper", "optimiser", "what it is"),
+        [
+            (
+                name,
+                ", ".join(KINDS[kind] for kind in one.takes),
+                one.where,
+                f"{one.optimizer}, lr {one.lr:g}",
+                one.title,
+            )
+            for name, one in MODELS.items()
+        ],
+    )
+    sys.stdout.write(
+        "\n--model also takes package.module:factory, timm:NAME and torchvision:NAME.\n"
+    )
+
+
+@app.command
+def train(
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    config: str | None = None,
+    quiet: bool = False,
+    json: bool = False,
+    options: Annotated[Config, Parameter(name="*")] = Config(),  # noqa: B008
+) -> None:
+    """Train a robust model on data whose labels may be wrong; everything goes into a run directory.
+
+    Args:
+        out: the run's directory; left out, a new one below runs.
+        resume: go on with the run in --out where its last checkpoint left it.
+        overwrite: replace a run that is in --out.
+        config: a TOML file with any of these options, or a recipe: cifar100, clothing1m, imagenet.
+        quiet: show no progress.
+        json: print the run's summary as JSON.
+        options: what to do.
+    """
+    from proselflc.app.display import Silent, chosen
+    from proselflc.app.run import Start
+    from proselflc.app.run import train as run_train
+    from proselflc.training.fit import DivergenceError
+    from proselflc.training.processes import is_lost_process
+    from proselflc.training.run_directory import RunDirectory
+
+    try:
+        display = chosen(quiet) if _is_main() else Silent(notes=False)
+        path = run_train(options, Start(out, resume, overwrite), display)
+    except DivergenceError as error:
+        raise RunError(str(error)) from None
+    except RuntimeError as error:
+        if not is_lost_process(error):
+            raise
+        raise RunError(
+            "another process of the run is gone or cannot be reached: start them again with "
+            "--resume"
+        ) from None
+    if not _is_main():
+        return
+    directory = RunDirectory(path)
+    if json:
+        _print_json({"run": str(path), **directory.read_json(directory.summary)})
+    elif not quiet:
+        sys.stdout.write(f"{shown(str(path))}\n")
+
+
+@app.command
+def predict(
+    run: Path,
+    /,
+    *,
+    out: Path | None = None,
+    split: Literal["test", "train", "all"] | None = None,
+    model: str | None = None,
+    workers: Whole = 2,
+    overwrite: bool = False,
+    json: bool = False,
+    request: Annotated[InputsRequest, Parameter(name="*")] = InputsRequest(),  # noqa: B008
+) -> None:
+    """Ask the model of a finished run about any data, with or without labels.
+
+    Args:
+        run: the run's directory.
+        out: a .csv, .tsv, .parquet or .npz file; left out, the table is printed.
+        split: which part of the data; left out, the test part where there is one, else all.
+        model: package.module:factory, for a run whose model is your own.
+        workers: processes that decode image files.
+        overwrite: replace a file that is there.
+        json: print a summary as JSON.
+        request: which data to look at.
+    """
+    from proselflc.analysis.run import load_run
+    from proselflc.app import prediction
+
+    if not request.data and request.features is None:
+        raise InputError("say with --data what the model is to look at")
+    if out is not None:
+        prediction.check_out(out, overwrite)
+    judged = prediction.judge(load_run(run, model=model), request, split, workers=workers)
+    if out is not None:
+        prediction.write(judged, out)
+    accuracy = judged.accuracy
+    if accuracy is not None:
+        _say(f"{len(judged.examples):,} examples, {accuracy:.1%} predicted as they are labelled")
+    for one in judged.examples.skipped:
+        _say(f"note: {shown(one.id)} was left out: {shown(one.reason)}")
+    if json:
+        _print_json(
+            {
+                "run": str(run),
+                "data": judged.examples.name,
+                "examples": len(judged.examples),
+                "accuracy": accuracy,
+                "out": None if out is None else str(out),
+                "skipped": len(judged.examples.skipped),
+            }
+        )
+    elif out is None:
+        sys.stdout.write(prediction.table(judged))
+    else:
+        sys.stdout.write(f"{shown(str(out))}\n")
+
+
+@app.command
+def demo(
+    *, out: Path = Path("runs/demo"), seeds: Whole = 3, quiet: bool = False, json: bool = False
+) -> None:
+    """Show the idea in a minute: five methods on digits, two in five of whose labels are wrong.
+
+    Args:
+        out: where the runs go; those of an earlier demo are replaced.
+        seeds: how often to repeat it, with another noise and another start.
+        quiet: show no progress.
+        json: print the results as JSON.
+    """
+    from proselflc.app import demo as demonstration
+
+    if seeds < 1:
+        raise InputError(f"--seeds must be at least 1, got {seeds}")
+    outcome = demonstration.run(out, seeds, lambda text: None if quiet else _say(text))
+    if json:
+        _print_json({"best": outcome.best, "runs": outcome.runs})
+    else:
+        sys.stdout.write(("" if quiet else "\n") + demonstration.in_words(outcome))
 
 
 @app.command
@@ -231,6 +434,29 @@ def embed(
     else:
         written = "{dimensions} numbers per example written to {out}".format(**result)
         sys.stdout.write(f"{shown(written)}\n")
+
+
+def _read_config(arguments: Sequence[str]) -> None:
+    """Have a TOML file stand behind the flags of `train`: --config, or the run to resume."""
+    from proselflc.app import config
+    from proselflc.training.run_directory import read_toml
+
+    app["train"].config = ()
+    if not arguments or arguments[0] != "train":
+        return
+    name = config.flag_value(arguments, "--config")
+    if name is not None:
+        path = config.find(name)
+    else:
+        out = config.flag_value(arguments, "--out")
+        if out is None or "--resume" not in arguments:
+            return
+        path = Path(out) / "config.toml"
+        if not path.is_file():
+            return
+    values = config.options(read_toml(path), path, arguments)
+    # By command: among flat keys, "noise" would be taken for the command of that name and dropped.
+    app["train"].config = (Dict({"train": values}, source=str(path)),)
 
 
 def _print_json(value: object) -> None:

@@ -7,12 +7,11 @@ only a criterion's first batch is looked at there.
 
 from __future__ import annotations
 
-from numbers import Real
-
 import torch
 from torch import Size, Tensor
 
 from proselflc.correction.evidence import Evidence
+from proselflc.correction.parameter import is_number
 from proselflc.errors import unknown
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -34,18 +33,21 @@ def observe(
     teacher_logits: Tensor | None = None,
     log_offset: float = 0.0,
     look_at_values: bool = False,
+    presume: bool = False,
 ) -> Evidence:
     """Check one batch as `F.cross_entropy` takes it and flatten it to evidence.
 
     Args:
         logits: [N, C], [N, C, d1, …] or [C], floating point.
-        target: int64 class ids [N], [N, d1, …] or []; or probabilities shaped like logits.
+        target: int64 (or uint8) class ids [N], [N, d1, …] or []; or probabilities shaped like
+            logits.
         progress: t/Γ in [0, 1].
         weight: [C] class weights.
         ignore_index: class id of examples to leave out; not for probabilities.
         teacher_logits: shaped like logits.
         log_offset: δ in log(p + δ).
         look_at_values: also check values that live on an accelerator, which waits for it.
+        presume: put off reading the class ids of a batch as most are; see `read`.
     """
     # Values can be read neither while compiling nor inside a function transform such as vmap.
     compiling = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
@@ -57,6 +59,7 @@ def observe(
         and logits.dim() == 2
         and target.dim() == 1
         and target.is_cpu
+        and logits.is_cpu
         and weight is None
         and teacher_logits is None
         and (progress is None or (type(progress) is float and 0 <= progress <= 1))
@@ -64,13 +67,19 @@ def observe(
     ):
         # A batch as most are: this is all that checking it costs, before every step.
         N, C = logits.shape
-        if target.numel() == N and N:
-            smallest, largest = target.aminmax()
-            if ignore_index < 0 <= smallest.item() and largest.item() < C:
-                return Evidence(
-                    logits, target, progress=progress, log_offset=log_offset, is_complete=True
-                )
+        if target.numel() == N and N and ignore_index < 0 and (presume or _all_within(target, C)):
+            return Evidence(
+                logits,
+                target,
+                progress=progress,
+                ignore_index=ignore_index,
+                log_offset=log_offset,
+                is_complete=True,
+                is_presumed=presume,
+            )
     shape, dtype = _checked_logits(logits, target)
+    if target.dtype is torch.uint8:  # class ids too, for F.cross_entropy
+        target = target.long()
     nothing_ignored = False
     if target.dtype is torch.int64:
         if target.shape != (shape[:1] if len(shape) == 2 else without_classes(shape)):
@@ -123,6 +132,24 @@ def observe(
     )
 
 
+def read(e: Evidence) -> Evidence:
+    """The evidence with its class ids checked, if that was put off.
+
+    Reading them costs a step at 256 × 100 some 4 µs, and on the CPU an operation that looks up a
+    class refuses ids that are none. So whoever will do that may presume first, and come here only
+    when it has failed.
+    """
+    if not e.is_presumed:
+        return e
+    return observe(
+        e.logits,
+        e.target,
+        progress=e.progress,
+        ignore_index=e.ignore_index,
+        log_offset=e.log_offset,
+    )
+
+
 def reduce(losses: Tensor, e: Evidence, reduction: str) -> Tensor:
     """Per-example losses [N] as `F.cross_entropy` gives them out, still [N] for "none".
 
@@ -150,9 +177,7 @@ def _nothing_ignored(y: Tensor, num_classes: int, ignore_index: int) -> bool:
     their values."""
     if y.numel() == 0:
         return False
-    smallest, largest = y.aminmax()
-    low, high = smallest.item(), largest.item()
-    if low >= 0 and high < num_classes and not low <= ignore_index <= high:
+    if not 0 <= ignore_index < num_classes and _all_within(y, num_classes):
         return True
     ignored = y == ignore_index
     wrong = ((y < 0) | (y >= num_classes)) & ~ignored
@@ -164,6 +189,12 @@ def _nothing_ignored(y: Tensor, num_classes: int, ignore_index: int) -> bool:
             f"({ignore_index}) for an example to leave out"
         )
     return not bool(ignored.any())
+
+
+def _all_within(y: Tensor, num_classes: int) -> bool:
+    """Whether class ids [N] are all 0 … C−1, N ≥ 1; reads their values."""
+    smallest, largest = y.aminmax()
+    return bool(smallest.item() >= 0 and largest.item() < num_classes)
 
 
 def _kind(value: object) -> str:
@@ -202,7 +233,7 @@ def _checked_logits(logits: Tensor, target: Tensor) -> tuple[Size, torch.dtype]:
 def _check_probabilities(logits: Tensor, target: Tensor, ignore_index: int, look: bool) -> None:
     if not target.is_floating_point():
         raise TypeError(
-            f"target must hold int64 class ids or floating-point probabilities, "
+            f"target must hold int64 class ids (or uint8) or floating-point probabilities, "
             f"got {target.dtype}: use target.long()"
         )
     if target.shape != logits.shape:
@@ -238,7 +269,7 @@ def _check_progress(progress: float | Tensor) -> None:
             )
         if progress.device.type != "cpu":
             return
-    elif isinstance(progress, bool) or not isinstance(progress, Real):
+    elif not is_number(progress):
         raise TypeError(f"progress must be a number or a 0-d tensor, got {progress!r}")
     if not 0 <= progress <= 1:
         raise ValueError(

@@ -1,7 +1,9 @@
 """The methods of the family, one line each, and what there is to say about every method."""
 
+import math
 from dataclasses import dataclass
 
+from proselflc.correction.parameter import number
 from proselflc.correction.reference import (
     HardPrediction,
     Prediction,
@@ -49,18 +51,18 @@ def low_temperature_proselflc(
     temperature: float = 0.5,
     trust: str | Trust = "global*max_p",
 ) -> Target:
+    temperature = _checked(temperature)
     return Target(
-        SharpenedPrediction(_checked(temperature)),
+        SharpenedPrediction(temperature),
         Sharpened(named(trust, sharpness, midpoint), temperature),
     )
 
 
 def _checked(temperature: float) -> float:
-    if not 0 < temperature < float("inf"):
-        raise ValueError(
-            f"temperature must be a positive number, got {temperature}: logits are divided by it"
-        )
-    return temperature
+    what = "logits are divided by it"
+    return number(
+        temperature, "temperature", "above 0 and finite", what, fits=lambda x: 0 < x < math.inf
+    )
 
 
 @dataclass(frozen=True)

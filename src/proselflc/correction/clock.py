@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import operator
-
 from torch import Tensor
+
+from proselflc.correction.parameter import whole_number
 
 
 class Reading:
     """The last known value of a counter.
 
     Reading a buffer waits for its device, so that is done only when somebody else has written it
-    (a checkpoint, `.to()`, a compiled step): its version tells.
+    (a checkpoint, `.to()`, a compiled step): its version tells. What is written past the version,
+    by `t.data.fill_(…)` or through memory shared with numpy, goes unnoticed: use `t.fill_(…)`, or
+    the criterion's `set_progress`.
     """
 
     __slots__ = ("counter", "value", "version")
@@ -48,14 +50,3 @@ def checked_total(total_steps: int) -> int:
     """Γ, if it can be one."""
     what = "how many training calls there will be, len(loader) * epochs"
     return whole_number(total_steps, "total_steps", what, least=1)
-
-
-def whole_number(value: int, name: str, what: str, *, least: int) -> int:
-    """The number, if it is a whole one and not below the least."""
-    try:
-        number = operator.index(value)  # numpy's integers too
-    except TypeError:
-        number = least - 1
-    if number < least or isinstance(value, bool):
-        raise ValueError(f"{name} must be a whole number ≥ {least}, got {value!r}: {what}")
-    return number

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from proselflc.correction import boundary
-from proselflc.correction.clock import Reading, checked_total, whole_number
+from proselflc.correction.clock import Reading, checked_total
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.memory import Memory
-from proselflc.correction.method import Method, correction, reduced_loss
+from proselflc.correction.method import Method, check_method, correction, reduced_loss
+from proselflc.correction.parameter import number, whole_number
+from proselflc.correction.snapshot import snapshot
 from proselflc.correction.target import Correction
 
 
@@ -72,12 +74,13 @@ class Criterion(nn.CrossEntropyLoss):
     ) -> None:
         boundary.check_reduction(reduction)
         if weight is not None and not (isinstance(weight, Tensor) and weight.dim() == 1):
-            raise ValueError("weight must be a 1-d tensor, one number per class")
-        if not 0 <= log_offset < 1:
-            raise ValueError(
-                f"log_offset must be at least 0 and below 1, got {log_offset}: it is δ in "
-                "log(p + δ), 0 in the paper and 1e-6 in its published code"
-            )
+            got = list(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+            raise ValueError(f"weight must be a 1-d tensor, one number per class, got {got}")
+        check_method(method)
+        what = "it is δ in log(p + δ), 0 in the paper and 1e-6 in its published code"
+        log_offset = number(
+            log_offset, "log_offset", "at least 0 and below 1", what, fits=lambda x: 0 <= x < 1
+        )
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
         self.method = method
         self.total_steps = None if total_steps is None else checked_total(total_steps)
@@ -109,7 +112,8 @@ class Criterion(nn.CrossEntropyLoss):
         Args:
             logits: [N, C], [N, C, d1, …] or [C], raw.
             target: int64 class ids, or probabilities shaped like logits.
-            index: [N] positions of the examples in the training set, for methods with a memory.
+            index: [N] positions of the examples in the training set. A memory needs them; any
+                other method takes them and makes no use of them, so that one loop serves all.
             progress: t/Γ in [0, 1]; the clock is then neither read nor advanced.
             teacher_logits: shaped like logits, for distillation; a constant.
         """
@@ -117,10 +121,17 @@ class Criterion(nn.CrossEntropyLoss):
         counter = self.t if learning and progress is None else None
         if progress is None and self.total_steps is not None:
             progress = self._progress(ahead=counter is not None)
-        e = self._observe(logits, target, progress, teacher_logits)
-        if self.memory is not None:
-            self._recall(e, index, learning)
-        loss = reduced_loss(self.method, e, self.reduction, self.fused)
+        memory = self.memory
+        e = self._observe(logits, target, progress, teacher_logits, presume=memory is None)
+        if memory is None:
+            loss = reduced_loss(self.method, e, self.reduction, self.fused)
+        else:
+            index = memory.check(index, e.logits.shape)
+            remembered = memory.renewed(index, e.p) if learning else memory.at(index)
+            e.recall(*remembered)
+            loss = reduced_loss(self.method, e, self.reduction, self.fused)
+            if learning:
+                memory.keep(index, *remembered)
         if counter is not None:
             counter.add_(1)
             if not torch.compiler.is_compiling():
@@ -145,8 +156,9 @@ class Criterion(nn.CrossEntropyLoss):
         """
         if progress is None:
             progress = self._progress(ahead=False)
-        e = self._observe(logits, target, progress, teacher_logits)
-        self._recall(e, index, learning=False)
+        e = self._observe(logits, target, progress, teacher_logits, presume=False)
+        if self.memory is not None:
+            e.recall(*self.memory.at(self.memory.check(index, e.logits.shape)))
         return correction(self.method, e, logits.shape)
 
     def set_progress(self, t: int, total: int | None = None) -> None:
@@ -163,6 +175,8 @@ class Criterion(nn.CrossEntropyLoss):
         target: Tensor,
         progress: float | Tensor | None,
         teacher_logits: Tensor | None,
+        *,
+        presume: bool,
     ) -> Evidence:
         # Compiling is asked first: a compiled step must not depend on an eager one before it.
         first = not torch.compiler.is_compiling() and not self._looked
@@ -177,14 +191,8 @@ class Criterion(nn.CrossEntropyLoss):
             teacher_logits=teacher_logits,
             log_offset=self.log_offset,
             look_at_values=first,
+            presume=presume,
         )
-
-    def _recall(self, e: Evidence, index: Tensor | None, learning: bool) -> None:
-        if self.memory is not None:
-            index = self.memory.check(index, len(e.logits))
-            if learning:
-                self.memory.update(index, e.p)
-            e.remembered = self.memory.recall(index, e.p)
 
     def _progress(self, ahead: bool) -> float | Tensor | None:
         """t/Γ, or (t+1)/Γ for the call that is under way, at most 1; None without Γ."""
@@ -192,7 +200,7 @@ class Criterion(nn.CrossEntropyLoss):
         if total is None:
             return None
         if torch.compiler.is_compiling():
-            return ((self.t + int(ahead)).to(torch.float32) / total).clamp(max=1)
+            return (snapshot(self.t + int(ahead)).to(torch.float32) / total).clamp(max=1)
         t = self._last.of(self.t) + ahead
         if t <= total:
             return t / total

@@ -32,6 +32,7 @@ class Evidence:
         log_offset: δ in log(p + δ). 0 is the paper; 1e-6 is what its published code computes.
         is_complete: whether it is known that every example counts fully, ω = 1: class ids, no class
             weights, nothing ignored. False where nobody looked, which is only slower.
+        is_presumed: whether `is_complete` is presumed, and nobody has looked at the class ids yet.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class Evidence:
         "has_class_ids",
         "ignore_index",
         "is_complete",
+        "is_presumed",
         "log_offset",
         "logits",
         "num_classes",
@@ -63,6 +65,7 @@ class Evidence:
         remembered: Tensor | None = None,
         log_offset: float = 0.0,
         is_complete: bool = False,
+        is_presumed: bool = False,
     ) -> None:
         self.logits = logits
         self.num_classes = logits.size(-1)
@@ -75,6 +78,7 @@ class Evidence:
         self.remembered = remembered
         self.log_offset = log_offset
         self.is_complete = is_complete
+        self.is_presumed = is_presumed
         self._log_p: Tensor | None = None
         self._p: Tensor | None = None
         self._entropy: Tensor | None = None
@@ -106,6 +110,11 @@ class Evidence:
     def remember(self, p: Tensor, entropy: Tensor) -> None:
         """Take what the caller has computed already."""
         self._p, self._entropy = p, entropy
+
+    def recall(self, average: Tensor, seen: Tensor) -> None:
+        """Take the remembered averages [N, C], and p itself where nothing was seen, [N] bool."""
+        p = self.p.detach()
+        self.remembered = torch.where(seen[:, None], average.to(p.dtype), p)
 
     @property
     def log_p(self) -> Tensor:

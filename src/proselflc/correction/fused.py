@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from proselflc.correction import boundary
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.information import expected_surprise
 from proselflc.correction.reference import Prediction
 from proselflc.correction.target import Target
 from proselflc.correction.trust import Confidence, Fixed, Growth, MaxProbability, Product, Trust
@@ -28,11 +28,13 @@ BLOCK = 2**19  # elements of one block of rows: 2 MiB of float32
 
 
 def applies(target: Target, e: Evidence) -> bool:
-    """Whether the twin can stand in: r is p, the logarithm is exact, no function is transformed."""
+    """Whether the twin can stand in: r is p, the logarithm is exact, and nobody differentiates in
+    another way than backwards to the logits."""
     return (
         type(target.reference) is Prediction
         and not e.log_offset
-        and (not torch.compiler.is_compiling() or e.has_class_ids)
+        and not e.target.requires_grad
+        and (e.has_class_ids if torch.compiler.is_compiling() else forward_ad._current_level < 0)
         and not torch._C._are_functorch_transforms_active()
     )
 
@@ -44,66 +46,77 @@ def loss(target: Target, e: Evidence, reduction: str) -> Tensor:
     """
     if torch.compiler.is_compiling():
         return boundary.reduce(_traced(target, e), e, reduction)
-    result: Tensor = _EntropicCrossEntropy.apply(e.logits, e, target, reduction)  # type: ignore[no-untyped-call]
+    if not (e.logits.requires_grad and torch.is_grad_enabled()):
+        return _value(target, e, reduction)
+    # Past the wrapper in Python, which looks for function transforms, as `applies` has done.
+    apply = super(torch.autograd.Function, _EntropicCrossEntropy).apply
+    result: Tensor = apply(e.logits, e, target, reduction)  # type: ignore[no-untyped-call]
     return result
 
 
 def _traced(target: Target, e: Evidence) -> Tensor:
-    """[N] losses of class ids, for a compiler that fuses what is simple."""
-    log_p = torch.log_softmax(e.logits.detach(), -1)
-    p = log_p.exp()
-    H = expected_surprise(p, log_p)
-    eps = _trust(target.trust, e, p, H.unsqueeze(1)).squeeze(1)
-    omega = e.omega
+    """[N] losses of class ids, for a compiler that fuses what is simple.
+
+    With the largest logit subtracted from z, so that exp z does not overflow, and S = Σ_j exp z_j,
+    the entropy is H(p) = log S − Σ_j z_j exp(z_j)/S: both sums in one pass over the classes.
+    """
+    z = e.logits.detach()
+    z = z - z.amax(-1, keepdim=True)
+    bounded = z.clamp(min=torch.finfo(z.dtype).min)  # 0·log 0 = 0
+    weights = bounded.exp()
+    S = weights.sum(-1, keepdim=True)
+    log_S = S.log()
+    H = log_S - (bounded * weights).sum(-1, keepdim=True) / S
+    eps = _trust(target.trust, e, weights / S, H, 1.0)
+    omega = e.omega.unsqueeze(1)
     a, b = (1 - eps) * omega, target.sign * eps * omega
-    losses: Tensor = _Traced.apply(e.logits, log_p, e.y, H, a, b)  # type: ignore[no-untyped-call]
-    return losses
+    y = e.y.unsqueeze(1)
+    losses = b * H - a * (z.gather(1, y) - log_S)
+    result: Tensor = _Traced.apply(e.logits, losses, bounded - log_S, y, H, a, b)  # type: ignore[no-untyped-call]
+    return result.squeeze(1)
 
 
 class _Traced(torch.autograd.Function):
-    """a H(q, p) + b H(p), all [N], from what is known of p; its gradient sums over no classes."""
+    """losses = a H(q, p) + b H(p), all [N, 1], as a function of the logits; its gradient is made of
+    what is known of p, and sums over no classes."""
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, log_p: Tensor, y: Tensor, H: Tensor, a: Tensor, b: Tensor
+        ctx: Any,
+        logits: Tensor,
+        losses: Tensor,
+        log_p: Tensor,
+        y: Tensor,
+        H: Tensor,
+        a: Tensor,
+        b: Tensor,
     ) -> Tensor:
         ctx.save_for_backward(log_p, y, H, a, b)
-        return b * H - a * log_p.gather(1, y.unsqueeze(1)).squeeze(1)
+        return losses.clone()
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         log_p, y, H, a, b = ctx.saved_tensors
-        a, b = (x.mul(grad_outputs[0]).unsqueeze(1) for x in (a, b))
-        given = torch.arange(log_p.shape[1], device=y.device) == y.unsqueeze(1)
-        surprise = log_p.clamp(min=torch.finfo(log_p.dtype).min) + H.unsqueeze(1)
-        gradient = log_p.exp() * (a - b * surprise) - torch.where(given, a, 0.0)
-        return gradient, None, None, None, None, None
+        a, b = a * grad_outputs[0], b * grad_outputs[0]
+        given = torch.arange(log_p.shape[1], device=y.device) == y
+        p = log_p.exp()
+        gradient = a * p - b * (p * (log_p + H)) - torch.where(given, a, 0.0)
+        return gradient, None, None, None, None, None, None
+
+
+@torch.no_grad()
+def _value(target: Target, e: Evidence, reduction: str) -> Tensor:
+    """The reduced loss where nobody wants its gradient, which is then not made."""
+    return _forward(target, e, reduction, wanted=False)[0]
 
 
 class _EntropicCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, e: Evidence, target: Target, reduction: str) -> Tensor:
-        # A logit of −∞ makes 0·log 0, which is NaN. On the CPU it is cheaper to look whether that
-        # has happened than to guard against it; elsewhere looking would wait for the device.
-        guarded = not logits.is_cpu
-        losses, gradient = _in_blocks(e, target, guarded)
-        mean = losses.mean()
-        if not guarded and math.isnan(mean):
-            losses, gradient = _in_blocks(e, target, guarded=True)
-            mean = losses.mean()
+        result, gradient, ctx.scale = _forward(target, e, reduction, wanted=True)
         ctx.save_for_backward(gradient, logits)
         ctx.plainly = e, target, reduction
-        if reduction == "mean" and (e.is_complete or not e.has_class_ids):
-            ctx.scale = 1 / max(len(losses), 1)
-            return mean
-        ctx.scale = 1.0
-        if reduction == "none":
-            return losses.squeeze(1)
-        if reduction == "sum":
-            return losses.sum()
-        weight = e.omega.sum()
-        ctx.scale = weight.reciprocal()
-        return losses.sum() / weight
+        return result
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
@@ -115,48 +128,88 @@ class _EntropicCrossEntropy(torch.autograd.Function):
             e = e.with_logits(logits)
             loss = boundary.reduce(target.losses(e), e, reduction)
             return *torch.autograd.grad(loss, logits, factor, create_graph=True), None, None, None
+        if torch._C._functorch.is_legacy_batchedtensor(factor):  # several: is_grads_batched=True
+            return gradient * (factor * ctx.scale).reshape(-1, 1), None, None, None
+        # Where the graph is not kept, nobody will ask again: the buffer itself becomes the answer.
+        kept = torch._C._autograd._get_current_graph_task_keep_graph()
+        times = gradient.mul if kept else gradient.mul_
         if factor.dim():
-            return gradient * factor.unsqueeze(1), None, None, None
-        if factor.is_cpu:
-            return gradient * (factor.item() * ctx.scale), None, None, None
-        return gradient * (factor * ctx.scale), None, None, None
+            return times(factor.unsqueeze(1)), None, None, None
+        if not factor.is_cpu:
+            return times(factor * ctx.scale), None, None, None
+        scale = factor.item() * ctx.scale
+        return gradient if scale == 1 and not kept else times(scale), None, None, None
 
 
-def _in_blocks(e: Evidence, target: Target, guarded: bool) -> tuple[Tensor, Tensor]:
-    """[N, 1] losses and their [N, C] gradient, a block of rows at a time."""
+def _forward(
+    target: Target, e: Evidence, reduction: str, *, wanted: bool
+) -> tuple[Tensor, Tensor | None, Tensor | float]:
+    """The reduced loss, its [N, C] gradient if wanted, and what that is still to be scaled by."""
+    N = len(e.logits)
+    # A mean in which all count alike is a sum of N-ths, and nothing is left to scale.
+    is_sum = reduction == "sum" or (
+        reduction == "mean" and N > 0 and (e.is_complete or not e.has_class_ids)
+    )
+    share = 1 / N if is_sum and reduction == "mean" else 1.0
+    # A logit of −∞ makes 0·log 0, which is NaN. On the CPU it is cheaper to look whether that has
+    # happened than to guard against it; elsewhere looking would wait for the device.
+    guarded = not e.logits.is_cpu
+    losses, gradient = _in_blocks(e, target, share, guarded, wanted)
+    total = losses.sum()
+    if not guarded and math.isnan(total):
+        losses, gradient = _in_blocks(e, target, share, True, wanted)
+        total = losses.sum()
+    if is_sum:
+        return total, gradient, 1.0
+    if reduction == "none":
+        return losses.squeeze(1), gradient, 1.0
+    weight = e.omega.sum()
+    return total / weight, gradient, weight.reciprocal()
+
+
+def _in_blocks(
+    e: Evidence, target: Target, share: float, guarded: bool, wanted: bool
+) -> tuple[Tensor, Tensor | None]:
+    """[N, 1] losses and their [N, C] gradient if wanted, a block of rows at a time."""
     N, C = e.logits.shape
     if N * C <= BLOCK or not _looks_at_rows(target.trust):
-        return _block(e, target, guarded)
-    losses, gradient = e.logits.new_empty(N, 1), torch.empty_like(e.logits)
-    scratch = e.logits.new_empty(max(1, BLOCK // C), C)
-    for start in range(0, N, len(scratch)):
-        rows = slice(start, start + len(scratch))
+        return _block(e, target, share, guarded, wanted)
+    losses, gradient = e.logits.new_empty(N, 1), torch.empty_like(e.logits) if wanted else None
+    height = max(1, BLOCK // C)
+    room = e.logits.new_empty(1 if wanted else 2, height, C)
+    for start in range(0, N, height):
+        rows = slice(start, start + height)
         part = e.rows(rows)
-        room = scratch[: len(part.logits)]
-        losses[rows], _ = _block(part, target, guarded, room, gradient[rows])
+        fitting = room[:, : len(part.logits)]
+        out = fitting[1] if gradient is None else gradient[rows]
+        losses[rows], _ = _block(part, target, share, guarded, wanted, fitting[0], out)
     return losses, gradient
 
 
 def _block(
     e: Evidence,
     target: Target,
+    share: float,
     guarded: bool,
+    wanted: bool,
     scratch: Tensor | None = None,
     out: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """[N, 1] losses and their [N, C] gradient, for evidence that fits the cache.
+) -> tuple[Tensor, Tensor | None]:
+    """[N, 1] losses and their [N, C] gradient if wanted, for evidence that fits the cache.
 
-    With ω the weight of an example, a = (1 − ε)ω and b = ±εω:
+    With ω the weight of an example and s its share in the result, a = s(1 − ε)ω and b = ±sεω:
 
-        loss     = (1 − ε) Σ_j w_j q_j (−log p_j) + b H
-        gradient = p∘(a − b (log p + H)) − (1 − ε) w∘q
+        loss     = s(1 − ε) Σ_j w_j q_j (−log p_j) + b H
+        gradient = p∘(a − b (log p + H)) − s(1 − ε) w∘q
 
     Args:
         e: the evidence, whose p and entropy are set here.
         target: whose reference is p.
+        share: s.
         guarded: make sure that 0·log 0 = 0.
+        wanted: whether to make the gradient.
         scratch: [N, C] to overwrite, or None.
-        out: [N, C] for the gradient, or None.
+        out: [N, C] for the gradient, or to overwrite, or None.
     """
     log_p = torch.log_softmax(e.logits, -1, out=scratch)
     if e.has_class_ids:
@@ -170,28 +223,30 @@ def _block(
     p = torch.exp(log_p, out=out)
     p_log_p = log_p.mul_(p)
     H = p_log_p.sum(-1, keepdim=True).neg_()
-    b = _trust(target.trust, e, p, H)
-    a = share = torch.rsub(b, 1)
+    b = _trust(target.trust, e, p, H, share)
+    a = rest = torch.rsub(b, share)
     if target.sign < 0:
         b = -b
     if not e.is_complete:
         omega = e.omega.unsqueeze(1)
         a, b = a * omega, b * omega
     bH = b * H
-    gradient = p.mul_(a - bH).addcmul_(p_log_p, b, value=-1)
+    gradient = p.mul_(a - bH).addcmul_(p_log_p, b, value=-1) if wanted else None
     if e.has_class_ids:
         losses = bH.addcmul_(a, given, value=-1)
-        gradient.scatter_add_(1, y, a.neg_())
         if not e.is_complete:
             losses.masked_fill_(~e.valid.unsqueeze(1), 0.0)  # 0 even where the logits are NaN
+        if gradient is not None:
+            gradient.scatter_add_(1, y, a.neg_())
     else:
-        losses = bH.addcmul_(share, given, value=-1)
-        gradient.addcmul_(wq, share, value=-1)
+        losses = bH.addcmul_(rest, given, value=-1)
+        if gradient is not None:
+            gradient.addcmul_(wq, rest, value=-1)
     return losses, gradient
 
 
-def _trust(trust: Trust, e: Evidence, p: Tensor, H: Tensor) -> Tensor:
-    """[N, 1] ε, from p [N, C] and its entropy H [N, 1]."""
+def _trust(trust: Trust, e: Evidence, p: Tensor, H: Tensor, share: float) -> Tensor:
+    """[N, 1] sε with the share s, from p [N, C] and its entropy H [N, 1]."""
     if (
         type(trust) is Product
         and type(trust.first) is Growth
@@ -200,13 +255,15 @@ def _trust(trust: Trust, e: Evidence, p: Tensor, H: Tensor) -> Tensor:
         and not torch.compiler.is_compiling()
     ):
         # ProSelfLC's own g(t)·l(p) in two operations: g − g H/H(u), from 0 to g.
-        g = trust.first.at(e.progress)
+        g = share * trust.first.at(e.progress)
         return torch.rsub(H, g, alpha=g / max(math.log(e.num_classes), 1e-12)).clamp_(0, g)
     e.remember(p, H.squeeze(1))
     eps = trust(e)
-    if isinstance(eps, Tensor) and eps.dim():
+    if not isinstance(eps, Tensor):
+        return torch.full_like(H, share * eps)
+    if eps.dim():
         eps = eps.unsqueeze(1)
-    return torch.zeros_like(H).add_(eps)  # a copy: somebody's trust may be a view of p
+    return torch.zeros_like(H).add_(eps).mul_(share)  # a copy: a trust may be a view of p
 
 
 def _looks_at_rows(trust: Trust) -> bool:

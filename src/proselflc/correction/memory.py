@@ -1,13 +1,17 @@
 """A remembered average of every training example's predictions."""
 
 import torch
-from torch import Tensor, nn
+from torch import Size, Tensor, nn
+
+from proselflc.correction.parameter import number, whole_number
+from proselflc.correction.snapshot import snapshot
 
 
 class Memory(nn.Module):
     """Exponential average of p per training example, keyed by its index.
 
-    The buffers are in `state_dict()`, so that a resumed run remembers.
+    The buffers are in `state_dict()`, so that a resumed run remembers. What happens to an example
+    that a batch holds twice, and to a prediction of NaN, is said in `renewed`.
 
     Args:
         num_examples: n, the size of the training set.
@@ -21,36 +25,61 @@ class Memory(nn.Module):
 
     def __init__(self, num_examples: int, num_classes: int, momentum: float = 0.9) -> None:
         super().__init__()
-        if num_examples < 1 or num_classes < 1:
-            raise ValueError(
-                f"a memory needs at least one example and one class, "
-                f"got {num_examples} and {num_classes}"
-            )
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum must be at least 0 and below 1, got {momentum}")
-        self.momentum = momentum
-        self.register_buffer("average", torch.zeros(num_examples, num_classes))
-        self.register_buffer("seen", torch.zeros(num_examples, dtype=torch.bool))
+        n = whole_number(num_examples, "num_examples", "the size of the training set", least=1)
+        C = whole_number(num_classes, "num_classes", "the number of logits per example", least=1)
+        what = "it is the share of the old average that an update keeps"
+        self.momentum = number(
+            momentum, "momentum", "at least 0 and below 1", what, fits=lambda x: 0 <= x < 1
+        )
+        self.register_buffer("average", torch.zeros(n, C))
+        self.register_buffer("seen", torch.zeros(n, dtype=torch.bool))
 
     def extra_repr(self) -> str:
         n, c = self.average.shape
         return f"{n}, {c}, momentum={self.momentum}"
 
-    def recall(self, index: Tensor, p: Tensor) -> Tensor:
-        """[N, C] the averages of these examples; p [N, C] itself where none was seen yet."""
-        p = p.detach()
-        return torch.where(self.seen[index][:, None], self.average[index].to(p.dtype), p)
+    def at(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """The averages [N, C] of the examples at index [N], and which were ever seen, [N] bool."""
+        return snapshot(self.average[index]), snapshot(self.seen[index])
 
     @torch.no_grad()
-    def update(self, index: Tensor, p: Tensor) -> None:
-        """average ← momentum · average + (1 − momentum) · p for the examples at index [N]."""
-        p = p.detach().to(self.average.dtype)
-        old = torch.where(self.seen[index][:, None], self.average[index], p)
-        self.average[index] = self.momentum * old + (1 - self.momentum) * p
-        self.seen[index] = True
+    def renewed(self, index: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+        """What `at` would give after an update; changes nothing.
 
-    def check(self, index: Tensor | None, num_examples: int) -> Tensor:
-        """The index of a batch of N examples, or a sentence on what is wrong with it."""
+            average ← momentum · average + (1 − momentum) · p
+
+        An example that the batch holds several times counts once, with the mean of its p. A p that
+        is not finite does not count: one broken batch must not be remembered for ever.
+        """
+        old, seen = self.at(index)
+        p = p.detach().to(old.dtype)
+        finite = p.isfinite().all(-1)
+        same = torch.searchsorted(index.sort().values, index)  # [N] equal for equal index
+        copies = torch.zeros_like(old[:, 0]).index_add_(0, same, finite.to(old.dtype))[same]
+        total = torch.zeros_like(old).index_add_(0, same, p.where(finite[:, None], 0.0))[same]
+        mean = total / copies.clamp(min=1)[:, None]
+        new = torch.where(seen[:, None], self.momentum * old + (1 - self.momentum) * mean, mean)
+        counts = copies > 0
+        return torch.where(counts[:, None], new, old), seen | counts
+
+    def keep(self, index: Tensor, average: Tensor, seen: Tensor) -> None:
+        """Hold these averages [N, C] of the examples at index [N] from now on."""
+        self.average[index] = average  # where an index repeats, so does its average
+        self.seen[index] = seen
+
+    def update(self, index: Tensor, p: Tensor) -> None:
+        """Take the predictions p [N, C] of the examples at index [N] into their averages."""
+        self.keep(index, *self.renewed(index, p))
+
+    def check(self, index: Tensor | None, shape: Size) -> Tensor:
+        """The index of a batch of logits shaped [N, C], or a sentence on what is wrong with it."""
+        num_examples, num_classes = shape
+        n, C = self.average.shape
+        if num_classes != C:
+            raise ValueError(
+                f"the memory is for {C} classes, but the logits have {num_classes}: "
+                f"make it with Memory({n}, {num_classes})"
+            )
         if index is None:
             raise ValueError(
                 "this method remembers predictions per example: pass index=, the [N] positions of "
@@ -63,11 +92,11 @@ class Memory(nn.Module):
                 f"index must be int64 shaped [{num_examples}], one position per example, got "
                 f"{index.dtype} shaped {list(index.shape)}"
             )
-        if index.device.type == "cpu" and num_examples:
+        if index.is_cpu and num_examples and not torch.compiler.is_compiling():
             low, high = int(index.min()), int(index.max())
-            if low < 0 or high >= len(self.seen):
+            if low < 0 or high >= n:
                 raise ValueError(
-                    f"index runs from {low} to {high}, but the memory holds {len(self.seen)} "
-                    f"examples, 0 … {len(self.seen) - 1}"
+                    f"index runs from {low} to {high}, but the memory holds {n} examples, "
+                    f"0 … {n - 1}"
                 )
         return index

@@ -1,11 +1,13 @@
 """Robust losses outside the algebra: same evidence in, same [N] losses out; they teach q."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from proselflc.correction.evidence import Evidence
+from proselflc.correction.parameter import number
 
 
 def annotation(e: Evidence) -> tuple[Tensor, Tensor]:
@@ -23,11 +25,9 @@ class Generalized:
     q: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.q <= 1:
-            raise ValueError(
-                f"q must be above 0 and at most 1, got {self.q}: near 0 the loss is cross "
-                "entropy, at 1 the mean absolute error"
-            )
+        what = "near 0 the loss is cross entropy, at 1 the mean absolute error"
+        q = number(self.q, "q", "above 0 and at most 1", what, fits=lambda x: 0 < x <= 1)
+        object.__setattr__(self, "q", q)
 
     def __call__(self, e: Evidence) -> tuple[Tensor, Tensor]:
         return annotation(e)
@@ -50,11 +50,16 @@ class Symmetric:
     A: float
 
     def __post_init__(self) -> None:
-        if self.alpha < 0 or self.beta < 0 or self.A >= 0:
-            raise ValueError(
-                f"alpha and beta must be ≥ 0 and A below 0, got alpha={self.alpha}, "
-                f"beta={self.beta}, A={self.A}: A stands for log 0"
-            )
+        for name, factor, of in (
+            ("alpha", self.alpha, "H(q, p)"),
+            ("beta", self.beta, "H(p, q)"),
+        ):
+            what = f"it is the factor of {of}"
+            checked = number(factor, name, "≥ 0 and finite", what, fits=lambda x: 0 <= x < math.inf)
+            object.__setattr__(self, name, checked)
+        what = "it stands for log 0, −4 in the paper"
+        A = number(self.A, "A", "below 0 and finite", what, fits=lambda x: -math.inf < x < 0)
+        object.__setattr__(self, "A", A)
 
     def __call__(self, e: Evidence) -> tuple[Tensor, Tensor]:
         return annotation(e)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from proselflc.correction.evidence import Evidence
+from proselflc.correction.parameter import number
 from proselflc.errors import unknown
 
 
@@ -40,11 +41,11 @@ class Fixed(Trust):
     epsilon: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.epsilon <= 1:
-            raise ValueError(
-                f"epsilon must be between 0 and 1, got {self.epsilon}: "
-                "it is the share of the target that does not come from the annotation"
-            )
+        what = "it is the share of the target that does not come from the annotation"
+        epsilon = number(
+            self.epsilon, "epsilon", "between 0 and 1", what, fits=lambda x: 0 <= x <= 1
+        )
+        object.__setattr__(self, "epsilon", epsilon)
 
     @property
     def symbol(self) -> str:
@@ -68,16 +69,16 @@ class Growth(Trust):
     midpoint: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sharpness < math.inf:
-            raise ValueError(
-                f"sharpness must be a finite number ≥ 0, got {self.sharpness}: "
-                "it is the paper's B, which was searched in 8, 10, 12, 14, 16"
-            )
-        if not 0 <= self.midpoint <= 1:
-            raise ValueError(
-                f"midpoint must be between 0 and 1, got {self.midpoint}: "
-                "it is the share of training after which the learner is half trusted"
-            )
+        what = "it is the paper's B, which was searched in 8, 10, 12, 14, 16"
+        sharpness = number(
+            self.sharpness, "sharpness", "≥ 0 and finite", what, fits=lambda x: 0 <= x < math.inf
+        )
+        what = "it is the share of training after which the learner is half trusted"
+        midpoint = number(
+            self.midpoint, "midpoint", "between 0 and 1", what, fits=lambda x: 0 <= x <= 1
+        )
+        object.__setattr__(self, "sharpness", sharpness)
+        object.__setattr__(self, "midpoint", midpoint)
 
     @property
     def symbol(self) -> str:
@@ -183,3 +184,16 @@ def named(trust: str | Trust, sharpness: float, midpoint: float) -> Trust:
     if trust not in known:
         raise ValueError(unknown("trust", trust, known))
     return known[trust]
+
+
+def global_part(trust: Trust) -> Growth | None:
+    """The g(t) that a trust is made of, or None: local and fixed trusts do not look at time.
+
+    >>> global_part(Growth(8.0) * Confidence())
+    Growth(sharpness=8.0, midpoint=0.5)
+    """
+    if isinstance(trust, Growth):
+        return trust
+    if isinstance(trust, Product):
+        return global_part(trust.first) or global_part(trust.second)
+    return global_part(trust.trust) if isinstance(trust, Sharpened) else None

@@ -1,0 +1,242 @@
+"""What grows with the data: time and memory of the records, from 10⁴ examples to ImageNet's.
+
+For n examples of C classes, each in a process of its own: an epoch of steps of 1024 is recorded
+with the means of p and q̃ (beyond n·C = 10⁸ of their five largest classes), the epoch's file and a
+checkpoint are written, then the means, and `examples.parquet` is made of it all. The same epoch is
+also measured as an evaluation point is. Networks are left out: their time is not ours.
+
+Memory is by how much the peak rises above what the process had before. Slopes are those of a line
+through the logarithms: 1 is linear. What does not grow, such as a batch, flattens the beginning, so
+that they are given for large n alone as well.
+
+    python benchmarks/scaling.py            # the table, also written to benchmarks/results/
+    python benchmarks/scaling.py --quick    # small sizes only and no result files
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from proselflc.analysis import suspects
+from proselflc.analysis.fitting import Fitting
+from proselflc.correction.criteria import ProSelfLC
+from proselflc.data.batches import Batch
+from proselflc.data.labels import Labels
+from proselflc.training import checkpoint, observations
+from proselflc.training.observations import Recorder, see
+
+RESULTS = Path(__file__).parent / "results"
+SIZES = (10_000, 40_000, 160_000, 640_000, 1_280_000)
+QUICK_SIZES = (10_000, 40_000)
+CLASSES = (10, 100, 1000)
+LARGE = 160_000
+BATCH = 1024
+PARTS = ("record", "write epoch", "checkpoint", "write means", "examples", "parquet", "evaluate")
+
+
+def labelled(n: int, C: int) -> Labels:
+    """Labels and ids of n examples."""
+    given = np.random.default_rng(0).integers(0, C, n)
+    ids, names = tuple(map(str, range(n))), tuple(f"class {k}" for k in range(C))
+    flipped = np.zeros(n, bool)
+    return Labels(given, None, flipped, np.eye(C), names, ids, "none", "")
+
+
+def work(labels: Labels, folder: Path) -> tuple[dict[str, float], int]:
+    """Seconds of every part, and the bytes of all that is kept in the end."""
+    n, C = len(labels.given), len(labels.names)
+    seconds: dict[str, float] = {}
+    recorder = Recorder(folder, n, C, epochs=1)
+    criterion = ProSelfLC(2)
+    logits = 3 * torch.randn(BATCH, C, generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    given = torch.from_numpy(labels.given)
+
+    def record() -> None:
+        for start in range(0, n, BATCH):
+            index = order[start : start + BATCH]
+            batch = Batch(logits[: len(index)], given[index], index)
+            recorder.add(0, see(criterion, batch.x, batch, 0.5, means=True))
+
+    def evaluate() -> None:
+        fitting = Fitting(C, clean_known=False)
+        for start in range(0, n, BATCH):
+            y = given[start : start + BATCH]
+            log_p = torch.log_softmax(logits[: len(y)], -1)
+            fitting.add(log_p, y, None, torch.zeros(len(y)))
+        fitting.result()
+
+    def timed(name: str, what: Callable[[], object]) -> None:
+        start = time.perf_counter()
+        what()
+        seconds[name] = time.perf_counter() - start
+
+    timed("record", record)
+    timed(
+        "checkpoint",
+        lambda: checkpoint.write(folder / "states", checkpoint.State(1, recorder.tensors(), {})),
+    )
+    timed("write epoch", lambda: recorder.end_epoch(0))
+    timed("write means", recorder.end)
+    start = time.perf_counter()
+    table = suspects.examples(
+        labels,
+        observations.observed(folder),
+        suspects.Recent(observations.recent(folder, "p"), observations.recent(folder, "target")),
+    )
+    seconds["examples"] = time.perf_counter() - start
+    timed("parquet", lambda: suspects.write_parquet(table, folder / "examples.parquet"))
+    timed("evaluate", evaluate)
+    files = sum(path.stat().st_size for path in folder.glob("*.npy"))
+    return {name: seconds[name] for name in PARTS}, files + table.nbytes
+
+
+def print_case(n: int, C: int) -> None:
+    """Do the work in this process and print what it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        work(labelled(2 * BATCH, C), Path(folder))  # whatever the first use alone takes
+    labels = labelled(n, C)
+    resident = _bytes("VmRSS")
+    with tempfile.TemporaryDirectory() as folder:
+        seconds, kept = work(labels, Path(folder))
+    print(json.dumps({"seconds": seconds, "kept": kept, "peak": _bytes("VmHWM") - resident}))
+
+
+def case(n: int, C: int) -> dict[str, object]:
+    """One size, in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--case", str(n), str(C)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    measured = json.loads(done.stdout)
+    seconds = measured["seconds"]
+    return {
+        "n": n,
+        "C": C,
+        "top_five": n * C > observations.LARGEST,
+        "total_seconds": sum(seconds.values()),
+        "peak_megabytes": measured["peak"] / 1e6,
+        "kept_megabytes": measured["kept"] / 1e6,
+        "seconds": seconds,
+    }
+
+
+def slope(rows: list[dict[str, object]], x: str, y: str) -> float | None:
+    """Of the line through (log x, log y); None where there are not two points."""
+    if len(rows) < 2:
+        return None
+    pairs = np.log([[float(str(row[key])) for key in (x, y)] for row in rows])
+    return float(np.polyfit(pairs[:, 0], pairs[:, 1], 1)[0])
+
+
+def slopes(rows: list[dict[str, object]]) -> dict[str, dict[str, float | None]]:
+    """Per number of classes: of time against n, and of memory against what is kept."""
+    result = {}
+    for C in CLASSES:
+        every = [row for row in rows if row["C"] == C]
+        large = [row for row in every if int(str(row["n"])) >= LARGE]
+        result[str(C)] = {
+            "time": slope(every, "n", "total_seconds"),
+            "time_of_large_n": slope(large, "n", "total_seconds"),
+            "memory": slope(every, "kept_megabytes", "peak_megabytes"),
+            "memory_of_large_n": slope(large, "kept_megabytes", "peak_megabytes"),
+        }
+    return result
+
+
+def show(row: dict[str, object]) -> str:
+    parts = row["seconds"]
+    assert isinstance(parts, dict)
+    mode = "five" if row["top_five"] else "all"
+    return (
+        f"{row['n']:>10,}{row['C']:>6}{mode:>9}{row['total_seconds']:>9.2f}"
+        + "".join(f"{parts[name]:>13.2f}" for name in PARTS)
+        + f"{row['kept_megabytes']:>10,.0f}{row['peak_megabytes']:>10,.0f}"
+    )
+
+
+def show_slopes(found: dict[str, dict[str, float | None]]) -> str:
+    lines = ["slopes, where 1 is linear; in brackets for n ≥ " + f"{LARGE:,} alone"]
+    for C, one in found.items():
+        time_, time_large, memory, memory_large = (
+            "–" if value is None else f"{value:.2f}" for value in one.values()
+        )
+        lines.append(
+            f"C = {C:>4}: time against n {time_} ({time_large}), "
+            f"memory against bytes kept {memory} ({memory_large})"
+        )
+    return "\n".join(lines)
+
+
+def _bytes(field: str) -> int:
+    """A field of this process's status. (getrusage's maximum would include our parent's.)"""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(field + ":"):
+            return 1024 * int(line.split()[1])
+    raise SystemExit("peak memory can be measured on Linux only")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, no result files")
+    parser.add_argument("--case", nargs=2, type=int, metavar=("N", "C"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)  # waiting for a second one is what a busy machine is slow at
+    if arguments.case:
+        print_case(*arguments.case)
+        return
+    head = (
+        f"{'n':>10}{'C':>6}{'classes':>9}{'seconds':>9}"
+        + "".join(f"{name:>13}" for name in PARTS)
+        + f"{'MB kept':>10}{'MB peak':>10}"
+    )
+    lines, rows = [head], []
+    print(head, flush=True)
+    for C in CLASSES:
+        for n in QUICK_SIZES if arguments.quick else SIZES:
+            rows.append(case(n, C))
+            lines.append(show(rows[-1]))
+            print(lines[-1], flush=True)
+    found = slopes(rows)
+    lines += ["", show_slopes(found)]
+    print(lines[-1])
+    if arguments.quick:
+        return
+    facts = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "threads": torch.get_num_threads(),
+        "cores": len(os.sched_getaffinity(0)),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "scaling.json").write_text(
+        json.dumps({"facts": facts, "rows": rows, "slopes": found}, indent=1) + "\n",
+        encoding="utf-8",
+    )
+    header = (
+        f"python {facts['python']}, torch {facts['torch']}, numpy {facts['numpy']}, "
+        f"{facts['threads']} thread\n"
+    )
+    (RESULTS / "scaling.txt").write_text(header + "\n" + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

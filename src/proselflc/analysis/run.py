@@ -1,0 +1,194 @@
+"""A run as typed objects: everything its directory holds, read when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from proselflc.analysis.suspects import read_examples
+from proselflc.data import preprocessing
+from proselflc.data.batches import Order
+from proselflc.data.dataset import Floats, Inputs, Ints, Part
+from proselflc.data.labels import Labels
+from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.sources import arrays
+from proselflc.errors import InputError
+from proselflc.models import catalogue
+from proselflc.models.weights import load_strictly, read_state
+from proselflc.training import observations
+from proselflc.training.inference import answers
+from proselflc.training.observations import Mean, Rows
+from proselflc.training.run_directory import Json, RunDirectory, read_toml
+from proselflc.training.serving import loader, shape_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says about n examples.
+
+    Attributes:
+        probabilities: [n, C].
+        names: C class names.
+    """
+
+    probabilities: Floats
+    names: tuple[str, ...]
+
+    @property
+    def classes(self) -> Ints:
+        """[n] the likeliest class id of each example."""
+        classes: Ints = self.probabilities.argmax(1)
+        return classes
+
+    @property
+    def labels(self) -> list[str]:
+        """n names of the likeliest classes."""
+        return [self.names[k] for k in self.classes]
+
+    @property
+    def confidence(self) -> Floats:
+        """[n] the probability of the likeliest class."""
+        largest: Floats = self.probabilities.max(1)
+        return largest
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        path: its directory.
+        made_by: `package.module:factory` that makes its model, where that was the user's own. A
+            run that somebody else has written could name any code, so it is not believed.
+        module: the trained model, where it is in memory already.
+    """
+
+    path: Path
+    made_by: str | None = None
+    module: nn.Module | None = field(default=None, repr=False)
+
+    @property
+    def directory(self) -> RunDirectory:
+        return RunDirectory(self.path)
+
+    @cached_property
+    def config(self) -> Json:
+        """The options of the run."""
+        return read_toml(self.directory.config)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The labels it was trained on."""
+        return Labels.load(self.directory.labels)
+
+    @cached_property
+    def history(self) -> list[Json]:
+        """What was measured at every evaluation point."""
+        return self.directory.read_history()
+
+    @cached_property
+    def summary(self) -> Json:
+        """The run in a few numbers."""
+        return self.directory.read_json(self.directory.summary)
+
+    @cached_property
+    def evaluation(self) -> Json:
+        """Everything that was measured on the test and the validation part."""
+        return self.directory.read_json(self.directory.evaluation)
+
+    @cached_property
+    def examples(self) -> pa.Table:
+        """One row per training example, a pyarrow table; `.to_pandas()` gives a data frame."""
+        return read_examples(self.directory.examples)
+
+    @property
+    def dynamics(self) -> Iterator[Rows]:
+        """[n] what was seen of every training example, epoch by epoch, memory-mapped."""
+        return observations.observed(self.directory.dynamics)
+
+    def recent(self, name: str) -> Mean:
+        """The mean of "p" or "target" over the last epochs, memory-mapped."""
+        return observations.recent(self.directory.dynamics, name)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """C class names."""
+        names = self._description.get("names")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise InputError(f"{self.directory.model} lists no class names: it is damaged")
+        return tuple(names)
+
+    @cached_property
+    def preprocessing(self) -> Preprocessing:
+        """What is done to inputs before the model sees them."""
+        return preprocessing.from_json(self._description.get("preprocessing"))
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The trained model, in evaluation mode; it maps preprocessed inputs to logits [N, C]."""
+        if self.module is not None:
+            return self.module.eval()
+        name = self.made_by or self._description.get("model")
+        if not isinstance(name, str) or (self.made_by is None and name not in catalogue.MODELS):
+            raise InputError(
+                f"the model of {self.path} is not one of ours ({name}): say who makes it, with "
+                "--model package.module:factory, or load_run(path, model=…) in Python"
+            )
+        module = catalogue.build(
+            name, shape_of(self.preprocessing), len(self.names), generator_seed=0
+        )
+        weights = self.directory.weights
+        load_strictly(module, read_state(weights), weights)
+        return module.eval()
+
+    def predict(self, x: object, *, batch_size: int = 512, workers: int = 2) -> Predictions:
+        """What the model says about arrays, texts or image paths; see `proselflc.fit` for x."""
+        return self.judge(arrays.inputs(x), batch_size=batch_size, workers=workers)
+
+    def judge(self, inputs: Inputs, *, batch_size: int = 512, workers: int = 2) -> Predictions:
+        """What the model says about inputs."""
+        n = len(inputs)
+        self.preprocessing.check(inputs)
+        part = Part(inputs, np.zeros(n, np.int64), tuple(str(k) for k in range(n)))
+        probabilities = np.zeros((n, len(self.names)), np.float32)
+        if n:
+            order = Order(batch_size, shuffle=False)
+            batches = loader(part, self.preprocessing, order, workers=workers)
+            device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
+            for batch, logits in answers(self.model, batches, device):
+                probabilities[batch.index.numpy()] = torch.softmax(logits, 1).cpu().numpy()
+        return Predictions(probabilities, self.names)
+
+    @cached_property
+    def _description(self) -> dict[str, Any]:
+        return self.directory.read_json(self.directory.model)
+
+
+def load_run(path: str | Path, *, model: str | None = None) -> Run:
+    """Read a finished run.
+
+    Args:
+        path: its directory.
+        model: `package.module:factory`, for a run whose model is the user's own.
+    """
+    run = Run(Path(path), made_by=model)
+    if not run.path.is_dir():
+        raise InputError(f"there is no run {run.path}")
+    if not run.directory.is_begun:
+        raise InputError(f"{run.path} is not a run: it has no config.toml")
+    if not run.directory.is_finished:
+        raise InputError(
+            f"the run {run.path} is not finished: go on with proselflc train --out {run.path} "
+            "--resume"
+        )
+    return run

@@ -1,0 +1,253 @@
+"""What a run is told: one frozen object, from flags and a TOML file, written into the run.
+
+Every option is a key of the file too; flags win over the file, the file over defaults.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+from cyclopts import Parameter
+
+from proselflc import __version__
+from proselflc.data.opening import Request
+from proselflc.data.writing import whole_file
+from proselflc.errors import InputError, unknown
+from proselflc.options import Whole
+from proselflc.training.methods import Parameters
+from proselflc.training.recipe import Recipe
+
+# Where data lies and how it is read may change between the parts of a run; the fingerprint of the
+# labels tells whether it is the same data.
+MAY_CHANGE = ("data_root", "cache", "workers", "checkpoint_seconds", "tracker")
+_ASIDE = ("versions", "fingerprint")
+_KINDS: dict[str, tuple[Any, str]] = {
+    "bool": (bool, "true or false"),
+    "int": (int, "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": (str, "a string"),
+    "share": ((str, int, float), "a share such as 0.2, a file or a folder"),
+}
+_OF_TRAIN = ("out", "resume", "overwrite", "quiet", "json")  # options of the command itself
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run, before it begins.
+
+    Attributes:
+        request: which data.
+        noise: put on the labels before training, KIND:RATE as in symmetric:0.4; see
+            `proselflc noise --help` for the kinds.
+        noise_seed: of the noise; the run's seed unless given.
+        trusted: examples whose labels are right, for validation: a share of the training data to
+            cut out, such as 0.2 (with its true labels where they are known), or a folder or file.
+        method: see `proselflc methods`.
+        parameters: the method's own.
+        model: see `proselflc models`; left out, one that suits the data. package.module:factory,
+            timm:NAME and torchvision:NAME work too.
+        weights: of the model to start from, a safetensors file or a state dict.
+        augment: of training images: random crops, flips left to right, both or none; left out,
+            both for photos, none for grey images.
+        image_size: height and width that image files are seen at.
+        recipe: how to train.
+        eval_epochs: evaluate every so many epochs; left out, about twenty times in all.
+        eval_steps: evaluate every so many steps, instead.
+        eval_examples: look at no more training examples than this when evaluating, always the
+            same ones, evenly spread.
+        checkpoint_seconds: save the state at the first step after so many seconds.
+        workers: processes that decode image files.
+        tracker: where numbers also go: tensorboard, or another one that Accelerate knows.
+    """
+
+    request: Annotated[Request, Parameter(name="*")] = field(default_factory=Request)
+    noise: str | None = None
+    noise_seed: Whole | None = None
+    trusted: str | None = None
+    method: str = "proselflc"
+    parameters: Annotated[Parameters, Parameter(name="--method")] = field(
+        default_factory=Parameters
+    )
+    model: str | None = None
+    weights: Path | None = None
+    augment: Literal["crop-flip", "crop", "flip", "none"] | None = None
+    image_size: Whole = 224
+    recipe: Annotated[Recipe, Parameter(name="*")] = field(default_factory=Recipe)
+    eval_epochs: Whole | None = None
+    eval_steps: Whole | None = None
+    eval_examples: Whole = 50_000
+    checkpoint_seconds: float = 30.0
+    workers: Whole = 2
+    tracker: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.eval_epochs is not None and self.eval_steps is not None:
+            raise InputError("give one of --eval-epochs and --eval-steps, not both")
+        for name, least in (
+            ("eval_epochs", 1),
+            ("eval_steps", 1),
+            ("eval_examples", 1),
+            ("image_size", 8),
+            ("workers", 0),
+            ("noise_seed", 0),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{_flag(name)} must be at least {least}, got {value}")
+        if not self.checkpoint_seconds >= 0:
+            raise InputError(
+                f"--checkpoint-seconds must be 0 or more, got {self.checkpoint_seconds}"
+            )
+
+    def values(self) -> dict[str, Any]:
+        """Every option by its name, those of the method as method.NAME."""
+        flat: dict[str, Any] = {}
+        for name in (f.name for f in fields(self)):
+            value = getattr(self, name)
+            if name in ("request", "recipe"):
+                flat |= {f.name: getattr(value, f.name) for f in fields(value)}
+            elif name == "parameters":
+                flat |= {f"method.{f.name}": getattr(value, f.name) for f in fields(value)}
+            else:
+                flat[name] = value
+        return flat
+
+    def table(self) -> dict[str, Any]:
+        """The options as TOML holds them: what is not set is left out, paths are strings."""
+        plain = {
+            key: str(value) if isinstance(value, Path) else value
+            for key, value in self.values().items()
+            if value is not None
+        }
+        method = {"name": plain.pop("method")}
+        for key in [key for key in plain if key.startswith("method.")]:
+            method[key.removeprefix("method.")] = plain.pop(key)
+        return {**plain, "method": method}
+
+    def write(self, path: Path, fingerprint: str) -> None:
+        """Write the options, the labels' fingerprint and the versions, whole or not at all."""
+        import tomli_w
+
+        # Tables come last in TOML.
+        content = {"fingerprint": fingerprint, **self.table(), "versions": versions()}
+        with whole_file(path) as file:
+            tomli_w.dump(content, file)
+
+
+def versions() -> dict[str, str]:
+    """What computed a run."""
+    packages = {package: version(package) for package in ("torch", "numpy", "accelerate")}
+    return {"proselflc": __version__, "python": platform.python_version(), **packages}
+
+
+def recipes() -> dict[str, Path]:
+    """The recipes that come with the package, by name."""
+    folder = Path(str(files("proselflc.app") / "recipes"))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def find(name: str) -> Path:
+    """The file that `--config` names: a path, or a recipe that comes with the package."""
+    known = recipes()
+    if name in known and not Path(name).is_file():
+        return known[name]
+    if not Path(name).is_file():
+        raise InputError(
+            f"there is no file {name}, and as a name it is an " + unknown("recipe", name, known)
+        )
+    return Path(name)
+
+
+def options(table: Mapping[str, Any], source: Path, flags: Iterable[str]) -> dict[str, str]:
+    """A table of a TOML file as the options of a command line, without their dashes.
+
+    A file's parameters of the method are dropped where a flag names another method, and its number
+    of steps where a flag says how many epochs, and the other way round.
+
+    Args:
+        table: as read from the file.
+        source: the file, for messages.
+        flags: the command line.
+    """
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        name = str(key).replace("_", "-")
+        if name in _ASIDE:
+            continue
+        if name == "method" and isinstance(value, dict):
+            flat |= {f"method.{k}" if k != "name" else "method": v for k, v in value.items()}
+        else:
+            flat[name] = value
+    kinds = _kinds()
+    known = {name.replace("_", "-") for name in Config().values()} | set(_OF_TRAIN)
+    for name, value in flat.items():
+        if name not in known:
+            raise InputError(f"{source}: {unknown('key', name, known)}")
+        wanted, word = _KINDS[kinds.get(name, "bool" if name != "out" else "str")]
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise InputError(f"{source}: {name} must be {word}, got {value!r}")
+    chosen = flag_value(flags, "--method")
+    if chosen is not None and chosen != flat.get("method"):
+        flat = {name: value for name, value in flat.items() if not name.startswith("method.")}
+    for one, other in (("epochs", "steps"), ("eval-epochs", "eval-steps")):
+        for flag, dropped in ((one, other), (other, one)):
+            if flag_value(flags, f"--{flag}") is not None:
+                flat.pop(dropped, None)
+    return {
+        name.lower(): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in flat.items()
+    }
+
+
+def _kinds() -> dict[str, str]:
+    """What kind of value every option takes, a key of `_KINDS`, by its name in a TOML file."""
+    result = {}
+    for owner, prefix in ((Config, ""), (Request, ""), (Recipe, ""), (Parameters, "method.")):
+        for name, hint in get_type_hints(owner).items():
+            types = get_args(hint) or (hint,)
+            number = next((one for one in (bool, int, float) if one in types), str)
+            result[prefix + name.replace("_", "-")] = number.__name__
+    return {**result, "trusted": "share"}
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Which options differ between two tables, in words, those left out that may."""
+    flat, also = _flattened(one), _flattened(other)
+    return [
+        f"{key} ({_shown(flat.get(key))} there, {_shown(also.get(key))} now)"
+        for key in sorted(flat.keys() | also.keys())
+        if flat.get(key) != also.get(key) and key not in (*MAY_CHANGE, *_ASIDE)
+    ]
+
+
+def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    method = table.get("method", {})
+    return flat | {f"method.{key}" if key != "name" else "method": v for key, v in method.items()}
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else str(value)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def flag_value(flags: Iterable[str], name: str) -> str | None:
+    """What a flag is set to on a command line, the last time it is there."""
+    found, waiting = None, False
+    for word in flags:
+        if waiting:
+            found, waiting = word, False
+        elif word == name:
+            waiting = True
+        elif word.startswith(name + "="):
+            found = word.partition("=")[2]
+    return found

@@ -1,0 +1,172 @@
+"""What a person sees while a model is trained: a line that moves on a terminal, lines elsewhere.
+
+Everything goes to stderr; stdout is for results.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, TextIO
+
+from proselflc.errors import shown
+
+
+class Display(Protocol):
+    """Who is told how training goes."""
+
+    def note(self, text: str) -> None:
+        """Say a sentence."""
+
+    def begin(self, titles: Sequence[str], step: int, total: int) -> None:
+        """Training begins, or goes on, after so many steps of so many."""
+
+    def step(self, step: int, numbers: Mapping[str, float]) -> None:
+        """So many steps are done; numbers by their short names."""
+
+    def point(self, line: Mapping[str, Any]) -> None:
+        """There was an evaluation: a line of the history."""
+
+    def end(self) -> None:
+        """Training is over."""
+
+
+class Silent:
+    """Shows nothing but notes, if these are wanted."""
+
+    def __init__(self, notes: bool = True) -> None:
+        self.notes = notes
+
+    def note(self, text: str) -> None:
+        if self.notes:
+            sys.stderr.write(f"note: {shown(text)}\n")
+
+    def begin(self, titles: Sequence[str], step: int, total: int) -> None:
+        pass
+
+    def step(self, step: int, numbers: Mapping[str, float]) -> None:
+        pass
+
+    def point(self, line: Mapping[str, Any]) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+class Lines(Silent):
+    """A line per evaluation point, for files and pipes."""
+
+    def begin(self, titles: Sequence[str], step: int, total: int) -> None:
+        for title in titles:
+            sys.stderr.write(f"{shown(title)}\n")
+        if step:
+            sys.stderr.write(f"going on after step {step} of {total}\n")
+
+    def point(self, line: Mapping[str, Any]) -> None:
+        sys.stderr.write(in_words(line) + "\n")
+        sys.stderr.flush()
+
+
+class Terminal(Silent):
+    """A bar with what matters, and a line per evaluation point above it."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        super().__init__()
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            TimeRemainingColumn(compact=True),
+            console=Console(file=stream or sys.stderr, highlight=False),
+            transient=True,
+        )
+        self._task: Any = None
+
+    def note(self, text: str) -> None:
+        self._print(f"note: {shown(text)}")
+
+    def begin(self, titles: Sequence[str], step: int, total: int) -> None:
+        for title in titles:
+            self._print(shown(title))
+        self._progress.start()
+        self._task = self._progress.add_task("training", total=total, completed=step, numbers="")
+
+    def step(self, step: int, numbers: Mapping[str, float]) -> None:
+        words = "  ".join(f"{name} {_number(name, value)}" for name, value in numbers.items())
+        self._progress.update(self._task, completed=step, numbers=words)
+
+    def point(self, line: Mapping[str, Any]) -> None:
+        self._print(in_words(line))
+
+    def end(self) -> None:
+        self._progress.stop()
+
+    def _print(self, text: str) -> None:
+        self._progress.console.print(text, markup=False, soft_wrap=True)
+
+
+def chosen(quiet: bool) -> Display:
+    """The display for where stderr goes; `quiet` leaves errors and notes only."""
+    if quiet:
+        return Silent()
+    return Terminal() if sys.stderr.isatty() else Lines()
+
+
+class showing:  # noqa: N801  # reads as a word: with showing(display)
+    """Ends a display, whatever happens."""
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+
+    def __enter__(self) -> Display:
+        return self.display
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.display.end()
+
+
+def in_words(line: Mapping[str, Any]) -> str:
+    """A line of the history as a person reads it; what is not known is left out."""
+    names = {
+        "train_loss": "loss",
+        "train_accuracy": "fits given",
+        "wrong_fitting": "fits wrong",
+        "semantic_correction": "corrected",
+        "val_accuracy": "validation",
+        "test_accuracy": "test",
+        "g": "g",
+        "epsilon": "ε",
+        "images_per_second": "examples/s",
+    }
+    words = [f"epoch {line['epoch']:.4g}", f"step {line['step']}"]
+    words += [
+        f"{word} {_number(word, line[name])}"
+        for name, word in names.items()
+        if line.get(name) is not None
+    ]
+    return "  ".join(words)
+
+
+def _number(name: str, value: float) -> str:
+    if name == "examples/s":
+        return f"{value:,.0f}"
+    if name in ("loss", "g", "ε"):
+        return f"{value:.3f}"
+    return f"{value:.1%}" if name not in ("epoch", "step") else f"{value:g}"

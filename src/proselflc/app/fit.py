@@ -1,0 +1,166 @@
+"""`proselflc.fit` and `proselflc.predict`: the whole run from Python."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from proselflc.analysis.run import Predictions, Run, load_run
+from proselflc.app.config import Config
+from proselflc.app.display import Silent, chosen
+from proselflc.app.run import Start, train
+from proselflc.data.dataset import Dataset
+from proselflc.data.sources import arrays, python_dataset
+from proselflc.errors import InputError, unknown
+from proselflc.training.methods import Parameters
+from proselflc.training.recipe import Recipe
+from proselflc.training.schedule import Schedule
+
+
+def fit(
+    x: object,
+    y: object | None = None,
+    *,
+    x_test: object | None = None,
+    y_test: object | None = None,
+    clean: object | None = None,
+    names: Sequence[str] | None = None,
+    ids: Sequence[str] | None = None,
+    method: str = "proselflc",
+    parameters: Mapping[str, Any] | None = None,
+    model: str | nn.Module | None = None,
+    weights: str | Path | None = None,
+    noise: str | None = None,
+    trusted: float | str | Path | None = None,
+    augment: Literal["crop-flip", "crop", "flip", "none"] | None = None,
+    image_size: int = 224,
+    epochs: int | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    optimizer: Literal["sgd", "adamw"] | None = None,
+    lr: float | None = None,
+    momentum: float = 0.9,
+    weight_decay: float | None = None,
+    schedule: Schedule = "multistep",
+    warmup: int = 0,
+    precision: Literal["no", "bf16", "fp16"] = "no",
+    accumulate: int = 1,
+    clip: float | None = None,
+    ema: float | None = None,
+    channels_last: bool = False,
+    compile: bool = False,
+    deterministic: bool = False,
+    seed: int = 0,
+    eval_epochs: int | None = None,
+    eval_steps: int | None = None,
+    eval_examples: int = 50_000,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    quiet: bool = True,
+) -> Run:
+    """Train a robust model on data whose labels may be wrong.
+
+    Args:
+        x: numbers [n, D], images (bytes, or floats in 0 … 1), n texts or n paths of image files;
+            or, without y, a PyTorch or Hugging Face data set, or a `Dataset` of ours.
+        y: n labels, integers or texts.
+        x_test, y_test: clean examples to measure on.
+        clean: n true labels, where they are known: for measuring alone.
+        names: C class names; y then holds class ids.
+        ids: n distinct names of the examples.
+        method: see `proselflc methods`.
+        parameters: the method's own, such as {"epsilon": 0.2}.
+        model: see `proselflc models`, or a module that maps a batch to logits [N, C]. It is
+            trained in place.
+        out: the run's directory; left out, a temporary one that lives as long as the result.
+        quiet: show no progress.
+        weights, noise, trusted, augment, image_size, epochs, steps, batch_size, optimizer, lr,
+            momentum, weight_decay, schedule, warmup, precision, accumulate, clip, ema,
+            channels_last, compile, deterministic, seed, eval_epochs, eval_steps, eval_examples,
+            resume, overwrite: as on the command line, see `proselflc train --help`.
+
+    Returns:
+        The run: `.model`, `.examples`, `.history`, `.summary`, `.predict(x)` and more.
+
+    Example:
+        >>> import numpy as np
+        >>> generator = np.random.default_rng(0)
+        >>> y = generator.integers(3, size=300)
+        >>> x = np.eye(3)[y] + generator.normal(0, 0.3, (300, 3))
+        >>> y[:60] = (y[:60] + 1) % 3  # a fifth of the labels is wrong
+        >>> result = fit(x, y, epochs=10)
+        >>> result.examples["is_suspect"].to_numpy()[:60].mean() > 0.9
+        np.True_
+    """
+    config = Config(
+        method=method,
+        parameters=_parameters(parameters or {}),
+        model=model if isinstance(model, str) else None,
+        weights=None if weights is None else Path(weights),
+        noise=noise,
+        trusted=None if trusted is None else str(trusted),
+        augment=augment,
+        image_size=image_size,
+        recipe=Recipe(
+            epochs=epochs,
+            steps=steps,
+            batch_size=batch_size,
+            optimizer=optimizer,
+            lr=lr,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            schedule=schedule,
+            warmup=warmup,
+            precision=precision,
+            accumulate=accumulate,
+            clip=clip,
+            ema=ema,
+            channels_last=channels_last,
+            compile=compile,
+            deterministic=deterministic,
+            seed=seed,
+        ),
+        eval_epochs=eval_epochs,
+        eval_steps=eval_steps,
+        eval_examples=eval_examples,
+    )
+    if isinstance(x, Dataset):
+        dataset = x
+    elif y is None:
+        dataset = python_dataset.load(x)
+    else:
+        dataset = arrays.load(x, y, x_test=x_test, y_test=y_test, clean=clean, names=names, ids=ids)
+    path = Path(tempfile.mkdtemp(prefix="proselflc-")) if out is None else Path(out)
+    module = model if isinstance(model, nn.Module) else None
+    made_by = model if isinstance(model, str) and ":" in model else None
+    result = Run(path, made_by=made_by, module=module)
+    if out is None:
+        weakref.finalize(result, shutil.rmtree, path, ignore_errors=True)
+    display = Silent() if quiet else chosen(quiet=False)
+    train(config, Start(path, resume, overwrite), display, dataset=dataset, model=module)
+    return result
+
+
+def predict(run: Run | str | Path, x: object) -> Predictions:
+    """What a run's model says about arrays, texts or image paths, as `fit` takes them.
+
+    Returns:
+        `Predictions` with `.labels`, `.probabilities` [n, C] and `.confidence` [n].
+    """
+    return (run if isinstance(run, Run) else load_run(run)).predict(x)
+
+
+def _parameters(given: Mapping[str, Any]) -> Parameters:
+    known = {field.name for field in fields(Parameters)}
+    for name in given:
+        if name not in known:
+            raise InputError(unknown("parameter", name, known))
+    return Parameters(**given)

@@ -1,0 +1,35 @@
+"""Ctrl-C and SIGTERM: a run stops after the step that is under way, with its state saved."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+from proselflc.training.fit import Training
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user stopped the run; its state is saved. The message says how to go on."""
+
+
+@contextlib.contextmanager
+def stop_signals(training: Training) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM asks for a stop after the step; the second is as always."""
+
+    def ask(number: int, frame: object) -> None:
+        training.wants_stop = True
+        signal.signal(number, before[number])
+
+    before: dict[int, Any] = {}
+    try:
+        for one in (signal.SIGINT, signal.SIGTERM):
+            before[one] = signal.signal(one, ask)
+    except ValueError:  # not in the main thread, where signals do not come
+        pass
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,514 @@
+"""One run from end to end: train, watch, stop, resume, leave a directory that explains itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+from safetensors.torch import save
+from torch import nn
+
+from proselflc.analysis import suspects
+from proselflc.app import config as config_file
+from proselflc.app import measurement, tracking
+from proselflc.app.config import Config
+from proselflc.app.display import Display, showing
+from proselflc.app.interruption import Interrupted, stop_signals
+from proselflc.app.meter import Meter
+from proselflc.app.setting import Setting, prepare
+from proselflc.correction.target import Target
+from proselflc.correction.trust import global_part
+from proselflc.data.dataset import Dataset
+from proselflc.data.writing import whole_file
+from proselflc.errors import InputError
+from proselflc.training import checkpoint, observations, processes
+from proselflc.training.checkpoint import State
+from proselflc.training.fit import DivergenceError, Lesson, Training, lessons
+from proselflc.training.observations import Recorder, Seen, see
+from proselflc.training.run_directory import Json, RunDirectory, read_toml
+
+SHOWN_EVERY = 0.2  # seconds between two movements of the bar
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run is to be, and what to do with one that is there.
+
+    Attributes:
+        out: the directory; None for a new one below `runs`.
+        resume: go on with it.
+        overwrite: replace it.
+    """
+
+    out: Path | None = None
+    resume: bool = False
+    overwrite: bool = False
+
+
+def train(
+    config: Config,
+    start: Start,
+    display: Display,
+    *,
+    dataset: Dataset | None = None,
+    model: nn.Module | None = None,
+) -> Path:
+    """Train as the config says; the run's directory.
+
+    Args:
+        config: what to do.
+        start: where to put it.
+        display: who is told how it goes.
+        dataset: instead of what the config names.
+        model: instead of what the config names.
+
+    Raises:
+        InputError: something in the config, the data or the directory is not as it must be.
+        DivergenceError: the loss is no number any more; the last good state is kept.
+        Interrupted: somebody wanted it to stop; the state is saved.
+    """
+    if config.tracker is not None:
+        tracking.check(config.tracker)
+    accelerator = processes.accelerator(config.recipe.precision)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_settled(config.recipe.deterministic))
+        directory = RunDirectory(_place(config, start, accelerator))
+        is_begun = True
+        if accelerator.is_main_process:
+            is_new = directory.make()
+            stack.enter_context(directory.locked())
+            if is_new:
+                stack.callback(directory.remove_unused)  # a mistyped option leaves nothing behind
+            is_begun = _may_begin(directory, start)
+            if not is_begun:
+                display.note(f"the run {directory.path} is finished: there is nothing to resume")
+        # The main process decides: others may be on machines that do not see the directory.
+        if not processes.agreed(is_begun):
+            return directory.path
+        setting = prepare(
+            config,
+            dataset,
+            model=model,
+            shard=(accelerator.process_index, accelerator.num_processes),
+            report=display.note if accelerator.is_main_process else _nobody,
+        )
+        run = _Run(setting, directory, accelerator, display)
+        run.begin(start.resume)
+        if config.tracker is not None:
+            tracking.start(accelerator, setting.config, directory, stack)
+        with showing(display):
+            run.learn(stack)
+        run.finish()
+    return directory.path
+
+
+class _Run:
+    """A run that is under way. The main process alone writes."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        directory: RunDirectory,
+        accelerator: Accelerator,
+        display: Display,
+    ) -> None:
+        self.setting = setting
+        self.directory = directory
+        self.accelerator = accelerator
+        self.display = display
+        self.is_main = bool(accelerator.is_main_process)
+        self.training = Training(
+            setting.model,
+            setting.criterion,
+            setting.config.recipe,
+            setting.total_steps,
+            accelerator=accelerator,
+        )
+        self.recorder = Recorder(
+            directory.dynamics,
+            len(setting.dataset.train),
+            setting.dataset.num_classes,
+            setting.epochs,
+        )
+        self.history: list[Json] = []
+        self.meter = Meter()
+        self.saved_step = -1
+
+    def begin(self, resume: bool) -> None:
+        """Put everything where the last checkpoint left it, or at the beginning."""
+        setting, directory = self.setting, self.directory
+        state = None
+        if resume and processes.agreed(directory.is_begun):
+            self._check_everybody_sees_it()
+            self._compare()
+            state, notes = checkpoint.read_last(directory.checkpoints)
+            if state is None and notes:
+                notes.append("no checkpoint is left that can be used: the run starts afresh")
+            for note in notes if self.is_main else ():
+                self.display.note(note)
+        if state is not None:
+            self._restore(state)
+            if self.is_main:
+                directory.sweep()
+        elif self.is_main:
+            self._check_space()
+            directory.clear()
+            setting.config.write(directory.config, setting.labels.fingerprint)
+            setting.labels.save(directory.labels)
+        self.accelerator.wait_for_everyone()
+
+    def learn(self, stack: contextlib.ExitStack) -> None:
+        """Train to the end, recording, evaluating and saving on the way."""
+        setting, training = self.setting, self.training
+        stack.enter_context(stop_signals(training))
+        if self.is_main:
+            self.display.begin(self._title(), training.step, setting.total_steps)
+        saved = shown = time.monotonic()
+        self.meter.start()
+        for lesson in self._lessons():
+            self._record(lesson)
+            self.meter.add(lesson)
+            if setting.is_point(lesson.step):
+                self._evaluate(lesson)
+            now = time.monotonic()
+            if self.is_main and now - shown >= SHOWN_EVERY:
+                shown = now
+                numbers = {"epoch": float(lesson.epoch + 1), **self.meter.numbers(self._g())}
+                self.display.step(lesson.step, numbers)
+            due = now - saved >= setting.config.checkpoint_seconds
+            if self.is_main and (due or lesson.stop or lesson.step == setting.total_steps):
+                self._save()
+                saved = time.monotonic()
+            if lesson.stop and lesson.step < setting.total_steps:
+                self.accelerator.wait_for_everyone()
+                place = shlex.quote(str(self.directory.path))
+                raise Interrupted(
+                    f"stopped after step {lesson.step} of {setting.total_steps}, the state is "
+                    f"saved; go on with: proselflc train --out {place} --resume"
+                )
+
+    def _lessons(self) -> Iterator[Lesson]:
+        """The steps; where the loss of one is no number, the state before it is saved."""
+        try:
+            yield from lessons(self.training, self.setting.train)
+        except DivergenceError:
+            if self.is_main and self.saved_step < self.training.step:
+                self._save()
+            raise
+
+    def finish(self) -> None:
+        """Write what a reader of the run wants, the summary last."""
+        setting, directory, training = self.setting, self.directory, self.training
+        training.share_buffers()
+        test = measurement.logits(setting, training, setting.dataset.test)
+        validation = measurement.logits(setting, training, setting.dataset.validation)
+        if self.is_main:
+            self.recorder.end()
+            self._write_model()
+            table = suspects.examples(
+                setting.labels,
+                observations.observed(directory.dynamics),
+                suspects.Recent(
+                    observations.recent(directory.dynamics, "p"),
+                    observations.recent(directory.dynamics, "target"),
+                ),
+            )
+            suspects.write_parquet(table, directory.examples)
+            measured = measurement.everything(setting.dataset, test, validation)
+            directory.write_json(directory.evaluation, measured)
+            directory.write_json(directory.summary, self._summary(measured, table))
+        self.accelerator.wait_for_everyone()
+
+    def _check_everybody_sees_it(self) -> None:
+        """Refuse to resume where the directory is not the same for all processes."""
+        sees = torch.tensor([float(self.directory.is_begun)])
+        number, total = (
+            int(processes.summed(self.accelerator, sees)),
+            self.accelerator.num_processes,
+        )
+        if number < total:
+            raise InputError(
+                f"only {number} of {total} processes see the run {self.directory.path}: to resume "
+                "it, put it where all machines can read it"
+            )
+
+    def _compare(self) -> None:
+        """Refuse to go on with other options or other labels."""
+        stored = read_toml(self.directory.config)
+        different = config_file.differences(stored, self.setting.config.table())
+        if different:
+            raise InputError(
+                f"the run {self.directory.path} was begun with other options: "
+                f"{', '.join(different)}; use those, or begin another run with another --out"
+            )
+        if stored.get("fingerprint") != self.setting.labels.fingerprint:
+            raise InputError(
+                f"the labels are not those that {self.directory.path} was begun with (fingerprint "
+                f"{str(stored.get('fingerprint'))[:12]}… there, "
+                f"{self.setting.labels.fingerprint[:12]}… now): has the data changed?"
+            )
+
+    def _restore(self, state: State) -> None:
+        setting = self.setting
+        if state.facts.get("batches") != len(setting.train):
+            raise InputError(
+                f"an epoch of {self.directory.path} had {state.facts.get('batches')} batches and "
+                f"now has {len(setting.train)}: resume with as many processes as it was begun with"
+            )
+        if state.facts.get("preprocessing") != setting.preprocessing.to_json():
+            raise InputError(
+                f"the inputs are not those that {self.directory.path} was begun with, their means "
+                "differ: has the data changed?"
+            )
+        self.training.restore(state)
+        self.meter.restore(state.facts["meter"])
+        self.saved_step = state.step
+        if self.is_main:
+            batches, total = len(self.setting.train), self.setting.total_steps
+            epoch = self.setting.epochs if state.step == total else state.step // batches
+            self.recorder.restore(checkpoint.part(state.tensors, "recorder"), epoch)
+            lines = self.directory.read_history()
+            self.history = [line for line in lines if _integer(line.get("step")) <= state.step]
+            self.directory.write_history(self.history)
+
+    def _save(self) -> None:
+        """Save the state, unless its weights are no numbers: the next step will say so."""
+        weights = self.training.module.state_dict().values()
+        if not all(bool(tensor.isfinite().all()) for tensor in weights):
+            return
+        tensors = self.training.tensors()
+        tensors |= checkpoint.named("recorder", self.recorder.tensors())
+        facts = {
+            **self.training.facts(),
+            "meter": self.meter.facts(),
+            "batches": len(self.setting.train),
+            "preprocessing": self.setting.preprocessing.to_json(),
+        }
+        checkpoint.write(self.directory.checkpoints, State(self.training.step, tensors, facts))
+        self.saved_step = self.training.step
+
+    def _record(self, lesson: Lesson) -> None:
+        """Keep what the step has shown, all processes' in the main one."""
+        seen = see(
+            self.training.criterion,
+            lesson.logits,
+            lesson.batch,
+            lesson.step / self.setting.total_steps,
+            means=self.recorder.wants_means(lesson.epoch),
+        )
+        index, facts, *means = processes.gathered(
+            self.accelerator, seen.index, seen.facts, *seen.means
+        )
+        self.meter.see(facts)
+        if self.is_main:
+            means = [mean.cpu() for mean in means]
+            self.recorder.add(lesson.epoch, Seen(index.cpu(), facts.cpu(), tuple(means)))
+            if lesson.ends_epoch:
+                self.recorder.end_epoch(lesson.epoch)
+
+    def _evaluate(self, lesson: Lesson) -> None:
+        self.meter.pause()
+        setting, training = self.setting, self.training
+        training.share_buffers()
+        fitting = measurement.fitting(setting, training)
+        accuracies = {
+            name: measurement.accuracy(setting, training, part)
+            for name, part in (
+                ("test_accuracy", setting.dataset.test),
+                ("val_accuracy", setting.dataset.validation),
+            )
+        }
+        measured = {**asdict(fitting), **accuracies}
+        line: Json = {
+            "step": lesson.step,
+            "epoch": round(lesson.step / len(setting.train), 6),
+            "progress": training.progress,
+            "train_loss": self.meter.loss,
+            "train_accuracy": measured.pop("train_accuracy"),
+            "test_accuracy": measured.pop("test_accuracy"),
+            "val_accuracy": measured.pop("val_accuracy"),
+            "lr": lesson.lr,
+            "g": self._g(),
+            **measured,
+            "seconds": round(self.meter.seconds, 3),
+            "images_per_second": self.meter.speed,
+        }
+        if self.is_main:
+            self.history.append(line)
+            self.directory.write_history(self.history)
+            self.display.point(line)
+        if setting.config.tracker is not None:
+            numbers = {key: value for key, value in line.items() if value is not None}
+            self.accelerator.log(numbers, step=lesson.step)
+        self.meter.start_anew()
+
+    def _summary(self, measured: Mapping[str, Any], table: Any) -> Json:
+        setting = self.setting
+        last = self.history[-1] if self.history else {}
+        test = measured.get("test", {})
+        before, after = suspects.label_accuracy(table)
+        suspect = table["is_suspect"].to_numpy()
+        found = None
+        if setting.labels.clean is not None:
+            quality = table["quality"].to_numpy()
+            found = asdict(suspects.detection(suspect, quality, setting.labels.flipped))
+        return {
+            "method": setting.config.method,
+            "data": setting.dataset.name,
+            "noise": setting.labels.generator,
+            "seed": setting.config.recipe.seed,
+            "steps": self.training.step,
+            "test_accuracy": test.get("accuracy"),
+            "test_accuracy_at_best_validation": best_validation(self.history),
+            "correct_fitting": last.get("correct_fitting"),
+            "wrong_fitting": last.get("wrong_fitting"),
+            "semantic_correction": last.get("semantic_correction"),
+            "ece": test.get("ece"),
+            "nll": test.get("nll"),
+            "brier": test.get("brier"),
+            "label_accuracy_before": before,
+            "label_accuracy_after": after,
+            "detection": found,
+            "estimated_noise_rate": float(suspect.mean()),
+            "realised_noise_rate": (
+                None if setting.labels.clean is None else float(setting.labels.flipped.mean())
+            ),
+            "seconds": round(self.meter.seconds, 3),
+            "fingerprint": setting.labels.fingerprint,
+        }
+
+    def _write_model(self) -> None:
+        setting = self.setting
+        state = {
+            name: tensor.detach().cpu().clone().contiguous()
+            for name, tensor in self.training.evaluated.state_dict().items()
+        }
+        with whole_file(self.directory.weights) as file:
+            file.write(save(state))
+        self.directory.write_json(
+            self.directory.model,
+            {
+                "model": setting.config.model,
+                "num_classes": setting.dataset.num_classes,
+                "names": list(setting.dataset.names),
+                "preprocessing": setting.preprocessing.to_json(),
+                "averaged": setting.config.recipe.ema is not None,
+                "skipped": [asdict(one) for one in setting.dataset.skipped],
+            },
+        )
+
+    def _check_space(self) -> None:
+        """Refuse a run that cannot fit on the disk."""
+        n, C = len(self.setting.dataset.train), self.setting.dataset.num_classes
+        rows = observations.ROW.itemsize * n * self.setting.epochs
+        means = 4 * n * min(C, observations.TOP_CLASSES * 2 if n * C > observations.LARGEST else C)
+        weights = sum(p.numel() * p.element_size() for p in self.training.module.parameters())
+        needed = rows + 4 * means + 10 * weights + 10**6
+        free = shutil.disk_usage(self.directory.path).free
+        if free < needed:
+            raise InputError(
+                f"the run needs about {needed / 1e6:,.0f} MB and {self.directory.path} has "
+                f"{free / 1e6:,.0f} MB left: make room, or choose another --out"
+            )
+
+    def _g(self) -> float | None:
+        """g(t) of a method that has one."""
+        method = self.training.criterion.method
+        part = global_part(method.trust) if isinstance(method, Target) else None
+        return None if part is None else part.at(self.training.progress)
+
+    def _title(self) -> tuple[str, str]:
+        setting = self.setting
+        config, labels = setting.config, setting.labels
+        title = (
+            f"{setting.dataset.name}: {len(labels.given):,} examples of {len(labels.names)} classes"
+        )
+        if labels.clean is not None:
+            title += f", {labels.flipped.mean():.1%} of the labels wrong"
+        many = f" in {self.accelerator.num_processes} processes"
+        return title, (
+            f"{config.method} with {config.model}, {setting.total_steps:,} steps"
+            f"{many if self.accelerator.num_processes > 1 else ''}, into {self.directory.path}"
+        )
+
+
+def best_validation(history: list[Json]) -> float | None:
+    """Test accuracy where validation accuracy was best, the first of equals."""
+    lines = [line for line in history if line.get("val_accuracy") is not None]
+    if not lines:
+        return None
+    best = max(lines, key=lambda line: (float(str(line["val_accuracy"])), -_integer(line["step"])))
+    accuracy = best["test_accuracy"]
+    return None if accuracy is None else float(str(accuracy))
+
+
+def _place(config: Config, start: Start, accelerator: Accelerator) -> Path:
+    """The directory of the run, the same in all processes."""
+    if start.resume and start.overwrite:
+        raise InputError("--resume goes on with a run and --overwrite replaces it: give one")
+    if start.out is not None:
+        return start.out
+    if start.resume:
+        raise InputError("--resume needs --out, the directory of the run to go on with")
+    stem = f"{Path(config.request.data).stem.replace(':', '-') or 'data'}-{config.method}"
+    number = 1
+    while (Path("runs") / f"{stem}-{number}").exists():
+        number += 1
+    place = [str(Path("runs") / f"{stem}-{number}")]
+    broadcast_object_list(place, from_process=0)
+    return Path(place[0])
+
+
+def _may_begin(directory: RunDirectory, start: Start) -> bool:
+    """Whether there is something to do; refuses to touch a run that nobody said to touch."""
+    if start.resume and directory.is_finished:
+        return False
+    if directory.is_begun and not start.resume and not start.overwrite:
+        state = "a finished" if directory.is_finished else "an unfinished"
+        hint = "" if directory.is_finished else "--resume to go on, "
+        raise InputError(
+            f"{directory.path} holds {state} run: pass {hint}--overwrite to replace it, or another "
+            "--out"
+        )
+    strangers = () if directory.is_begun or start.overwrite else directory.present()
+    if strangers:
+        raise InputError(
+            f"{directory.path} holds {strangers[0]} and is no run: choose another --out, or pass "
+            "--overwrite to replace it"
+        )
+    return True
+
+
+@contextlib.contextmanager
+def _settled(deterministic: bool) -> Iterator[None]:
+    """Torch's global state as it was before, whatever a run does to it."""
+    was = torch.are_deterministic_algorithms_enabled()
+    warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    with torch.random.fork_rng():
+        if deterministic:
+            # Without it cuBLAS refuses; it is read when CUDA is first used.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(was, warn_only=warned_only)
+
+
+def _integer(value: object) -> int:
+    return value if isinstance(value, int) else sys.maxsize
+
+
+def _nobody(text: str) -> None:
+    pass

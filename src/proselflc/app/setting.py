@@ -1,0 +1,234 @@
+"""What a config stands for: data, labels, model, criterion and loaders, and nothing left open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from proselflc.app.config import Config
+from proselflc.app.corruption import corrupted, surprises
+from proselflc.correction.criterion import Criterion
+from proselflc.data import labels as labels_of
+from proselflc.data import noise, preprocessing, splits
+from proselflc.data.batches import Batches, Order
+from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, checked
+from proselflc.data.labels import Labels
+from proselflc.data.opening import open_data
+from proselflc.data.preprocessing import ImageScaling, Preprocessing
+from proselflc.errors import InputError
+from proselflc.models import catalogue
+from proselflc.models.shape import ImageShape, Shape
+from proselflc.training import methods
+from proselflc.training.serving import loader, shape_of
+
+EVALUATIONS = 20  # about so many in a run whose user does not say
+EVALUATION_BATCH = 512
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that training needs and that never changes.
+
+    Attributes:
+        config: with every default filled in.
+        dataset: its training part has the labels to learn from.
+        labels: of the training part.
+        preprocessing: fitted on the training part.
+        shape: what the model sees.
+        model, criterion: fresh.
+        train: batches to learn from.
+        total_steps: Γ.
+        eval_steps: steps between evaluation points.
+    """
+
+    config: Config
+    dataset: Dataset
+    labels: Labels
+    preprocessing: Preprocessing
+    shape: Shape
+    model: nn.Module
+    criterion: Criterion
+    train: Batches
+    total_steps: int
+    eval_steps: int
+    shard: tuple[int, int]
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs are begun."""
+        return math.ceil(self.total_steps / len(self.train))
+
+    def is_point(self, step: int) -> bool:
+        """Whether there is an evaluation after so many steps."""
+        return step % self.eval_steps == 0 or step == self.total_steps
+
+    @cached_property
+    def sample(self) -> Ints:
+        """Positions of the training examples that are looked at when evaluating."""
+        n = len(self.dataset.train)
+        return np.linspace(0, n - 1, min(n, self.config.eval_examples)).astype(np.int64)
+
+    def for_evaluation(self, part: Part) -> Batches:
+        """The examples of a part in their order, as a model sees them when training is over."""
+        order = Order(EVALUATION_BATCH, shuffle=False, shard=self.shard)
+        workers, last = self.config.workers, self.config.recipe.channels_last
+        return loader(part, self.preprocessing, order, workers=workers, channels_last=last)
+
+
+def prepare(
+    config: Config,
+    dataset: Dataset | None = None,
+    *,
+    model: nn.Module | None = None,
+    shard: tuple[int, int] = (0, 1),
+    report: Callable[[str], None],
+) -> Setting:
+    """Open the data, corrupt it, and make what the config names.
+
+    Args:
+        config: what the user asked for.
+        dataset: instead of opening the data that the config names.
+        model: instead of making the model that it names.
+        shard: which process of how many this is.
+        report: is told in a sentence what the user may not expect.
+    """
+    parameters = methods.resolved(config.method, config.parameters)
+    dataset = open_data(config.request) if dataset is None else dataset
+    dataset, labels = _labelled(config, dataset, report)
+    n, C = len(dataset.train), dataset.num_classes
+    scaling = _preprocessing(config, dataset.train.inputs)
+    shape = shape_of(scaling)
+    recipe = config.recipe
+    if recipe.batch_size is None:
+        recipe = replace(recipe, batch_size=min(128, n))
+    assert recipe.batch_size is not None
+    if recipe.batch_size > n:
+        raise InputError(
+            f"a batch of {recipe.batch_size} is larger than the {n} training examples of "
+            f"{dataset.name}: lower --batch-size"
+        )
+    if recipe.batch_size < 2 * shard[1]:
+        raise InputError(
+            f"a batch of {recipe.batch_size} is too small: {shard[1]} "
+            f"process{'es need' if shard[1] > 1 else ' needs'} at least {2 * shard[1]} examples at "
+            "a time, so raise --batch-size"
+        )
+    name = config.model or catalogue.default_name(shape)
+    if model is not None:
+        name = f"{type(model).__module__}.{type(model).__qualname__}"
+    else:
+        model = catalogue.build(
+            name, shape, C, generator_seed=recipe.seed, weights=config.weights, report=report
+        )
+    known = catalogue.MODELS.get(name, catalogue.MODELS[catalogue.default_name(shape)])
+    recipe = replace(
+        recipe,
+        epochs=None if recipe.steps is not None else (recipe.epochs or 30),
+        optimizer=recipe.optimizer or known.optimizer,
+        lr=known.lr if recipe.lr is None else recipe.lr,
+        weight_decay=known.weight_decay if recipe.weight_decay is None else recipe.weight_decay,
+    )
+    augment = config.augment
+    if augment is None:
+        photos = isinstance(shape, ImageShape) and shape.channels == 3
+        augment = "crop-flip" if photos else "none"
+    # Batch normalisation needs two examples, in every process.
+    order = Order(recipe.batch_size or n, recipe.seed, least=2 * shard[1], shard=shard)
+    train = loader(
+        dataset.train,
+        scaling,
+        order,
+        augment=augment,
+        workers=config.workers,
+        channels_last=recipe.channels_last,
+    )
+    total = recipe.total_steps(len(train))
+    resolved = replace(
+        config,
+        method=config.method,
+        parameters=parameters,
+        model=name,
+        augment=augment,
+        recipe=recipe,
+        noise=None if config.noise is None else labels.generator,
+        noise_seed=_noise_seed(config) if config.noise is not None else None,
+    )
+    return Setting(
+        config=resolved,
+        dataset=dataset,
+        labels=labels,
+        preprocessing=scaling,
+        shape=shape,
+        model=model,
+        criterion=methods.criterion(config.method, parameters, total_steps=total, num_classes=C),
+        train=train,
+        total_steps=total,
+        eval_steps=_eval_steps(config, len(train), total),
+        shard=shard,
+    )
+
+
+def _labelled(
+    config: Config, dataset: Dataset, report: Callable[[str], None]
+) -> tuple[Dataset, Labels]:
+    """The data set with its noise and its validation part, and the labels of its training part."""
+    generator = "none"
+    if config.noise is not None:
+        spec = noise.parse(config.noise)
+        result = corrupted(dataset, spec, seed=_noise_seed(config))
+        generator = result.spec
+        for note in surprises(dataset, result):
+            report(note)
+        truth = dataset.train.labels if dataset.clean is None else dataset.clean
+        dataset = checked(dataset.with_labels(result.given, truth))
+    if config.trusted is not None:
+        dataset = _with_validation(config, dataset)
+    return dataset, replace(labels_of.from_dataset(dataset, None), generator=generator)
+
+
+def _with_validation(config: Config, dataset: Dataset) -> Dataset:
+    assert config.trusted is not None
+    path = Path(config.trusted)
+    if path.exists():
+        trusted = open_data(replace(config.request, data=config.trusted, labels=None))
+        return splits.with_trusted(dataset, trusted)
+    try:
+        float(config.trusted)
+    except ValueError:
+        raise InputError(
+            f"--trusted {config.trusted} is neither a file or folder nor a share such as 0.2"
+        ) from None
+    split = splits.trusted_split(
+        dataset.train.labels,
+        dataset.clean,
+        fraction=config.trusted,
+        generator=noise.stream(config.recipe.seed),
+    )
+    return splits.with_split(dataset, split)
+
+
+def _noise_seed(config: Config) -> int:
+    return config.recipe.seed if config.noise_seed is None else config.noise_seed
+
+
+def _preprocessing(config: Config, inputs: Inputs) -> Preprocessing:
+    if isinstance(inputs, ImageFiles):
+        size, warp = config.image_size, round(config.image_size * 8 / 7)
+        return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp))
+    return preprocessing.fit(inputs)
+
+
+def _eval_steps(config: Config, batches: int, total: int) -> int:
+    if config.eval_steps is not None:
+        return config.eval_steps
+    if config.eval_epochs is not None:
+        return config.eval_epochs * batches
+    if total < batches * 2:
+        return max(1, total // EVALUATIONS)
+    return batches * max(1, round(total / batches / EVALUATIONS))

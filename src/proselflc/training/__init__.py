@@ -1,0 +1,1 @@
+"""The loop, what it keeps, and what it leaves behind."""

@@ -1,0 +1,276 @@
+"""The loop: batches in, steps out. What a method is, only the criterion knows.
+
+`Training` holds everything that changes from step to step and can say and take back its state.
+`lessons` runs it over a loader from wherever it stands. Whoever iterates decides what to do between
+steps: record, evaluate, save, stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from proselflc.correction.criterion import Criterion
+from proselflc.data.batches import Batch, Batches, generator_for
+from proselflc.errors import InputError
+from proselflc.training import checkpoint, processes, schedule
+from proselflc.training.recipe import Recipe
+
+
+class DivergenceError(Exception):
+    """The loss is no longer a finite number. The message says what to try."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One optimiser step that was just taken.
+
+    Attributes:
+        step: its number, from 1 to Γ.
+        epoch: it belongs to, from 0.
+        ends_epoch: whether it is the last of its epoch, or of training.
+        batch: this process's share of what was learned from.
+        logits: [N, C] detached, before the step.
+        loss: over the whole batch of all processes.
+        size: examples in the whole batch.
+        lr: the learning rate.
+        stop: whether somebody asked for a stop, in any process.
+    """
+
+    step: int
+    epoch: int
+    ends_epoch: bool
+    batch: Batch
+    logits: Tensor
+    loss: float
+    size: int
+    lr: float
+    stop: bool
+
+
+class Training:
+    """A model that is being trained.
+
+    Args:
+        model: any module that maps a batch's x to logits [N, C].
+        criterion: what to minimise; it is told the progress.
+        recipe: how; its optimiser, learning rate and weight decay are set.
+        total_steps: Γ.
+        accelerator: of this process.
+
+    Attributes:
+        step: t, the number of completed steps.
+        module: the bare model, whatever the loop wraps around it.
+        average: the exponential moving average of its weights, or None.
+        wants_stop: set by whoever wants the loop to end after the next step.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        criterion: Criterion,
+        recipe: Recipe,
+        total_steps: int,
+        *,
+        accelerator: Accelerator,
+    ) -> None:
+        self.recipe = recipe
+        self.total_steps = total_steps
+        self.accelerator = accelerator
+        self.step = 0
+        self.wants_stop = False
+        self.criterion = criterion.to(accelerator.device)
+        self.module = model.to(accelerator.device)
+        if recipe.channels_last:
+            self.module = self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.average = None
+        if recipe.ema is not None:
+            self.average = AveragedModel(
+                self.module, multi_avg_fn=_moving_average(recipe.ema), use_buffers=True
+            )
+        if recipe.compile:
+            self.module.compile()
+        self.bare_optimizer = _optimizer(self.module, recipe)
+        self.model, prepared = accelerator.prepare(self.module, self.bare_optimizer)
+        # At every step Accelerate's looks for a package that is not there, which takes longer than
+        # a step of a small network. All that it adds here is the gradient scaler of float16.
+        self.optimizer = self.bare_optimizer if accelerator.scaler is None else prepared
+        self.model.train()
+
+    @property
+    def progress(self) -> float:
+        """t/Γ."""
+        return self.step / self.total_steps
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """What to evaluate and save: the average of the weights where there is one."""
+        return self.module if self.average is None else self.average.module
+
+    def learn(self, batch: Batch) -> tuple[Tensor, float, int, float, bool]:
+        """Take one optimiser step on a batch: logits, loss, size, learning rate, stop."""
+        recipe, accelerator = self.recipe, self.accelerator
+        # What a step draws (dropout) is a function of seed, step and process: nothing to save.
+        _seed(accelerator.device, "step", recipe.seed, self.step, accelerator.process_index)
+        assert recipe.lr is not None
+        lr = recipe.lr * schedule.factor(
+            recipe.schedule, self.step, self.total_steps, recipe.warmup
+        )
+        for group in self.bare_optimizer.param_groups:
+            group["lr"] = lr
+        size, stop = self._agreed(len(batch.y))
+        progress = (self.step + 1) / self.total_steps
+        if not self.model.training:
+            self.model.train()
+        total, logits = torch.zeros((), device=accelerator.device), []
+        pieces = _pieces(Batch(*(t.to(accelerator.device) for t in batch)), recipe.accumulate)
+        for k, piece in enumerate(pieces):
+            is_last = k == len(pieces) - 1
+            with contextlib.nullcontext() if is_last else accelerator.no_sync(self.model):
+                z = self.model(piece.x)
+                loss = self.criterion(z, piece.y, index=piece.index, progress=progress)
+                # Processes' gradients are averaged; together they must be the whole batch's mean.
+                share = len(piece.y) * accelerator.num_processes / size
+                accelerator.backward(loss if share == 1 else loss * share)
+            total += loss.detach() * (len(piece.y) / size)
+            logits.append(z.detach())
+        loss_value = self._checked(total, lr)
+        if recipe.clip is not None:
+            accelerator.clip_grad_norm_(self.model.parameters(), recipe.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if self.average is not None:
+            self.average.update_parameters(self.module)
+        self.step += 1
+        return logits[0] if len(logits) == 1 else torch.cat(logits), loss_value, size, lr, stop
+
+    def _agreed(self, count: int) -> tuple[int, bool]:
+        """The size of the whole batch, and whether any process wants to stop."""
+        if self.accelerator.num_processes == 1:
+            return count, self.wants_stop
+        numbers = torch.tensor([count, int(self.wants_stop)], dtype=torch.float64)
+        size, stop = processes.summed(self.accelerator, numbers).tolist()
+        return int(size), stop > 0
+
+    def _checked(self, loss: Tensor, lr: float) -> float:
+        """The loss of the whole batch, if it is a number."""
+        value = float(processes.summed(self.accelerator, loss.reshape(1)))
+        if not math.isfinite(value):
+            raise DivergenceError(
+                f"the loss of step {self.step + 1} is {value} at learning rate {lr:g}: try a lower "
+                "--lr, a --warmup of some hundred steps, or --clip 1; if that does not help, look "
+                "for extreme values in the data"
+            )
+        return value
+
+    def share_buffers(self) -> None:
+        """Give every process the main one's running statistics, as its next step would."""
+        if self.accelerator.num_processes > 1:
+            for module in (self.module, self.average):
+                for buffer in () if module is None else module.buffers():
+                    buffer.copy_(broadcast(buffer.clone(), from_process=0))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors of the state, by name; not copies: the next step changes them."""
+        state = checkpoint.named("model", self.module.state_dict())
+        state |= checkpoint.named("criterion", self.criterion.state_dict())
+        if self.average is not None:
+            state |= checkpoint.named("average", self.average.state_dict())
+        for number, values in self.bare_optimizer.state_dict()["state"].items():
+            for name, value in values.items():
+                if value is not None:
+                    state[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
+        return state
+
+    def facts(self) -> dict[str, object]:
+        """What else the state holds."""
+        scaler = self.accelerator.scaler
+        return {"scaler": None if scaler is None else scaler.state_dict()}
+
+    def restore(self, state: checkpoint.State) -> None:
+        """Go on from a state that `tensors` and `facts` gave.
+
+        Raises:
+            InputError: it is of another model or optimiser.
+        """
+        try:
+            self.module.load_state_dict(checkpoint.part(state.tensors, "model"))
+            self.criterion.load_state_dict(checkpoint.part(state.tensors, "criterion"))
+            if self.average is not None:
+                self.average.load_state_dict(checkpoint.part(state.tensors, "average"))
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:300]
+            raise InputError(f"the checkpoint is not of this model: {reason}") from None
+        self._restore_optimizer(checkpoint.part(state.tensors, "optimizer"))
+        if self.accelerator.scaler is not None and state.facts.get("scaler"):
+            self.accelerator.scaler.load_state_dict(state.facts["scaler"])
+        self.step = state.step
+
+    def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
+        parameters = self.bare_optimizer.param_groups[0]["params"]
+        values: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            number, _, key = name.partition(".")
+            k = int(number) if number.isdecimal() else len(parameters)
+            if k >= len(parameters) or value.shape not in (torch.Size(), parameters[k].shape):
+                raise InputError(f"the checkpoint is not of this optimiser: {name} does not fit")
+            values.setdefault(k, {})[key] = value
+        state = self.bare_optimizer.state_dict()
+        state["state"] = values
+        self.bare_optimizer.load_state_dict(state)
+
+
+def lessons(training: Training, loader: Batches) -> Iterator[Lesson]:
+    """Train from where it stands to Γ, a lesson after every step."""
+    batches = len(loader)
+    while training.step < training.total_steps:
+        epoch, start = divmod(training.step, batches)
+        for number, batch in enumerate(loader.batches(epoch, start), start):
+            logits, loss, size, lr, stop = training.learn(batch)
+            last = number == batches - 1 or training.step == training.total_steps
+            yield Lesson(training.step, epoch, last, batch, logits, loss, size, lr, stop)
+            if training.step == training.total_steps:
+                return
+
+
+def _pieces(batch: Batch, number: int) -> list[Batch]:
+    """The batch in so many parts, or as many as it has examples."""
+    number = min(number, len(batch.y))
+    if number == 1:
+        return [batch]
+    parts = (tensor.tensor_split(number) for tensor in batch)
+    return [Batch(*part) for part in zip(*parts, strict=True)]
+
+
+def _seed(device: torch.device, *key: int | str) -> None:
+    """Make what is drawn on the CPU and on a device a function of `key`."""
+    seed = generator_for(*key).initial_seed()
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed is a hundred times as slow
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)
+
+
+def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    assert recipe.lr is not None
+    assert recipe.weight_decay is not None
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay)
+    return torch.optim.SGD(
+        parameters, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+    )
+
+
+def _moving_average(decay: float) -> Callable[..., Any]:
+    return cast("Callable[..., Any]", get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]

@@ -1,0 +1,177 @@
+"""Methods by name: the criterion that `--method NAME` and `--method.PARAMETER` stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from proselflc.errors import InputError, unknown
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A method's own parameters; what is left out is the method's default.
+
+    Attributes:
+        epsilon: ε, how much the reference is trusted, for label_smoothing, confidence_penalty,
+            boot_soft and boot_hard.
+        sharpness: B of the global trust, for proselflc and proselflc_lt.
+        midpoint: when the global trust is 1/2, for proselflc and proselflc_lt.
+        trust: "global*local", "global", "local" or "global*max_p", for proselflc and proselflc_lt.
+        temperature: T, for proselflc_lt.
+        q: for gce.
+        alpha: for sl.
+        beta: for sl.
+        A: log 0, for sl: -4 in the paper, -9.21 in its code.
+        transition: a .npy, .npz or .csv file, row = true class, for forward and backward.
+    """
+
+    epsilon: float | None = None
+    sharpness: float | None = None
+    midpoint: float | None = None
+    trust: str | None = None
+    temperature: float | None = None
+    q: float | None = None
+    alpha: float | None = None
+    beta: float | None = None
+    A: float | None = None
+    transition: Path | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Those that are set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """How a name becomes a criterion.
+
+    Attributes:
+        defaults: of the parameters it takes; None for one that must be given.
+        make: the criterion from all its parameters, Γ and C.
+    """
+
+    defaults: Mapping[str, Any]
+    make: Callable[[Mapping[str, Any], int, int], Any]
+
+
+def resolved(name: str, parameters: Parameters) -> Parameters:
+    """The parameters with the method's defaults filled in.
+
+    Raises:
+        InputError: the method is unknown, or does not take or lacks a parameter.
+    """
+    known = TRAINABLE
+    if name not in known:
+        raise InputError(_why_unknown(name))
+    defaults = known[name].defaults
+    for extra in parameters.given().keys() - defaults.keys():
+        takes = ", ".join(f"--method.{key}" for key in defaults) or "no parameters"
+        raise InputError(f"method {name} has no --method.{extra}: it takes {takes}")
+    filled = {**defaults, **parameters.given()}
+    for key, value in filled.items():
+        if value is None:
+            raise InputError(f"method {name} needs --method.{key}: there is no default for it")
+    return replace(Parameters(), **filled)
+
+
+def criterion(name: str, parameters: Parameters, *, total_steps: int, num_classes: int) -> Any:
+    """The criterion of a method whose parameters are resolved, for C classes.
+
+    Raises:
+        InputError: a parameter has a value that the method cannot use.
+    """
+    try:
+        return TRAINABLE[name].make(parameters.given(), total_steps, num_classes)
+    except InputError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise InputError(f"method {name}: {error}") from None
+
+
+def _why_unknown(name: str) -> str:
+    from proselflc.correction.catalogue import METHODS
+
+    if name in METHODS:
+        return (
+            f"method {name} needs a teacher's logits, which train has not: use "
+            f"proselflc.{METHODS[name].criterion} in a loop of your own"
+        )
+    return unknown("method", name, TRAINABLE)
+
+
+def _cce(p: Mapping[str, Any], steps: int, C: int) -> Any:
+    from proselflc.correction import criteria
+
+    return criteria.CrossEntropy()
+
+
+def _with_epsilon(name: str) -> Callable[[Mapping[str, Any], int, int], Any]:
+    def make(p: Mapping[str, Any], steps: int, C: int) -> Any:
+        from proselflc.correction import criteria
+
+        return getattr(criteria, name)(p["epsilon"])
+
+    return make
+
+
+def _proselflc(p: Mapping[str, Any], steps: int, C: int) -> Any:
+    from proselflc.correction import criteria
+
+    return criteria.ProSelfLC(steps, p["sharpness"], p["midpoint"], p["trust"])
+
+
+def _proselflc_lt(p: Mapping[str, Any], steps: int, C: int) -> Any:
+    from proselflc.correction import criteria
+
+    return criteria.LowTemperatureProSelfLC(
+        steps, p["sharpness"], p["midpoint"], p["temperature"], p["trust"]
+    )
+
+
+def _gce(p: Mapping[str, Any], steps: int, C: int) -> Any:
+    from proselflc.correction import criteria
+
+    return criteria.GeneralizedCrossEntropy(p["q"])
+
+
+def _sl(p: Mapping[str, Any], steps: int, C: int) -> Any:
+    from proselflc.correction import criteria
+
+    return criteria.SymmetricCrossEntropy(p["alpha"], p["beta"], p["A"])
+
+
+def _with_transition(name: str) -> Callable[[Mapping[str, Any], int, int], Any]:
+    def make(p: Mapping[str, Any], steps: int, C: int) -> Any:
+        import torch
+
+        from proselflc.correction import criteria
+        from proselflc.data.noise import checked_transition
+        from proselflc.data.opening import read_transition
+
+        matrix = checked_transition(read_transition(p["transition"]), C)
+        return getattr(criteria, name)(torch.from_numpy(matrix).float())
+
+    return make
+
+
+TRAINABLE: dict[str, Trainable] = {
+    "cce": Trainable({}, _cce),
+    "label_smoothing": Trainable({"epsilon": 0.25}, _with_epsilon("LabelSmoothing")),
+    "confidence_penalty": Trainable({"epsilon": 0.25}, _with_epsilon("ConfidencePenalty")),
+    "boot_soft": Trainable({"epsilon": 0.25}, _with_epsilon("BootSoft")),
+    "boot_hard": Trainable({"epsilon": 0.2}, _with_epsilon("BootHard")),
+    "proselflc": Trainable(
+        {"sharpness": 10.0, "midpoint": 0.5, "trust": "global*local"}, _proselflc
+    ),
+    "proselflc_lt": Trainable(
+        {"sharpness": 12.0, "midpoint": 0.5, "temperature": 0.5, "trust": "global*max_p"},
+        _proselflc_lt,
+    ),
+    "gce": Trainable({"q": 0.7}, _gce),
+    "sl": Trainable({"alpha": 6.0, "beta": 0.1, "A": -4.0}, _sl),
+    "forward": Trainable({"transition": None}, _with_transition("ForwardCorrection")),
+    "backward": Trainable({"transition": None}, _with_transition("BackwardCorrection")),
+}

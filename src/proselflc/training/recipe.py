@@ -1,0 +1,100 @@
+"""How a model is trained, whatever the method: everything the paper fixes before it compares."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from proselflc.errors import InputError
+from proselflc.options import Whole
+from proselflc.training.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train.
+
+    Attributes:
+        epochs: passes over the training data; 30 unless steps are given.
+        steps: optimiser steps, instead of epochs.
+        batch_size: examples per optimiser step, over all processes together; 128 unless there are
+            fewer examples.
+        optimizer: the optimiser; left out, the one that suits the model.
+        lr: its learning rate; left out, the one that suits the model.
+        momentum: of SGD.
+        weight_decay: its weight decay; left out, the one that suits the model.
+        schedule: of the learning rate: multistep is the paper's on CIFAR-100 (÷10 at 1/2 and 22/30
+            of training), poly its on ImageNet and Clothing1M (power 2).
+        warmup: steps over which the learning rate rises at the beginning.
+        precision: mixed precision; losses are computed in float32 all the same.
+        accumulate: parts that a batch is cut into, one after the other, to save memory.
+        clip: largest norm of the gradient; left out, any.
+        ema: decay of an average of the weights, such as 0.999, to evaluate and save instead of the
+            last ones; left out, none.
+        channels_last: keep images in the memory order that convolutions on many devices like.
+        compile: use torch.compile, which needs a C++ compiler.
+        deterministic: use deterministic algorithms only, even where they are slower.
+        seed: of initialisation, order, augmentation and dropout, and of the noise.
+    """
+
+    epochs: Whole | None = None
+    steps: Whole | None = None
+    batch_size: Whole | None = None
+    optimizer: Literal["sgd", "adamw"] | None = None
+    lr: float | None = None
+    momentum: float = 0.9
+    weight_decay: float | None = None
+    schedule: Schedule = "multistep"
+    warmup: Whole = 0
+    precision: Literal["no", "bf16", "fp16"] = "no"
+    accumulate: Whole = 1
+    clip: float | None = None
+    ema: float | None = None
+    channels_last: bool = False
+    compile: bool = False
+    deterministic: bool = False
+    seed: Whole = 0
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.steps is not None:
+            raise InputError(
+                f"both {self.epochs} epochs and {self.steps} steps were asked for: give one of "
+                "--epochs and --steps"
+            )
+        for name, least in (
+            ("epochs", 1),
+            ("steps", 1),
+            ("batch_size", 1),
+            ("warmup", 0),
+            ("accumulate", 1),
+            ("seed", 0),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{_flag(name)} must be at least {least}, got {value}")
+        for name in ("lr", "clip"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{_flag(name)} must be a positive number, got {value}")
+        if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
+            raise InputError(
+                f"--weight-decay must be 0 or a positive number, got {self.weight_decay}"
+            )
+        for name in ("momentum", "ema"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise InputError(f"{_flag(name)} must be at least 0 and below 1, got {value}")
+        if self.batch_size is not None and self.accumulate > self.batch_size:
+            raise InputError(
+                f"a batch of {self.batch_size} cannot be cut into {self.accumulate} parts: lower "
+                "--accumulate or raise --batch-size"
+            )
+
+    def total_steps(self, batches: int) -> int:
+        """Γ, where an epoch has so many batches."""
+        return self.steps if self.steps is not None else (self.epochs or 30) * batches
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,239 @@
+"""A run is a directory: where its files are, who may write them, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from proselflc.data.writing import whole_file
+from proselflc.errors import InputError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Json: TypeAlias = dict[str, object]
+_PART = re.compile(r"\.[0-9a-f]{16}\.part")  # the name of a file until `whole_file` has it whole
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The files of a run, by their names in the interface."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def labels(self) -> Path:
+        return self.path / "labels.npz"
+
+    @property
+    def history(self) -> Path:
+        return self.path / "history.jsonl"
+
+    @property
+    def dynamics(self) -> Path:
+        return self.path / "dynamics"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def weights(self) -> Path:
+        return self.path / "model.safetensors"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model.json"
+
+    @property
+    def examples(self) -> Path:
+        return self.path / "examples.parquet"
+
+    @property
+    def evaluation(self) -> Path:
+        return self.path / "evaluation.json"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def tracking(self) -> Path:
+        return self.path / "tracking"
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a run."""
+        return self.config.is_file()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run went to its end: the summary is written last."""
+        return self.summary.is_file()
+
+    def make(self) -> bool:
+        """Create the directory; whether it was not there.
+
+        Raises:
+            InputError: it cannot be written to.
+        """
+        try:
+            is_new = not self.path.exists()
+            self.path.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.path, os.W_OK | os.X_OK):
+                raise PermissionError(13, "Permission denied")
+        except OSError as error:
+            raise InputError(
+                f"cannot write to {self.path}: {error.strerror or error}; choose another --out"
+            ) from None
+        return is_new
+
+    def remove_unused(self) -> None:
+        """Remove the directory if nothing but the lock came into it."""
+        if not self.is_begun:
+            self._lock.unlink(missing_ok=True)
+            with suppress(OSError):
+                self.path.rmdir()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else may write to the run meanwhile. The lock goes with the process."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self._lock, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise InputError(
+                f"the run {self.path} is in use by another process: wait for it, or choose another "
+                "--out"
+            ) from None
+        except OSError as error:
+            raise InputError(f"cannot lock {self.path}: {error.strerror or error}") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def present(self) -> tuple[str, ...]:
+        """The names that a run would use and that are taken."""
+        return tuple(path.name for path in (*self._folders, *self._files) if path.exists())
+
+    def sweep(self) -> None:
+        """Remove what a process that was killed has left half written."""
+        for folder in (self.path, *self._folders):
+            for path in folder.glob(".*.part"):
+                if _PART.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove what a run has written, and nothing else."""
+        self.summary.unlink(missing_ok=True)  # first: what is half removed must not look finished
+        self.sweep()
+        for folder in self._folders:
+            if folder.is_dir() and not folder.is_symlink():
+                shutil.rmtree(folder)
+        for file in self._files:
+            file.unlink(missing_ok=True)
+
+    @property
+    def _lock(self) -> Path:
+        return self.path / ".lock"
+
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        return self.dynamics, self.checkpoints, self.tracking
+
+    @property
+    def _files(self) -> tuple[Path, ...]:
+        """The config last: what has none is no run, and its files would be a stranger's."""
+        return (
+            self.labels,
+            self.history,
+            self.weights,
+            self.model,
+            self.examples,
+            self.evaluation,
+            self.summary,
+            self.report,
+            self.config,
+        )
+
+    def write_json(self, path: Path, value: object) -> None:
+        """Write a JSON file, whole or not at all."""
+        with whole_file(path) as file:
+            file.write(json.dumps(_known(value), indent=2, ensure_ascii=False).encode() + b"\n")
+
+    def write_history(self, lines: Sequence[Json]) -> None:
+        """Write the history, whole or not at all: a line per evaluation point."""
+        with whole_file(self.history) as file:
+            for line in lines:
+                file.write(json.dumps(_known(line)).encode() + b"\n")
+
+    def read_history(self) -> list[Json]:
+        """The history; empty if there is none yet."""
+        if not self.history.is_file():
+            return []
+        text = read_text(self.history)
+        return [_object(self.history, line) for line in text.splitlines() if line.strip()]
+
+    def read_json(self, path: Path) -> Json:
+        """A JSON file of the run."""
+        return _object(path, read_text(path))
+
+
+def read_text(path: Path) -> str:
+    """A text file of a run."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise InputError(f"cannot read {path}: {reason}") from None
+
+
+def read_toml(path: Path) -> Json:
+    """A TOML file, of a run or of a user."""
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is no TOML file: {error}") from None
+
+
+def _known(value: object) -> object:
+    """The same with null for every number that is not finite, which JSON cannot hold."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _known(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(one) for one in value]
+    return value
+
+
+def _object(path: Path, text: str) -> Json:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path} is damaged: expected an object, got {type(value).__name__}")
+    return value

@@ -1,0 +1,170 @@
+"""The whole run from Python: fit, load_run, predict."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import proselflc
+from proselflc.analysis.run import Run
+from proselflc.data.dataset import Features, Floats, Ints
+from proselflc.errors import InputError
+
+
+def blobs(n: int = 300) -> tuple[Floats, Ints, Ints]:
+    """Three easy clusters: inputs, given labels of which a fifth is wrong, true labels."""
+    generator = np.random.default_rng(0)
+    clean = generator.integers(3, size=n)
+    x = (np.eye(3)[clean] + generator.normal(0, 0.2, (n, 3))).astype(np.float32)
+    given = np.where(np.arange(n) % 5 == 0, (clean + 1) % 3, clean)
+    return x, given, clean
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    x, given, clean = blobs()
+    out = tmp_path_factory.mktemp("fit") / "run"
+    return proselflc.fit(
+        x, given, clean=clean, x_test=x[:50], y_test=clean[:50], epochs=10, batch_size=32, out=out
+    )
+
+
+def test_a_run_has_what_the_interface_names(run: Run) -> None:
+    assert isinstance(run.model, nn.Module)
+    assert run.summary["test_accuracy"] == run.history[-1]["test_accuracy"]
+    assert run.summary["realised_noise_rate"] == pytest.approx(0.2)
+    assert run.examples.num_rows == 300
+    assert run.names == ("0", "1", "2")
+    assert run.labels.names == run.names
+    assert run.config["method"]["name"] == "proselflc"  # type: ignore[index]
+    assert len(list(run.dynamics)) == 10
+    assert run.recent("p").shape == (300, 3)
+    assert set(run.evaluation) == {"test"}
+
+
+def test_wrong_labels_are_found(run: Run) -> None:
+    _, given, clean = blobs()
+    suspect = run.examples["is_suspect"].to_numpy()
+    assert suspect[given != clean].mean() > 0.9
+    assert suspect[given == clean].mean() < 0.1
+
+
+def test_a_run_is_read_back_and_predicts_the_same(run: Run) -> None:
+    x, _, clean = blobs()
+    again = proselflc.load_run(run.path)
+    first, second = run.predict(x), proselflc.predict(again, torch.from_numpy(x))
+    np.testing.assert_array_equal(first.probabilities, second.probabilities)
+    assert first.labels == [str(k) for k in first.classes]
+    assert first.confidence[0] == first.probabilities[0].max()
+    assert (first.classes == clean).mean() > 0.9
+    by_path = proselflc.predict(str(run.path), x[:3])
+    np.testing.assert_allclose(by_path.probabilities.sum(1), 1, rtol=1e-6)
+    # The model itself, on what its preprocessing gives, says the same.
+    logits = again.model(again.preprocessing(Features(x)))
+    torch.testing.assert_close(torch.softmax(logits, 1).detach().numpy(), first.probabilities)
+
+
+def test_inputs_of_another_form_are_refused(run: Run) -> None:
+    with pytest.raises(InputError, match="3"):
+        run.predict(np.zeros((2, 5)))
+    with pytest.raises(InputError, match="texts"):
+        run.predict(["a text"])
+    assert run.predict(np.zeros((0, 3))).probabilities.shape == (0, 3)
+
+
+def test_without_out_the_run_lives_as_long_as_its_result() -> None:
+    x, given, _ = blobs()
+    result = proselflc.fit(x, given, steps=3)
+    path = result.path
+    assert (path / "summary.json").is_file()
+    assert result.summary["test_accuracy"] is None
+    assert result.summary["detection"] is None
+    del result
+    assert not path.exists()
+
+
+def test_a_model_of_ones_own_is_trained_in_place(tmp_path: Path) -> None:
+    x, given, _ = blobs()
+    module = nn.Linear(3, 3)
+    before = module.weight.detach().clone()
+    result = proselflc.fit(x, given, model=module, steps=5, out=tmp_path / "run")
+    assert result.model is module
+    assert not torch.equal(module.weight, before)
+    result.predict(x)
+    with pytest.raises(InputError, match="not one of ours"):
+        proselflc.load_run(tmp_path / "run").predict(x)
+
+
+def test_a_map_style_data_set_and_texts() -> None:
+    x, given, _ = blobs(60)
+    pairs = [(torch.from_numpy(row), int(label)) for row, label in zip(x, given, strict=True)]
+    assert proselflc.fit(pairs, steps=2).examples.num_rows == 60
+    texts = ["good fine nice", "bad awful poor"] * 20
+    result = proselflc.fit(texts, ["plus", "minus"] * 20, epochs=8, batch_size=8)
+    assert result.predict(["a nice fine thing", "poor and awful"]).labels == ["plus", "minus"]
+
+
+def test_a_factory_is_called_again_only_when_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_models.py").write_text(
+        "import torch\ndef small(num_classes, shape):\n"
+        "    return torch.nn.Linear(shape.width, num_classes)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    x, given, _ = blobs()
+    out = tmp_path / "run"
+    result = proselflc.fit(x, given, model="my_models:small", steps=2, out=out)
+    expected = result.predict(x).probabilities
+    with pytest.raises(InputError, match="my_models:small"):
+        proselflc.load_run(out).predict(x)
+    again = proselflc.load_run(out, model="my_models:small")
+    np.testing.assert_array_equal(again.predict(x).probabilities, expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"parameters": {"epsilom": 0.2}}, 'did you mean "epsilon"?'),
+        ({"method": "cce", "parameters": {"epsilon": 0.2}}, "no --method.epsilon"),
+        ({"epochs": 0}, "at least 1"),
+        ({"lr": float("nan")}, "positive number"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict[str, object], words: str) -> None:
+    x, given, _ = blobs()
+    with pytest.raises(InputError) as caught:
+        proselflc.fit(x, given, **arguments)  # type: ignore[arg-type]
+    assert words in str(caught.value)
+
+
+def test_what_is_no_finished_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no run"):
+        proselflc.load_run(tmp_path / "none")
+    with pytest.raises(InputError, match=r"no config\.toml"):
+        proselflc.load_run(tmp_path)
+    (tmp_path / "config.toml").write_text("")
+    with pytest.raises(InputError, match="not finished"):
+        proselflc.load_run(tmp_path)
+
+
+def test_torch_is_left_as_it_was() -> None:
+    x, given, _ = blobs()
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    proselflc.fit(x, given, steps=2, deterministic=True)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_sample_is_measured_against_its_own_truth() -> None:
+    """With the labels of 10 examples wrong, all in the sample, the sample is wrong throughout."""
+    x, _, clean = blobs(100)
+    given = clean.copy()
+    sampled = np.linspace(0, 99, 10).astype(np.int64)
+    given[sampled] = (given[sampled] + 1) % 3
+    result = proselflc.fit(x, given, clean=clean, steps=1, eval_examples=10)
+    assert result.history[-1]["correct_fitting"] is None
+    assert result.history[-1]["wrong_fitting"] is not None

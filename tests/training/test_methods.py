@@ -1,0 +1,97 @@
+"""A name and its parameters become the criterion that they stand for."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+import proselflc
+from proselflc.correction.catalogue import METHODS
+from proselflc.errors import InputError
+from proselflc.training import methods
+from proselflc.training.methods import TRAINABLE, Parameters
+
+NAMES = sorted(set(TRAINABLE) - {"forward", "backward"})
+
+
+def made(name: str, parameters: Parameters | None = None) -> Any:
+    resolved = methods.resolved(name, parameters or Parameters())
+    return methods.criterion(name, resolved, total_steps=10, num_classes=4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_the_class_that_the_catalogue_says(name: str) -> None:
+    assert type(made(name)).__name__ == METHODS[name].criterion
+
+
+def test_every_method_of_the_catalogue_can_be_trained_or_says_why_not() -> None:
+    for name in METHODS.keys() - TRAINABLE.keys():
+        with pytest.raises(InputError, match="needs a teacher's logits"):
+            methods.resolved(name, Parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "expected"),
+    [
+        ("boot_soft", Parameters(epsilon=0.3), proselflc.BootSoft(0.3)),
+        ("label_smoothing", Parameters(epsilon=0.1), proselflc.LabelSmoothing(0.1)),
+        ("proselflc", Parameters(sharpness=4.0), proselflc.ProSelfLC(10, sharpness=4.0)),
+        ("proselflc", Parameters(trust="global"), proselflc.ProSelfLC(10, trust="global")),
+        (
+            "proselflc_lt",
+            Parameters(temperature=0.25, midpoint=0.4),
+            proselflc.LowTemperatureProSelfLC(10, midpoint=0.4, temperature=0.25),
+        ),
+        ("gce", Parameters(q=0.3), proselflc.GeneralizedCrossEntropy(0.3)),
+        (
+            "sl",
+            Parameters(alpha=2.0, beta=3.0, A=-9.0),
+            proselflc.SymmetricCrossEntropy(2.0, 3.0, -9.0),
+        ),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_parameters_reach_the_criterion(name: str, parameters: Parameters, expected: Any) -> None:
+    logits = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(8) % 4
+    found = made(name, parameters)(logits, y, progress=0.7)
+    assert_close(found, expected(logits, y, progress=0.7))
+    assert not torch.isclose(found, made(name)(logits, y, progress=0.7))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_are_filled_in_and_nothing_else(name: str) -> None:
+    resolved = methods.resolved(name, Parameters())
+    assert resolved.given() == dict(TRAINABLE[name].defaults)
+    assert methods.resolved(name, resolved) == resolved
+
+
+def test_a_transition_is_read_from_a_file(tmp_path: Path) -> None:
+    matrix = np.full((4, 4), 0.1) + 0.6 * np.eye(4)
+    np.save(tmp_path / "transition.npy", matrix)
+    logits, y = torch.randn(8, 4, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 4
+    expected = proselflc.ForwardCorrection(torch.from_numpy(matrix).float())
+    found = made("forward", Parameters(transition=tmp_path / "transition.npy"))
+    assert_close(found(logits, y), expected(logits, y))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "reason"),
+    [
+        ("proselfc", Parameters(), 'unknown method "proselfc"; did you mean "proselflc"?'),
+        ("cce", Parameters(epsilon=0.1), "has no --method.epsilon: it takes no parameters"),
+        ("gce", Parameters(epsilon=0.1), "has no --method.epsilon: it takes --method.q"),
+        ("forward", Parameters(), "method forward needs --method.transition"),
+        ("boot_soft", Parameters(epsilon=2.0), "epsilon must be a number between 0 and 1, got 2"),
+        ("proselflc", Parameters(trust="lokal"), 'did you mean "local"?'),
+        ("forward", Parameters(transition=Path("nowhere.npy")), "nowhere.npy"),
+    ],
+)
+def test_what_a_method_cannot_use(name: str, parameters: Parameters, reason: str) -> None:
+    with pytest.raises(InputError) as caught:
+        made(name, parameters)
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,144 @@
+"""The files of a run: who may write them, what is damaged, what is removed."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from proselflc.errors import InputError
+from proselflc.training.run_directory import RunDirectory, read_text
+
+
+def begun(path: Path) -> RunDirectory:
+    directory = RunDirectory(path)
+    directory.make()
+    directory.config.write_text("")
+    return directory
+
+
+def test_a_directory_is_begun_by_its_config_and_finished_by_its_summary(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "a" / "run")
+    assert directory.make() is True
+    assert directory.make() is False
+    assert not directory.is_begun
+    directory.config.write_text("")
+    assert directory.is_begun
+    assert not directory.is_finished
+    directory.write_json(directory.summary, {})
+    assert directory.is_finished
+
+
+def test_clearing_removes_what_a_run_writes_and_nothing_else(tmp_path: Path) -> None:
+    directory = begun(tmp_path)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "mine.txt").write_text("mine")
+    directory.dynamics.symlink_to(outside)
+    directory.checkpoints.mkdir()
+    for path in (directory.labels, directory.report, directory.checkpoints / "x"):
+        path.write_text("of the run")
+    (tmp_path / "notes.md").write_text("mine")
+    directory.clear()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"outside", "dynamics", "notes.md"}
+    assert (outside / "mine.txt").read_text() == "mine"
+
+
+def test_the_config_is_removed_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clearing that is killed half way leaves a run that can be seen to be one."""
+    directory = begun(tmp_path)
+    for path in (directory.summary, directory.labels):
+        path.write_text("")
+    removed: list[str] = []
+    unlink = Path.unlink
+
+    def remember(self: Path, missing_ok: bool = False) -> None:
+        if self.exists():
+            removed.append(self.name)
+        unlink(self, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", remember)
+    directory.clear()
+    assert removed == ["summary.json", "labels.npz", "config.toml"]
+
+
+def test_names_that_are_taken(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    assert directory.present() == ()
+    (tmp_path / "labels.npz").write_text("")
+    (tmp_path / "checkpoints").mkdir()
+    assert directory.present() == ("checkpoints", "labels.npz")
+
+
+def test_what_is_half_written_is_swept_away(tmp_path: Path) -> None:
+    directory = begun(tmp_path)
+    directory.checkpoints.mkdir()
+    for name in (".0123456789abcdef.part", ".mine.part", "0123456789abcdef.part"):
+        (directory.checkpoints / name).write_text("")
+    directory.sweep()
+    assert {path.name for path in directory.checkpoints.iterdir()} == {
+        ".mine.part",
+        "0123456789abcdef.part",
+    }
+
+
+def test_a_directory_that_was_not_used_is_removed(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    directory.make()
+    with directory.locked():
+        directory.remove_unused()
+        assert not directory.path.exists()
+    directory.make()
+    (directory.path / "mine").write_text("")
+    directory.remove_unused()
+    assert directory.path.is_dir()
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    first, second = RunDirectory(tmp_path).locked(), RunDirectory(tmp_path).locked()
+    with first, pytest.raises(InputError, match="is in use by another process"), second:
+        pass
+    with RunDirectory(tmp_path).locked():
+        assert (tmp_path / ".lock").exists()
+
+
+def test_what_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="choose another --out"):
+        RunDirectory(tmp_path / "file" / "run").make()
+
+
+def test_json_holds_no_numbers_that_are_none(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    value = {"a": math.nan, "b": [math.inf, 1.5], "c": {"d": -math.inf}, "e": "ä", "f": True}
+    directory.write_json(directory.summary, value)
+    assert "ä" in directory.summary.read_text()
+    known = {"a": None, "b": [None, 1.5], "c": {"d": None}, "e": "ä", "f": True}
+    assert json.loads(directory.summary.read_text(), parse_constant=pytest.fail) == known
+    directory.write_history([{"step": 1, "train_loss": math.nan}])
+    assert directory.read_history() == [{"step": 1, "train_loss": None}]
+
+
+def test_the_history_is_a_line_each(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    assert directory.read_history() == []
+    lines: list[dict[str, object]] = [{"step": 1, "g": None}, {"step": 2, "g": 0.5}]
+    directory.write_history(lines)
+    assert len(directory.history.read_text().splitlines()) == 2
+    assert directory.read_history() == lines
+
+
+@pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff", b"[" * 100_000])
+def test_damaged_files_are_named(tmp_path: Path, content: bytes) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.summary.write_bytes(content)
+    with pytest.raises(InputError, match=r"summary\.json"):
+        directory.read_json(directory.summary)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        read_text(tmp_path / "nowhere.json")
