@@ -138,6 +138,10 @@ class Training:
             with contextlib.nullcontext() if is_last else accelerator.no_sync(self.model):
                 z = self.model(piece.x)
                 loss = self.criterion(z, piece.y, index=piece.index, progress=progress)
+                if k == 0:
+                    # Not after the step: with them gone too, the C library would give the memory
+                    # back to the system and the next forward pass would have to fetch it again.
+                    self.optimizer.zero_grad()
                 # Processes' gradients are averaged; together they must be the whole batch's mean.
                 share = len(piece.y) * accelerator.num_processes / size
                 accelerator.backward(loss if share == 1 else loss * share)
@@ -147,7 +151,6 @@ class Training:
         if recipe.clip is not None:
             accelerator.clip_grad_norm_(self.model.parameters(), recipe.clip)
         self.optimizer.step()
-        self.optimizer.zero_grad()
         if self.average is not None:
             self.average.update_parameters(self.module)
         self.step += 1
