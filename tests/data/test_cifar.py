@@ -311,7 +311,11 @@ def test_damaged_cache_is_made_again_silently(
     damaged[position % len(good)] = value
     file.write_bytes(damaged[: position % len(good)] if cut else damaged)
     assert same(load(path, cache, data), first)
-    assert file.read_bytes() == good
+    if file.read_bytes() != good:
+        # A header can be written in other ways that mean the same, such as =i8 for <i8.
+        assert not cut
+        assert position % len(good) < 128
+        file.write_bytes(good)
     assert len(list(cache.iterdir())) == 5
 
 

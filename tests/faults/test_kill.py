@@ -154,7 +154,7 @@ def test_where_there_is_nothing_resume_starts(program: Any, whole: Path, tmp_pat
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     program: Any, whole: Path, killed: Path, harm: str
 ) -> None:
-    before, newest = states(killed)
+    *_, before, newest = states(killed)  # three, if the kill came before the oldest was removed
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
     left = {"a byte": len(content), "the end": len(content) // 2, "all of it": 0}[harm]
@@ -172,7 +172,7 @@ def test_with_both_checkpoints_damaged_it_says_so_and_starts_afresh(
         path.write_bytes(path.read_bytes()[:-1])
     done = program("train", "--out", killed, *RESUME)
     notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
-    assert len(notes) == 3
+    assert len(notes) >= 3
     assert notes[-1].endswith("starts afresh")
     assert_same(killed, whole)
 
