@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from proselflc.data.dataset import Bools, Floats, Ints
 from proselflc.data.labels import Labels
-from proselflc.data.sources.table import _open_parquet
+from proselflc.data.sources.table import open_parquet
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 from proselflc.training.observations import TOP, TOP_CLASSES, Mean, Rows
@@ -183,14 +183,14 @@ def read_examples(path: Path) -> pa.Table:
     Raises:
         InputError: damaged, or not such a file.
     """
-    file = _open_parquet(path)
+    file = open_parquet(path)
     wanted = _types()
     missing = [name for name in wanted if name not in file.columns and name != "clean_label"]
     if missing:
         raise InputError(
             f'{path} has no column "{missing[0]}": it is not an examples.parquet of a run'
         )
-    table = file._read([name for name in wanted if name in file.columns])
+    table = file.read([name for name in wanted if name in file.columns])
     for name, kind in zip(table.column_names, table.schema.types, strict=True):
         if kind not in wanted[name]:
             raise InputError(

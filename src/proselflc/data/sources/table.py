@@ -226,7 +226,7 @@ class _Delimited:
 
 
 @dataclass(frozen=True)
-class _Parquet:
+class Parquet:
     """A Parquet file, whose columns are read when they are wanted."""
 
     path: Path
@@ -238,11 +238,11 @@ class _Parquet:
 
     def texts(self, column: str) -> list[str]:
         """The cells as text; "" where there is none."""
-        return _texts(self.path, column, self._read([column]).column(0))
+        return _texts(self.path, column, self.read([column]).column(0))
 
     def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float64]:
         """[n, D] as numbers; NaN where there is none."""
-        table = self._read(columns)
+        table = self.read(columns)
         values = np.empty((len(self), len(columns)))
         for k, name in enumerate(columns):
             values[:, k] = self._numbers(name, table.column(k))
@@ -265,7 +265,8 @@ class _Parquet:
             raise _damaged(self.path, error) from None
         return _parsed(self, name, _texts(self.path, name, column))
 
-    def _read(self, columns: Sequence[str]) -> pa.Table:
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Some of the columns as they are."""
         import pyarrow.parquet as pq
 
         try:
@@ -284,7 +285,7 @@ class _Parquet:
         return table
 
 
-_Table: TypeAlias = _Delimited | _Parquet
+_Table: TypeAlias = _Delimited | Parquet
 
 
 def _open(path: Path) -> _Table:
@@ -296,7 +297,7 @@ def _open(path: Path) -> _Table:
     if not path.is_file():  # also what is no regular file: reading a pipe would wait for ever
         what = "is not a file" if path.exists() else "does not exist"
         raise InputError(f"the table {path} {what}: give the path of a CSV, TSV or Parquet file")
-    table = _open_parquet(path) if suffix in _PARQUET else _open_delimited(path, suffix)
+    table = open_parquet(path) if suffix in _PARQUET else _open_delimited(path, suffix)
     seen: set[str] = set()
     for name in table.columns:
         if name in seen:
@@ -408,7 +409,8 @@ def _rows(path: Path, text: str, delimiter: str, quoting: Literal[0, 3]) -> _Del
     return _Delimited(path, tuple(names[k] for k in kept), rows, lines)
 
 
-def _open_parquet(path: Path) -> _Parquet:
+def open_parquet(path: Path) -> Parquet:
+    """A Parquet file, if it is one and is not larger unpacked than it can be."""
     import pyarrow.parquet as pq
 
     try:
@@ -425,7 +427,7 @@ def _open_parquet(path: Path) -> _Parquet:
             f"{path} has {size:,} bytes, but its header claims {length:,} rows of {claimed:,} "
             "bytes: it is damaged, so write it again"
         )
-    return _Parquet(path, columns, length)
+    return Parquet(path, columns, length)
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
