@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import platform
 import random
@@ -35,6 +34,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
+from step_cost import plain
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
@@ -57,7 +57,6 @@ from proselflc.training.run_directory import RunDirectory
 RESULTS = Path(__file__).parent / "results"
 EXAMPLES, CLASSES, BATCH = 20_000, 100, 128
 LR, MOMENTUM, WEIGHT_DECAY = 0.01, 0.9, 5e-4
-PROGRESS = 0.6
 
 OURS, LAST_EPOCHS, BARE, PILLOW = "ours", "ours, last epochs", "bare", "Pillow, plain loss"
 STEPS = {"resnet20": 10, "convnet": 40}  # of a block; of them two come ready from Pillow's workers
@@ -153,18 +152,6 @@ def pillow(pixels: Bytes, labels: Ints, scaling: ImageScaling, model: nn.Module)
             torch.autograd.backward(loss)
             optimizer.step()
             yield
-
-
-def plain(logits: Tensor, y: Tensor) -> Tensor:
-    """ProSelfLC written down plainly."""
-    p = torch.softmax(logits, 1)
-    q = F.one_hot(y, logits.shape[1]).to(p.dtype)
-    with torch.no_grad():
-        entropy = -(p * torch.log(p + 1e-6)).sum(1)
-        g = 1 / (1 + math.exp(-10 * (PROGRESS - 0.5)))
-        eps = (g * (1 - entropy / math.log(logits.shape[1]))).unsqueeze(1)
-    target = (1 - eps) * q + eps * p
-    return -(target * torch.log(p + 1e-6)).sum(1).mean()
 
 
 def race(loops: dict[str, Iterator[None]], steps: int, rounds: int) -> dict[str, list[float]]:

@@ -9,7 +9,7 @@ SRC = Path(__file__).parents[1] / "src" / "proselflc"
 
 BELOW = {
     "errors": set(),
-    "options": set(),
+    "options": {"errors"},
     "correction": {"errors"},
     "models": {"errors"},
     "data": {"errors"},

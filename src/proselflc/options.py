@@ -1,11 +1,13 @@
-"""How an option is read from the command line, where that differs from what its type suggests."""
+"""How options are read from the command line, and checked wherever they come from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter, Token
+
+from proselflc.errors import InputError
 
 
 def _whole_number(_: type, tokens: Sequence[Token]) -> int:
@@ -17,3 +19,24 @@ def _whole_number(_: type, tokens: Sequence[Token]) -> int:
 
 
 Whole: TypeAlias = Annotated[int, Parameter(converter=_whole_number)]
+
+
+def flag(name: str) -> str:
+    """An option as it is typed.
+
+    >>> flag("batch_size")
+    '--batch-size'
+    """
+    return "--" + name.replace("_", "-")
+
+
+def check_least(options: object, least: Mapping[str, int]) -> None:
+    """Refuse options below their least value; those that are not set are let through.
+
+    Raises:
+        InputError: one is.
+    """
+    for name, low in least.items():
+        value = getattr(options, name)
+        if value is not None and value < low:
+            raise InputError(f"{flag(name)} must be at least {low}, got {value}")

@@ -19,7 +19,7 @@ from proselflc import __version__
 from proselflc.data.opening import Request
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError, unknown
-from proselflc.options import Whole
+from proselflc.options import Whole, check_least
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 
@@ -89,17 +89,8 @@ class Config:
     def __post_init__(self) -> None:
         if self.eval_epochs is not None and self.eval_steps is not None:
             raise InputError("give one of --eval-epochs and --eval-steps, not both")
-        for name, least in (
-            ("eval_epochs", 1),
-            ("eval_steps", 1),
-            ("eval_examples", 1),
-            ("image_size", 8),
-            ("workers", 0),
-            ("noise_seed", 0),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{_flag(name)} must be at least {least}, got {value}")
+        positive = dict.fromkeys(("eval_epochs", "eval_steps", "eval_examples"), 1)
+        check_least(self, {**positive, "image_size": 8, "workers": 0, "noise_seed": 0})
         if not self.checkpoint_seconds >= 0:
             raise InputError(
                 f"--checkpoint-seconds must be 0 or more, got {self.checkpoint_seconds}"
@@ -234,10 +225,6 @@ def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown(value: object) -> str:
     return "not set" if value is None else str(value)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def flag_value(flags: Iterable[str], name: str) -> str | None:

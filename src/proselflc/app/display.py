@@ -6,8 +6,8 @@ Everything goes to stderr; stdout is for results.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from types import TracebackType
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
 from proselflc.errors import shown
@@ -124,22 +124,13 @@ def chosen(quiet: bool) -> Display:
     return Terminal() if sys.stderr.isatty() else Lines()
 
 
-class showing:  # noqa: N801  # reads as a word: with showing(display)
-    """Ends a display, whatever happens."""
-
-    def __init__(self, display: Display) -> None:
-        self.display = display
-
-    def __enter__(self) -> Display:
-        return self.display
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.display.end()
+@contextmanager
+def showing(display: Display) -> Iterator[Display]:
+    """End a display, whatever happens."""
+    try:
+        yield display
+    finally:
+        display.end()
 
 
 def in_words(line: Mapping[str, Any]) -> str:

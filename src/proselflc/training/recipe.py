@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proselflc.errors import InputError
-from proselflc.options import Whole
+from proselflc.options import Whole, check_least, flag
 from proselflc.training.schedule import Schedule
 
 
@@ -62,21 +62,12 @@ class Recipe:
                 f"both {self.epochs} epochs and {self.steps} steps were asked for: give one of "
                 "--epochs and --steps"
             )
-        for name, least in (
-            ("epochs", 1),
-            ("steps", 1),
-            ("batch_size", 1),
-            ("warmup", 0),
-            ("accumulate", 1),
-            ("seed", 0),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{_flag(name)} must be at least {least}, got {value}")
+        least = {"epochs": 1, "steps": 1, "batch_size": 1, "warmup": 0, "accumulate": 1, "seed": 0}
+        check_least(self, least)
         for name in ("lr", "clip"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise InputError(f"{_flag(name)} must be a positive number, got {value}")
+                raise InputError(f"{flag(name)} must be a positive number, got {value}")
         if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
             raise InputError(
                 f"--weight-decay must be 0 or a positive number, got {self.weight_decay}"
@@ -84,7 +75,7 @@ class Recipe:
         for name in ("momentum", "ema"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
-                raise InputError(f"{_flag(name)} must be at least 0 and below 1, got {value}")
+                raise InputError(f"{flag(name)} must be at least 0 and below 1, got {value}")
         if self.batch_size is not None and self.accumulate > self.batch_size:
             raise InputError(
                 f"a batch of {self.batch_size} cannot be cut into {self.accumulate} parts: lower "
@@ -94,7 +85,3 @@ class Recipe:
     def total_steps(self, batches: int) -> int:
         """Γ, where an epoch has so many batches."""
         return self.steps if self.steps is not None else (self.epochs or 30) * batches
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
