@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter, Token
@@ -31,12 +32,16 @@ def flag(name: str) -> str:
 
 
 def check_least(options: object, least: Mapping[str, int]) -> None:
-    """Refuse options below their least value; those that are not set are let through.
+    """Refuse whole numbers below their least value; those that are not set are let through.
 
     Raises:
-        InputError: one is.
+        InputError: one is, or is no whole number.
     """
     for name, low in least.items():
         value = getattr(options, name)
-        if value is not None and value < low:
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise InputError(f"{flag(name)} must be a whole number, got {value!r}")
+        if value < low:
             raise InputError(f"{flag(name)} must be at least {low}, got {value}")

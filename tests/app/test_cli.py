@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -46,17 +45,9 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["noise", "--help"]])
-def test_help_is_quick_and_imports_nothing_heavy(arguments: list[str]) -> None:
-    fastest = 9.0
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = run(*arguments)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        used = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
-        fastest = min(fastest, used)
-    assert done.stdout.startswith("Usage: proselflc")
-    assert fastest < 0.3
+@pytest.mark.parametrize("arguments", [["--help"], ["noise", "--help"], ["train", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    assert run(*arguments).stdout.startswith("Usage: proselflc")
     traced = subprocess.run(
         [sys.executable, "-X", "importtime", *COMMAND[1:], *arguments],
         capture_output=True,

@@ -8,6 +8,7 @@ import pytest
 from proselflc.app import cli
 from proselflc.app.config import Config
 from proselflc.data.opening import Request
+from proselflc.errors import InputError
 from proselflc.training import methods
 from proselflc.training.methods import TRAINABLE, Parameters
 from proselflc.training.recipe import Recipe
@@ -50,3 +51,26 @@ def _assert_comes_back(config: Config, path: Path) -> None:
     cli._read_config(arguments)
     _, bound, _ = cli.app.parse_args(arguments, exit_on_error=False, print_error=False)
     assert bound.arguments["options"] == config
+
+
+@pytest.mark.parametrize("spelling", ["A", "a"])
+def test_a_parameter_may_be_spelled_as_in_the_paper(spelling: str) -> None:
+    arguments = ["train", "--method", "sl", f"--method.{spelling}", "-9.21"]
+    cli._read_config(arguments)
+    _, bound, _ = cli.app.parse_args(arguments, exit_on_error=False, print_error=False)
+    assert bound.arguments["options"].parameters == Parameters(A=-9.21)
+
+
+def test_a_run_does_not_choose_the_code_that_resuming_it_runs(tmp_path: Path) -> None:
+    Config(model="antigravity:factory").write(tmp_path / "config.toml", "0123")
+    resume = ["train", "--out", str(tmp_path), "--resume"]
+    with pytest.raises(InputError, match="trust it with --model antigravity:factory"):
+        cli._read_config(resume)
+    cli._read_config([*resume, "--model", "antigravity:factory"])
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "9" * 5000])
+def test_a_hostile_file_is_one_sentence(text: str, tmp_path: Path) -> None:
+    (tmp_path / "hostile.toml").write_text(text)
+    with pytest.raises(InputError, match="is no TOML file"):
+        cli._read_config(["train", "--config", str(tmp_path / "hostile.toml")])

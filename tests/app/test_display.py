@@ -87,8 +87,9 @@ def test_lines_in_a_pipe_and_the_result_on_stdout(program: Any, tmp_path: Path) 
     lines = done.stderr.splitlines()
     assert re.fullmatch(r"digits: 1,297 examples of 10 classes, \d\d\.\d% of .* wrong", lines[0])
     assert lines[1] == f"proselflc with mlp, 22 steps, into {tmp_path / 'run'}"
-    assert len(lines) == 4
-    for line, step in zip(lines[2:], (11, 22), strict=True):
+    assert len(lines) == 5
+    assert re.match(r"\d+\.\d% of the labels are suspect; .*examples\.parquet says", lines[4])
+    for line, step in zip(lines[2:4], (11, 22), strict=True):
         assert re.match(rf"epoch \d  step {step}  loss \d\.\d+  fits given ", line)
         assert all(f"  {name} " in line for name in ("test", "g", "ε", "examples/s"))
 

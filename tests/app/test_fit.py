@@ -145,7 +145,7 @@ def test_what_is_no_finished_run_is_refused(tmp_path: Path) -> None:
         proselflc.load_run(tmp_path / "none")
     with pytest.raises(InputError, match=r"no config\.toml"):
         proselflc.load_run(tmp_path)
-    (tmp_path / "config.toml").write_text("")
+    (tmp_path / "config.toml").write_text('fingerprint = "0"\n[versions]\n')
     with pytest.raises(InputError, match="not finished"):
         proselflc.load_run(tmp_path)
 
@@ -168,3 +168,64 @@ def test_a_sample_is_measured_against_its_own_truth() -> None:
     result = proselflc.fit(x, given, clean=clean, steps=1, eval_examples=10)
     assert result.history[-1]["correct_fitting"] is None
     assert result.history[-1]["wrong_fitting"] is not None
+
+
+class Masked(nn.Linear):
+    """A layer with a buffer of −∞, as attention masks are."""
+
+    mask: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__(3, 3)
+        self.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+
+
+def test_the_model_that_comes_back_is_the_one_that_was_measured(tmp_path: Path) -> None:
+    """Also where an average of the weights was, and where the run was finished before."""
+    x, given, clean = blobs()
+    out = tmp_path / "run"
+    options = {"clean": clean, "x_test": x, "y_test": clean, "steps": 12, "ema": 0.9, "out": out}
+    first = proselflc.fit(x, given, model=Masked(), **options)  # type: ignore[arg-type]
+    assert list((out / "checkpoints").iterdir())
+    accuracy = (first.predict(x).classes == clean).mean()
+    assert accuracy == pytest.approx(first.summary["test_accuracy"])
+    again = proselflc.fit(x, given, model=Masked(), resume=True, **options)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(again.predict(x).probabilities, first.predict(x).probabilities)
+    assert first.config["data"] == "given in Python"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"epochs": "2"}, "--epochs must be a whole number, got '2'"),
+        ({"lr": "x"}, "--lr must be a positive number, got 'x'"),
+        ({"seed": 2**63}, "below 2^63"),
+        ({"method": proselflc.CrossEntropy()}, "method must be a name"),
+        ({"model": nn.Linear(4, 3)}, "torch.nn.modules.linear.Linear"),
+        ({"model": nn.Linear(3, 2)}, "[2, 2]"),
+    ],
+)
+def test_what_only_python_can_get_wrong(arguments: dict[str, object], words: str) -> None:
+    x, given, _ = blobs()
+    with pytest.raises(InputError) as caught:
+        proselflc.fit(x, given, **arguments)  # type: ignore[arg-type]
+    assert words in str(caught.value)
+
+
+def test_a_prediction_about_nan_is_refused(run: Run) -> None:
+    with pytest.raises(InputError, match="NaN or infinite features"):
+        run.predict(np.full((2, 3), np.nan))
+
+
+def test_pieces_of_a_batch_are_large_enough_for_batch_normalisation() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.integers(256, size=(19, 8, 8), dtype=np.uint8)
+    proselflc.fit(x, np.arange(19) % 2, model="convnet", batch_size=16, accumulate=10, epochs=1)
+
+
+def test_a_net_that_has_learned_everything_by_heart_is_told_of(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    x, _, clean = blobs()
+    proselflc.fit(x, clean, epochs=30, batch_size=16)
+    assert "were fitted before half of training was over" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from proselflc.app.config import Config
+from proselflc.app.fit import fit
 from proselflc.app.setting import Setting, prepare
 from proselflc.data.dataset import Dataset
 from proselflc.data.opening import Request, open_data
@@ -158,3 +159,15 @@ def test_evaluation_looks_at_a_sample_of_large_data(digits: Dataset) -> None:
     assert len(np.unique(some)) == 100
     assert (some[0], some[-1]) == (0, 1296)
     assert set(np.diff(some)) == {13, 14}
+
+
+def test_labels_from_a_run_that_saw_some_of_the_examples(tmp_path: Path) -> None:
+    x = np.arange(40, dtype=np.float32).reshape(20, 2)
+    y = np.arange(20) % 2
+    ids = [f"row {k}" for k in range(20)]
+    fit(x[:15], y[:15], ids=ids[:15], steps=1, out=tmp_path / "run")
+    np.savez(tmp_path / "all.npz", x=x, y=y, ids=np.array(ids))
+    notes: list[str] = []
+    request = Request(data=str(tmp_path / "all.npz"), labels=tmp_path / "run")
+    prepare(Config(request=request), report=notes.append)
+    assert notes == [f"15 of 20 labels are from {tmp_path / 'run'}, the others stay as they are"]

@@ -96,6 +96,7 @@ def test_a_test_part_may_have_classes_of_its_own() -> None:
     [
         ({"y": ["a"]}, "1 labels for 2 train examples"),
         ({"y": [0.5, 1.0]}, "integers or texts"),
+        ({"y": [np.inf, 1.0]}, "integers or texts"),
         ({"y": [[0], [1]]}, "one label per example"),
         ({"y": [None, "a"]}, "neither integers nor texts"),
         ({"y": [0, 5], "names": ["a", "b"]}, 'unknown class "5"'),

@@ -11,11 +11,13 @@ import pytest
 from proselflc.errors import InputError
 from proselflc.training.run_directory import RunDirectory, read_text
 
+CONFIG = 'fingerprint = "0"\n[versions]\n'
+
 
 def begun(path: Path) -> RunDirectory:
     directory = RunDirectory(path)
     directory.make()
-    directory.config.write_text("")
+    directory.config.write_text(CONFIG)
     return directory
 
 
@@ -24,7 +26,9 @@ def test_a_directory_is_begun_by_its_config_and_finished_by_its_summary(tmp_path
     assert directory.make() is True
     assert directory.make() is False
     assert not directory.is_begun
-    directory.config.write_text("")
+    directory.config.write_text("lr = 0.1  # a file for --config, not of a run")
+    assert not directory.is_begun
+    directory.config.write_text(CONFIG)
     assert directory.is_begun
     assert not directory.is_finished
     directory.write_json(directory.summary, {})
@@ -38,13 +42,25 @@ def test_clearing_removes_what_a_run_writes_and_nothing_else(tmp_path: Path) -> 
     (outside / "mine.txt").write_text("mine")
     directory.dynamics.symlink_to(outside)
     directory.checkpoints.mkdir()
-    for path in (directory.labels, directory.report, directory.checkpoints / "x"):
+    state = f"{7:010d}-{'0' * 32}.safetensors"
+    for path in (
+        directory.labels,
+        directory.report,
+        directory.checkpoints / state,
+        outside / "epoch-00000.npy",
+        outside / "recent_p.npy",
+    ):
         path.write_text("of the run")
-    (tmp_path / "notes.md").write_text("mine")
+    for path in (tmp_path / "notes.md", directory.checkpoints / "my_model.pt"):
+        path.write_text("mine")
     directory.clear()
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"outside", "dynamics", "notes.md"}
-    assert (outside / "mine.txt").read_text() == "mine"
+    assert left == {"outside", "dynamics", "notes.md", "checkpoints"}
+    assert [path.name for path in outside.iterdir()] == ["mine.txt"]
+    assert [path.name for path in directory.checkpoints.iterdir()] == ["my_model.pt"]
+    (directory.checkpoints / "my_model.pt").unlink()
+    directory.clear()
+    assert not directory.checkpoints.exists()
 
 
 def test_the_config_is_removed_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 from proselflc.analysis.suspects import read_examples
 from proselflc.data import preprocessing
 from proselflc.data.batches import Order
-from proselflc.data.dataset import Floats, Inputs, Ints, Part
+from proselflc.data.dataset import Floats, Inputs, Ints, Part, check_rows
 from proselflc.data.labels import Labels
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays
@@ -159,7 +159,9 @@ class Run:
         """What the model says about inputs."""
         n = len(inputs)
         self.preprocessing.check(inputs)
-        part = Part(inputs, np.zeros(n, np.int64), tuple(str(k) for k in range(n)))
+        ids = tuple(str(k) for k in range(n))
+        check_rows("what the model is asked about", inputs, ids)
+        part = Part(inputs, np.zeros(n, np.int64), ids)
         probabilities = np.zeros((n, len(self.names)), np.float32)
         if n:
             order = Order(batch_size, shuffle=False)
@@ -189,6 +191,6 @@ def load_run(path: str | Path, *, model: str | None = None) -> Run:
     if not run.directory.is_finished:
         raise InputError(
             f"the run {run.path} is not finished: go on with proselflc train --out {run.path} "
-            "--resume"
+            "--resume, or with fit(…, resume=True) if it was begun in Python"
         )
     return run

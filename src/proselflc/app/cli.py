@@ -105,7 +105,8 @@ def _say(text: str) -> None:
 
 
 def _complain(text: str) -> None:
-    if _is_main():
+    # Once on every machine: what is wrong may be wrong on one of them alone.
+    if os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) == "0":
         sys.stderr.write(shown(" ".join(text.split())) + "\n")
 
 
@@ -249,8 +250,8 @@ def train(
         if not is_lost_process(error):
             raise
         raise RunError(
-            "another process of the run is gone or cannot be reached: start them again with "
-            "--resume"
+            "another process of the run is gone or cannot be reached, start them again with "
+            f"--resume ({' '.join(str(error).split())[:200]})"
         ) from None
     if not _is_main():
         return
@@ -258,6 +259,9 @@ def train(
     if json:
         _print_json({"run": str(path), **directory.read_json(directory.summary)})
     elif not quiet:
+        summary = directory.read_json(directory.summary)
+        suspects = f"{summary['estimated_noise_rate']:.1%} of the labels are suspect"
+        _say(f"{suspects}; {shown(str(directory.examples))} says which, and what they should be")
         sys.stdout.write(f"{shown(str(path))}\n")
 
 
@@ -449,12 +453,18 @@ def _read_config(arguments: Sequence[str]) -> None:
         path = config.find(name)
     else:
         out = config.flag_value(arguments, "--out")
-        if out is None or "--resume" not in arguments:
+        if out is None or not any(word.partition("=")[0] == "--resume" for word in arguments):
             return
         path = Path(out) / "config.toml"
         if not path.is_file():
             return
     values = config.options(read_toml(path), path, arguments)
+    model = values.get("model", "")
+    if name is None and ":" in model and config.flag_value(arguments, "--model") is None:
+        raise InputError(
+            f"the run in {out} has a model of its own making, {model}, and a run from a stranger "
+            f"could name any code: say that you trust it with --model {model}"
+        )
     # By command: among flat keys, "noise" would be taken for the command of that name and dropped.
     app["train"].config = (Dict({"train": values}, source=str(path)),)
 

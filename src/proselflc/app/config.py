@@ -220,6 +220,8 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
     flat = {key: value for key, value in table.items() if not isinstance(value, dict)}
     method = table.get("method", {})
+    if not isinstance(method, Mapping):
+        return {**flat, "method": method}
     return flat | {f"method.{key}" if key != "name" else "method": v for key, v in method.items()}
 
 

@@ -36,7 +36,6 @@ class Outcome:
 
     Attributes:
         runs: the summary of every run, with its directory as `run`.
-        seconds: of training, all runs together.
     """
 
     runs: tuple[dict[str, Any], ...]

@@ -146,7 +146,7 @@ def in_words(line: Mapping[str, Any]) -> str:
         "epsilon": "ε",
         "images_per_second": "examples/s",
     }
-    words = [f"epoch {line['epoch']:.4g}", f"step {line['step']}"]
+    words = [f"epoch {round(line['epoch'], 2):g}", f"step {line['step']}"]
     words += [
         f"{word} {_number(word, line[name])}"
         for name, word in names.items()

@@ -19,6 +19,7 @@ from proselflc.app.run import Start, train
 from proselflc.data.dataset import Dataset
 from proselflc.data.sources import arrays, python_dataset
 from proselflc.errors import InputError, unknown
+from proselflc.models.weights import load_strictly, read_state
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.schedule import Schedule
@@ -146,6 +147,9 @@ def fit(
         weakref.finalize(result, shutil.rmtree, path, ignore_errors=True)
     display = Silent() if quiet else chosen(quiet=False)
     train(config, Start(path, resume, overwrite), display, dataset=dataset, model=module)
+    if module is not None:  # what was evaluated and saved: an average, or an earlier part's result
+        weights = result.directory.weights
+        load_strictly(module, read_state(weights), weights)
     return result
 
 

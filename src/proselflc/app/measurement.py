@@ -26,12 +26,13 @@ def fitting(setting: Setting, training: Training) -> FittingPoint:
     part = setting.dataset.train.take(setting.sample)
     loader = setting.for_evaluation(part)
     for batch, logits in answers(training.evaluated, loader, training.accelerator.device):
+        batch = batch._replace(index=sample[batch.index])
         e = evidence(training.criterion, logits, batch, training.progress)
         _, trust = training.criterion.method(e)
         sums_of.add(
             torch.log_softmax(logits, -1).cpu(),
             batch.y,
-            None if truth is None else truth[sample[batch.index]],
+            None if truth is None else truth[batch.index],
             trust.cpu(),
         )
     sums = processes.summed(training.accelerator, sums_of.sums())

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proselflc.errors import InputError
 from proselflc.training.fit import Lesson
 from proselflc.training.run_directory import Json
 
@@ -51,7 +52,7 @@ class Meter:
     def numbers(self, g: float | None) -> dict[str, float]:
         """What the display shows."""
         _, p_given, _, p_other, trust, _ = self._facts.unbind(1)
-        result = {"loss": self.loss or math.nan}
+        result = {"loss": math.nan if self.loss is None else self.loss}
         result["fits given"] = float((p_given >= p_other).float().mean())
         if g is not None:
             result["g"] = g
@@ -79,5 +80,13 @@ class Meter:
         }
 
     def restore(self, facts: Any) -> None:
-        self._before, self._at_point = facts["seconds"], facts["at_point"]
-        self.examples, self.loss_sum = facts["examples"], facts["loss_sum"]
+        """Go on from what `facts` gave.
+
+        Raises:
+            InputError: it is nothing of the kind.
+        """
+        try:
+            self._before, self._at_point = float(facts["seconds"]), float(facts["at_point"])
+            self.examples, self.loss_sum = int(facts["examples"]), float(facts["loss_sum"])
+        except (TypeError, KeyError, ValueError) as error:
+            raise InputError(f"the checkpoint's counts are damaged: {error!r}") from None

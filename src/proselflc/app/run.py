@@ -26,7 +26,7 @@ from proselflc.app.config import Config
 from proselflc.app.display import Display, showing
 from proselflc.app.interruption import Interrupted, stop_signals
 from proselflc.app.meter import Meter
-from proselflc.app.setting import Setting, prepare
+from proselflc.app.setting import FROM_PYTHON, Setting, prepare
 from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data.dataset import Dataset
@@ -39,6 +39,7 @@ from proselflc.training.observations import Recorder, Seen, see
 from proselflc.training.run_directory import Json, RunDirectory, read_toml
 
 SHOWN_EVERY = 0.2  # seconds between two movements of the bar
+LEARNED_BY_HEART = 0.98  # of the labels, before half of training
 
 
 @dataclass(frozen=True)
@@ -154,14 +155,25 @@ class _Run:
             self._compare()
             state, notes = checkpoint.read_last(directory.checkpoints)
             if state is None and notes:
-                notes.append("no checkpoint is left that can be used: the run starts afresh")
+                raise InputError(
+                    f"no checkpoint of {directory.path} can be used, all are damaged: begin anew "
+                    "with --overwrite instead of --resume"
+                )
             for note in notes if self.is_main else ():
                 self.display.note(note)
+            if not processes.alike(self.accelerator, -1 if state is None else state.step):
+                raise InputError(
+                    f"not all processes see the same checkpoint in {directory.path}: put it where "
+                    "all machines can read it, and try again"
+                )
         if state is not None:
             self._restore(state)
             if self.is_main:
+                checkpoint.remove_beyond(directory.checkpoints, state.step)
                 directory.sweep()
         elif self.is_main:
+            if resume:
+                self.display.note(f"there is no state in {directory.path} yet: the run begins")
             self._check_space()
             directory.clear()
             setting.config.write(directory.config, setting.labels.fingerprint)
@@ -179,10 +191,10 @@ class _Run:
         for lesson in self._lessons():
             self._record(lesson)
             self.meter.add(lesson)
+            now = time.monotonic()
             if setting.is_point(lesson.step):
                 self._evaluate(lesson)
-            now = time.monotonic()
-            if self.is_main and now - shown >= SHOWN_EVERY:
+            elif self.is_main and now - shown >= SHOWN_EVERY:
                 shown = now
                 numbers = {"epoch": float(lesson.epoch + 1), **self.meter.numbers(self._g())}
                 self.display.step(lesson.step, numbers)
@@ -192,10 +204,8 @@ class _Run:
                 saved = time.monotonic()
             if lesson.stop and lesson.step < setting.total_steps:
                 self.accelerator.wait_for_everyone()
-                place = shlex.quote(str(self.directory.path))
                 raise Interrupted(
-                    f"stopped after step {lesson.step} of {setting.total_steps}, the state is "
-                    f"saved; go on with: proselflc train --out {place} --resume"
+                    f"stopped after step {lesson.step} of {setting.total_steps}, {self._advice()}"
                 )
 
     def _lessons(self) -> Iterator[Lesson]:
@@ -228,7 +238,19 @@ class _Run:
             measured = measurement.everything(setting.dataset, test, validation)
             directory.write_json(directory.evaluation, measured)
             directory.write_json(directory.summary, self._summary(measured, table))
+            self._warn_of_memorising()
         self.accelerator.wait_for_everyone()
+
+    def _warn_of_memorising(self) -> None:
+        """Say so where the setting left the method nothing to correct."""
+        early = [line for line in self.history if float(str(line["progress"])) <= 0.5]
+        fits = max((float(str(line["train_accuracy"])) for line in early), default=0.0)
+        if fits > LEARNED_BY_HEART:
+            self.display.note(
+                f"{fits:.1%} of the given labels were fitted before half of training was over: if "
+                "some are wrong they were learned by heart and are not found; try fewer --epochs, "
+                "a lower --lr, a smaller --model or more --augment"
+            )
 
     def _check_everybody_sees_it(self) -> None:
         """Refuse to resume where the directory is not the same for all processes."""
@@ -261,6 +283,17 @@ class _Run:
 
     def _restore(self, state: State) -> None:
         setting = self.setting
+        stored = state.facts.get("config")
+        table = setting.config.table()
+        if (
+            not isinstance(stored, dict)
+            or config_file.differences(stored, table)
+            or state.facts.get("fingerprint") != setting.labels.fingerprint
+        ):
+            raise InputError(
+                f"the checkpoint in {self.directory.path} is of another run: begin anew with "
+                "--overwrite instead of --resume"
+            )
         if state.facts.get("batches") != len(setting.train):
             raise InputError(
                 f"an epoch of {self.directory.path} had {state.facts.get('batches')} batches and "
@@ -272,7 +305,7 @@ class _Run:
                 "differ: has the data changed?"
             )
         self.training.restore(state)
-        self.meter.restore(state.facts["meter"])
+        self.meter.restore(state.facts.get("meter"))
         self.saved_step = state.step
         if self.is_main:
             batches, total = len(self.setting.train), self.setting.total_steps
@@ -282,16 +315,31 @@ class _Run:
             self.history = [line for line in lines if _integer(line.get("step")) <= state.step]
             self.directory.write_history(self.history)
 
+    def _advice(self) -> str:
+        """How to go on after a stop."""
+        if self.is_main and self.saved_step != self.training.step:
+            return "and the state could not be saved, for its weights are not finite numbers"
+        path, model = str(self.directory.path), self.setting.config.model or ""
+        command = f"proselflc train --out {shlex.quote(path)} --resume"
+        if ":" in model:  # the user's own code, which a run alone is not believed about
+            command += f" --model {shlex.quote(model)}"
+        if self.setting.config.request.data == FROM_PYTHON:
+            command = f"fit(…, out={path!r}, resume=True)"
+        return f"the state is saved; go on with: {command}"
+
     def _save(self) -> None:
         """Save the state, unless its weights are no numbers: the next step will say so."""
-        weights = self.training.module.state_dict().values()
-        if not all(bool(tensor.isfinite().all()) for tensor in weights):
+        module = self.training.module
+        finite = all(bool(weight.isfinite().all()) for weight in module.parameters())
+        if not finite or any(bool(buffer.isnan().any()) for buffer in module.buffers()):
             return
         tensors = self.training.tensors()
         tensors |= checkpoint.named("recorder", self.recorder.tensors())
         facts = {
             **self.training.facts(),
             "meter": self.meter.facts(),
+            "config": self.setting.config.table(),
+            "fingerprint": self.setting.labels.fingerprint,
             "batches": len(self.setting.train),
             "preprocessing": self.setting.preprocessing.to_json(),
         }
@@ -414,7 +462,7 @@ class _Run:
         rows = observations.ROW.itemsize * n * self.setting.epochs
         means = 4 * n * min(C, observations.TOP_CLASSES * 2 if n * C > observations.LARGEST else C)
         weights = sum(p.numel() * p.element_size() for p in self.training.module.parameters())
-        needed = rows + 4 * means + 10 * weights + 10**6
+        needed = rows + 4 * means + 14 * weights + 10**6  # states of weights, average, optimiser
         free = shutil.disk_usage(self.directory.path).free
         if free < needed:
             raise InputError(
@@ -438,7 +486,8 @@ class _Run:
             title += f", {labels.flipped.mean():.1%} of the labels wrong"
         many = f" in {self.accelerator.num_processes} processes"
         return title, (
-            f"{config.method} with {config.model}, {setting.total_steps:,} steps"
+            f"{config.method} with {config.model}, {setting.total_steps:,} "
+            f"step{'s' if setting.total_steps != 1 else ''}"
             f"{many if self.accelerator.num_processes > 1 else ''}, into {self.directory.path}"
         )
 

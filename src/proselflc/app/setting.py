@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from proselflc.analysis.suspects import read_examples
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted, surprises
 from proselflc.correction.criterion import Criterion
@@ -19,16 +20,20 @@ from proselflc.data import noise, preprocessing, splits
 from proselflc.data.batches import Batches, Order
 from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, checked
 from proselflc.data.labels import Labels
-from proselflc.data.opening import open_data
+from proselflc.data.opening import Request, open_data
 from proselflc.data.preprocessing import ImageScaling, Preprocessing
 from proselflc.errors import InputError
 from proselflc.models import catalogue
-from proselflc.models.shape import ImageShape, Shape
+from proselflc.models.shape import ImageShape
 from proselflc.training import methods
+from proselflc.training.recipe import EPOCHS
+from proselflc.training.run_directory import RunDirectory
 from proselflc.training.serving import loader, shape_of
 
 EVALUATIONS = 20  # about so many in a run whose user does not say
+SHORT_EVALUATIONS = 5  # and so many in one of less than two epochs
 EVALUATION_BATCH = 512
+FROM_PYTHON = "given in Python"  # what config.toml says of data that no --data names
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,6 @@ class Setting:
         dataset: its training part has the labels to learn from.
         labels: of the training part.
         preprocessing: fitted on the training part.
-        shape: what the model sees.
         model, criterion: fresh.
         train: batches to learn from.
         total_steps: Γ.
@@ -51,7 +55,6 @@ class Setting:
     dataset: Dataset
     labels: Labels
     preprocessing: Preprocessing
-    shape: Shape
     model: nn.Module
     criterion: Criterion
     train: Batches
@@ -99,21 +102,29 @@ def prepare(
         report: is told in a sentence what the user may not expect.
     """
     parameters = methods.resolved(config.method, config.parameters)
-    dataset = open_data(config.request) if dataset is None else dataset
+    if dataset is None:
+        dataset = open_data(config.request)
+    else:
+        config = replace(config, request=Request(data=FROM_PYTHON))
+    _note_labels(config, dataset, report)
+    if dataset.skipped:
+        first = dataset.skipped[0]
+        report(
+            f"{len(dataset.skipped)} examples could not be read and are left out, the first is "
+            f"{first.id} ({first.reason}); the run's model.json lists them"
+        )
     dataset, labels = _labelled(config, dataset, report)
     n, C = len(dataset.train), dataset.num_classes
     scaling = _preprocessing(config, dataset.train.inputs)
     shape = shape_of(scaling)
     recipe = config.recipe
-    if recipe.batch_size is None:
-        recipe = replace(recipe, batch_size=min(128, n))
-    assert recipe.batch_size is not None
-    if recipe.batch_size > n:
+    batch_size = min(128, n) if recipe.batch_size is None else recipe.batch_size
+    if batch_size > n:
         raise InputError(
-            f"a batch of {recipe.batch_size} is larger than the {n} training examples of "
+            f"a batch of {batch_size} is larger than the {n} training examples of "
             f"{dataset.name}: lower --batch-size"
         )
-    if recipe.batch_size < 2 * shard[1]:
+    if batch_size < 2 * shard[1]:
         raise InputError(
             f"a batch of {recipe.batch_size} is too small: {shard[1]} "
             f"process{'es need' if shard[1] > 1 else ' needs'} at least {2 * shard[1]} examples at "
@@ -122,6 +133,7 @@ def prepare(
     name = config.model or catalogue.default_name(shape)
     if model is not None:
         name = f"{type(model).__module__}.{type(model).__qualname__}"
+        catalogue.tried(name, model, shape, C)
     else:
         model = catalogue.build(
             name, shape, C, generator_seed=recipe.seed, weights=config.weights, report=report
@@ -129,7 +141,8 @@ def prepare(
     known = catalogue.MODELS.get(name, catalogue.MODELS[catalogue.default_name(shape)])
     recipe = replace(
         recipe,
-        epochs=None if recipe.steps is not None else (recipe.epochs or 30),
+        batch_size=batch_size,
+        epochs=None if recipe.steps is not None else (recipe.epochs or EPOCHS),
         optimizer=recipe.optimizer or known.optimizer,
         lr=known.lr if recipe.lr is None else recipe.lr,
         weight_decay=known.weight_decay if recipe.weight_decay is None else recipe.weight_decay,
@@ -139,7 +152,7 @@ def prepare(
         photos = isinstance(shape, ImageShape) and shape.channels == 3
         augment = "crop-flip" if photos else "none"
     # Batch normalisation needs two examples, in every process.
-    order = Order(recipe.batch_size or n, recipe.seed, least=2 * shard[1], shard=shard)
+    order = Order(batch_size, recipe.seed, least=2 * shard[1], shard=shard)
     train = loader(
         dataset.train,
         scaling,
@@ -151,7 +164,6 @@ def prepare(
     total = recipe.total_steps(len(train))
     resolved = replace(
         config,
-        method=config.method,
         parameters=parameters,
         model=name,
         augment=augment,
@@ -164,7 +176,6 @@ def prepare(
         dataset=dataset,
         labels=labels,
         preprocessing=scaling,
-        shape=shape,
         model=model,
         criterion=methods.criterion(config.method, parameters, total_steps=total, num_classes=C),
         train=train,
@@ -190,6 +201,16 @@ def _labelled(
     if config.trusted is not None:
         dataset = _with_validation(config, dataset)
     return dataset, replace(labels_of.from_dataset(dataset, None), generator=generator)
+
+
+def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:
+    """Say how many labels come from a run, where that is not all of them."""
+    path = config.request.labels
+    if path is not None and path.is_dir():
+        seen = set(read_examples(RunDirectory(path).examples)["id"].to_pylist())
+        known, n = sum(name in seen for name in dataset.train.ids), len(dataset.train)
+        if known < n:
+            report(f"{known:,} of {n:,} labels are from {path}, the others stay as they are")
 
 
 def _with_validation(config: Config, dataset: Dataset) -> Dataset:
@@ -230,5 +251,5 @@ def _eval_steps(config: Config, batches: int, total: int) -> int:
     if config.eval_epochs is not None:
         return config.eval_epochs * batches
     if total < batches * 2:
-        return max(1, total // EVALUATIONS)
+        return max(1, total // SHORT_EVALUATIONS)
     return batches * max(1, round(total / batches / EVALUATIONS))

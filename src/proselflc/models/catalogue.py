@@ -152,7 +152,7 @@ def build(
                     f"{', '.join(new)} start afresh: the classifier in {weights} is for another "
                     f"number of classes than {num_classes}"
                 )
-        logits = _tried(name, module, shape, num_classes)
+        logits = tried(name, module, shape, num_classes)
     if weights is not None and not bool(logits.isfinite().all()):
         raise InputError(f"the weights in {weights} give NaN or infinite logits: are they damaged?")
     return module.train()
@@ -205,7 +205,7 @@ def _generator(seed: int) -> Iterator[None]:
         yield
 
 
-def _tried(name: str, module: nn.Module, shape: Shape, num_classes: int) -> Tensor:
+def tried(name: str, module: nn.Module, shape: Shape, num_classes: int) -> Tensor:
     """[2, C] what the module gives for two examples, in evaluation mode."""
     x = example(shape)
     module.eval()

@@ -19,6 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from proselflc.data.writing import whole_file
+from proselflc.errors import InputError
 
 Json: TypeAlias = dict[str, object]
 KEPT = 2
@@ -54,7 +55,11 @@ def write(folder: Path, state: State) -> Path:
 
 
 def read_last(folder: Path) -> tuple[State | None, list[str]]:
-    """The newest state that is not damaged, or None; and a sentence about each one that is."""
+    """The newest state that is not damaged, or None; and a sentence about each one that is.
+
+    Raises:
+        InputError: one cannot be read at all, which says nothing about its content.
+    """
     notes: list[str] = []
     for path in _files(folder):
         state = _read(path)
@@ -64,10 +69,11 @@ def read_last(folder: Path) -> tuple[State | None, list[str]]:
     return None, notes
 
 
-def remove_all(folder: Path) -> None:
-    """Delete every state in the folder."""
+def remove_beyond(folder: Path, step: int) -> None:
+    """Delete the states after this step, which were passed over."""
     for path in _files(folder):
-        path.unlink()
+        if int(path.name[:10]) > step:
+            path.unlink()
 
 
 def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -101,8 +107,12 @@ def _read(path: Path) -> State | str:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             facts = json.loads(file.metadata()["facts"])
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         return " ".join(str(error).split())[:200]
+    if not isinstance(facts, dict):
+        return "its facts are no table"
     return State(int(match[1]), tensors, facts)
 
 

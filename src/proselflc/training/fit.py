@@ -170,8 +170,8 @@ class Training:
         if not math.isfinite(value):
             raise DivergenceError(
                 f"the loss of step {self.step + 1} is {value} at learning rate {lr:g}: try a lower "
-                "--lr, a --warmup of some hundred steps, or --clip 1; if that does not help, look "
-                "for extreme values in the data"
+                "--lr, a --warmup of some hundred steps, or --clip 1, with --overwrite or another "
+                "--out; if that does not help, look for extreme values in the data"
             )
         return value
 
@@ -205,6 +205,17 @@ class Training:
         Raises:
             InputError: it is of another model or optimiser.
         """
+        mine = self.tensors()
+        for name, value in state.tensors.items():
+            if name in mine and mine[name].dtype != value.dtype:
+                raise InputError(
+                    f"the checkpoint is not of this model: {name} holds {value.dtype}, expected "
+                    f"{mine[name].dtype}"
+                )
+        if state.step > self.total_steps:
+            raise InputError(
+                f"the checkpoint is after step {state.step}, but the run has {self.total_steps}"
+            )
         try:
             self.module.load_state_dict(checkpoint.part(state.tensors, "model"))
             self.criterion.load_state_dict(checkpoint.part(state.tensors, "criterion"))
@@ -224,7 +235,8 @@ class Training:
         for name, value in tensors.items():
             number, _, key = name.partition(".")
             k = int(number) if number.isdecimal() else len(parameters)
-            if k >= len(parameters) or value.shape not in (torch.Size(), parameters[k].shape):
+            fits = k < len(parameters) and value.shape in (torch.Size(), parameters[k].shape)
+            if not fits or not value.is_floating_point():
                 raise InputError(f"the checkpoint is not of this optimiser: {name} does not fit")
             values.setdefault(k, {})[key] = value
         state = self.bare_optimizer.state_dict()
@@ -246,8 +258,8 @@ def lessons(training: Training, loader: Batches) -> Iterator[Lesson]:
 
 
 def _pieces(batch: Batch, number: int) -> list[Batch]:
-    """The batch in so many parts, or as many as it has examples."""
-    number = min(number, len(batch.y))
+    """The batch in so many parts, or fewer: batch normalisation needs two examples in each."""
+    number = min(number, max(1, len(batch.y) // 2))
     if number == 1:
         return [batch]
     parts = (tensor.tensor_split(number) for tensor in batch)

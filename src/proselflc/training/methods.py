@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from proselflc.errors import InputError, unknown
 
@@ -36,7 +38,7 @@ class Parameters:
     q: float | None = None
     alpha: float | None = None
     beta: float | None = None
-    A: float | None = None
+    A: Annotated[float | None, Parameter(name=["A", "a"])] = None
     transition: Path | None = None
 
     def given(self) -> dict[str, Any]:
@@ -64,6 +66,8 @@ def resolved(name: str, parameters: Parameters) -> Parameters:
         InputError: the method is unknown, or does not take or lacks a parameter.
     """
     known = TRAINABLE
+    if not isinstance(name, str):
+        raise InputError(f"method must be a name such as proselflc, got {type(name).__name__}")
     if name not in known:
         raise InputError(_why_unknown(name))
     defaults = known[name].defaults

@@ -178,7 +178,8 @@ class Recorder:
         """Go on from what a checkpoint in this epoch kept; files of later epochs are removed.
 
         Raises:
-            InputError: the checkpoint is of other examples or classes.
+            InputError: the checkpoint is of other examples or classes, or an earlier epoch's file
+                is gone.
         """
         for name, value in self._tensors().items():
             stored = tensors.get(name)
@@ -187,7 +188,14 @@ class Recorder:
             if stored is None or (stored.shape, stored.dtype) != (value.shape, value.dtype):
                 raise InputError("the checkpoint is of other examples or classes than the data has")
             value.copy_(stored)
-        for number, path in _epochs(self.folder):
+        there = dict(_epochs(self.folder))
+        missing = [number for number in range(epoch) if number not in there]
+        if missing:
+            raise InputError(
+                f"{self.folder} has lost the record of epoch {missing[0]}, so the run cannot go on "
+                "from its checkpoint: begin it anew with --overwrite"
+            )
+        for number, path in there.items():
             if number >= epoch:
                 path.unlink()
 

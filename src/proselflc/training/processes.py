@@ -73,6 +73,14 @@ def gathered(accelerator: Accelerator, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(result)
 
 
+def alike(accelerator: Accelerator, number: int) -> bool:
+    """Whether all processes have the same number."""
+    if accelerator.num_processes == 1:
+        return True
+    numbers = accelerator.gather(torch.tensor([number], device=accelerator.device))
+    return bool((numbers == number).all())
+
+
 def summed(accelerator: Accelerator, numbers: Tensor) -> Tensor:
     """[k] numbers added up over all processes."""
     if accelerator.num_processes == 1:

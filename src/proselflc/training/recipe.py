@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 from proselflc.errors import InputError
 from proselflc.options import Whole, check_least, flag
 from proselflc.training.schedule import Schedule
+
+EPOCHS = 30  # where nobody says how long to train
 
 
 @dataclass(frozen=True)
@@ -64,24 +68,24 @@ class Recipe:
             )
         least = {"epochs": 1, "steps": 1, "batch_size": 1, "warmup": 0, "accumulate": 1, "seed": 0}
         check_least(self, least)
+        if self.seed >= 2**63:
+            raise InputError(f"--seed must be below 2^63, got {self.seed}")
         for name in ("lr", "clip"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise InputError(f"{flag(name)} must be a positive number, got {value}")
-        if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
-            raise InputError(
-                f"--weight-decay must be 0 or a positive number, got {self.weight_decay}"
-            )
+            self._check(name, lambda x: 0 < x < math.inf, "a positive number")
+        self._check("weight_decay", lambda x: 0 <= x < math.inf, "0 or a positive number")
         for name in ("momentum", "ema"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise InputError(f"{flag(name)} must be at least 0 and below 1, got {value}")
+            self._check(name, lambda x: 0 <= x < 1, "at least 0 and below 1")
         if self.batch_size is not None and self.accumulate > self.batch_size:
             raise InputError(
                 f"a batch of {self.batch_size} cannot be cut into {self.accumulate} parts: lower "
                 "--accumulate or raise --batch-size"
             )
 
+    def _check(self, name: str, fits: Callable[[float], bool], what: str) -> None:
+        value = getattr(self, name)
+        if value is not None and not (isinstance(value, Real) and fits(float(value))):
+            raise InputError(f"{flag(name)} must be {what}, got {value!r}")
+
     def total_steps(self, batches: int) -> int:
         """Γ, where an epoch has so many batches."""
-        return self.steps if self.steps is not None else (self.epochs or 30) * batches
+        return self.steps if self.steps is not None else (self.epochs or EPOCHS) * batches

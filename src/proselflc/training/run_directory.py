@@ -24,6 +24,10 @@ else:
 
 Json: TypeAlias = dict[str, object]
 _PART = re.compile(r"\.[0-9a-f]{16}\.part")  # the name of a file until `whole_file` has it whole
+# What a run writes into its folders of checkpoints and dynamics.
+_OURS = re.compile(
+    r"[0-9]{10}-[0-9a-f]{32}\.safetensors|epoch-[0-9]{5}\.npy|recent_(p|target)\.npy"
+)
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,11 @@ class RunDirectory:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a run."""
-        return self.config.is_file()
+        """Whether there is a run: a config.toml that a run has written."""
+        if not self.config.is_file():
+            return False
+        table = read_toml(self.config)
+        return "fingerprint" in table and "versions" in table
 
     @property
     def is_finished(self) -> bool:
@@ -149,9 +156,15 @@ class RunDirectory:
         """Remove what a run has written, and nothing else."""
         self.summary.unlink(missing_ok=True)  # first: what is half removed must not look finished
         self.sweep()
-        for folder in self._folders:
+        if self.is_begun and self.tracking.is_dir() and not self.tracking.is_symlink():
+            shutil.rmtree(self.tracking)  # a tracker names its files as it likes
+        for folder in (self.checkpoints, self.dynamics):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if _OURS.fullmatch(path.name):
+                    path.unlink()
             if folder.is_dir() and not folder.is_symlink():
-                shutil.rmtree(folder)
+                with suppress(OSError):  # somebody else's files are in it
+                    folder.rmdir()
         for file in self._files:
             file.unlink(missing_ok=True)
 
@@ -161,7 +174,8 @@ class RunDirectory:
 
     @property
     def _folders(self) -> tuple[Path, ...]:
-        return self.dynamics, self.checkpoints, self.tracking
+        """The checkpoints first: a state without its records could be resumed."""
+        return self.checkpoints, self.dynamics, self.tracking
 
     @property
     def _files(self) -> tuple[Path, ...]:
@@ -214,7 +228,7 @@ def read_toml(path: Path) -> Json:
     """A TOML file, of a run or of a user."""
     try:
         return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is no TOML file: {error}") from None
 
 

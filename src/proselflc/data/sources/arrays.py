@@ -118,7 +118,8 @@ def _labels(y: object | None, what: str) -> list[int | str] | None:
     if y is None:
         return None
     array = np.asarray(_on_cpu(y))
-    if array.dtype.kind == "f" and array.ndim == 1 and np.array_equal(array, np.rint(array)):
+    whole = array.dtype.kind == "f" and bool(np.isfinite(array).all())
+    if whole and array.ndim == 1 and np.array_equal(array, np.rint(array)):
         array = array.astype(np.int64)  # as scikit-learn's users often have them
     if array.ndim != 1 or array.dtype.kind not in "iubUO":
         raise InputError(
