@@ -1,6 +1,15 @@
-"""`python -m proselflc` is `proselflc`."""
+"""`python -m proselflc`, the same as `proselflc`."""
 
-from proselflc.app.cli import main
+import gc
+
+
+def main() -> None:
+    """Run the command line."""
+    gc.set_threshold(50_000)  # reading options makes many small objects, none of them garbage
+    from proselflc.app.cli import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

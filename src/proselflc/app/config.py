@@ -5,11 +5,8 @@ Every option is a key of the file too; flags win over the file, the file over de
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -133,12 +130,17 @@ class Config:
 
 def versions() -> dict[str, str]:
     """What computed a run."""
+    import platform
+    from importlib.metadata import version
+
     packages = {package: version(package) for package in ("torch", "numpy", "accelerate")}
     return {"proselflc": __version__, "python": platform.python_version(), **packages}
 
 
 def recipes() -> dict[str, Path]:
     """The recipes that come with the package, by name."""
+    from importlib.resources import files
+
     folder = Path(str(files("proselflc.app") / "recipes"))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
