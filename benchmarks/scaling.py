@@ -158,6 +158,44 @@ def slopes(rows: list[dict[str, object]]) -> dict[str, dict[str, float | None]]:
     return result
 
 
+def straight(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Straight lines through time and memory against n, for each C and kind of mean.
+
+    What grows per example is the slope; R² is 1 where a line is all there is to it.
+    """
+    result: list[dict[str, object]] = []
+    for C in CLASSES:
+        for top_five in (False, True):
+            some = [row for row in rows if row["C"] == C and row["top_five"] is top_five]
+            if len(some) < 3:
+                continue
+            n = np.array([float(str(row["n"])) for row in some])
+            one: dict[str, object] = {"C": C, "top_five": top_five}
+            for name, key, unit in (
+                ("microseconds", "total_seconds", 1e6),
+                ("bytes", "peak_megabytes", 1e6),
+            ):
+                y = unit * np.array([float(str(row[key])) for row in some])
+                b, a = np.polyfit(n, y, 1)
+                one[f"{name}_per_example"] = float(b)
+                one[f"{name}_r2"] = float(
+                    1 - ((y - a - b * n) ** 2).sum() / ((y - y.mean()) ** 2).sum()
+                )
+            result.append(one)
+    return result
+
+
+def show_straight(found: list[dict[str, object]]) -> str:
+    lines = ["straight lines against n: slope per example, and R²"]
+    lines += [
+        f"C = {one['C']:>4}, {'five' if one['top_five'] else 'all':>4} classes: "
+        f"{one['microseconds_per_example']:6.1f} µs ({one['microseconds_r2']:.3f}), "
+        f"{one['bytes_per_example']:7.0f} bytes ({one['bytes_r2']:.3f})"
+        for one in found
+    ]
+    return "\n".join(lines)
+
+
 def show(row: dict[str, object]) -> str:
     parts = row["seconds"]
     assert isinstance(parts, dict)
@@ -212,8 +250,9 @@ def main() -> None:
             lines.append(show(rows[-1]))
             print(lines[-1], flush=True)
     found = slopes(rows)
-    lines += ["", show_slopes(found)]
-    print(lines[-1])
+    fitted = straight(rows)
+    lines += ["", show_slopes(found), "", show_straight(fitted)]
+    print("\n".join(lines[-3:]))
     if arguments.quick:
         return
     facts = {
@@ -228,7 +267,8 @@ def main() -> None:
     }
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "scaling.json").write_text(
-        json.dumps({"facts": facts, "rows": rows, "slopes": found}, indent=1) + "\n",
+        json.dumps({"facts": facts, "rows": rows, "slopes": found, "straight": fitted}, indent=1)
+        + "\n",
         encoding="utf-8",
     )
     header = (
