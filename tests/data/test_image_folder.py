@@ -235,6 +235,19 @@ def test_examples_have_the_labels_of_the_model_that_is_asked(tmp_path: Path) -> 
     assert parts["train"].labels.tolist() == [2, 2, 1]
 
 
+def test_folders_that_are_no_classes_are_just_folders(tmp_path: Path) -> None:
+    for name in ("2024/jan/a.png", "2025/b.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    found = image_folder.examples(tmp_path, NAMES)["train"]
+    assert found.labels is None
+    assert found.ids == ("2024/jan/a.png", "2025/b.png")
+    (tmp_path / NAMES[0]).mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / NAMES[0] / "c.png")
+    with pytest.raises(InputError, match='unknown class "2024"'):
+        image_folder.examples(tmp_path, NAMES)
+
+
 def test_images_in_no_folder_are_examples_without_labels(tmp_path: Path) -> None:
     put(tmp_path, "b.png", "a.jpg")
     (tmp_path / "notes.txt").touch()

@@ -94,8 +94,9 @@ def examples(
 ) -> dict[str, Examples]:
     """The splits of a folder as `load` takes it, for a model with these classes.
 
-    A split, or the whole folder, may also hold images and no folders: these have no labels. No
-    class must have images, and none but the splits asked for are looked at.
+    A split, or the whole folder, may also hold images and no folders, or folders of which none is
+    named like a class, such as albums by year: these have no labels. No class must have images,
+    and none but the splits asked for are looked at.
     """
     _must_be_folder(path)
     top = scan(path)
@@ -122,7 +123,7 @@ def examples(
         ids = tuple(text(image) for image in images)
         files = ImageFiles(tuple(path / image for image in images))
         labels = None
-        if not level.images:
+        if not level.images and set(folder_of.values()) & set(names):
             labels = class_ids([folder_of[image] for image in images], names, str(path))
         keep, bad = sift(files.paths, ids, None, on_bad_image=on_bad_image)
         parts[one] = Examples(
