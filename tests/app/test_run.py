@@ -11,7 +11,7 @@ from accelerate.tracking import GeneralTracker
 
 from proselflc.app import cli
 from proselflc.app.meter import Meter
-from proselflc.app.run import best_validation
+from proselflc.app.summary import best_validation
 
 DIGITS = ("train", "--data", "digits", "--model", "mlp", "--quiet")
 

@@ -235,8 +235,8 @@ def train(
         options: what to do.
     """
     from proselflc.app.display import Silent, chosen
-    from proselflc.app.run import Start
     from proselflc.app.run import train as run_train
+    from proselflc.app.start import Start
     from proselflc.training.fit import DivergenceError
     from proselflc.training.processes import is_lost_process
     from proselflc.training.run_directory import RunDirectory

@@ -15,7 +15,8 @@ from typing import Any
 
 from proselflc.app.config import Config
 from proselflc.app.display import Silent
-from proselflc.app.run import Start, train
+from proselflc.app.run import train
+from proselflc.app.start import Start
 from proselflc.correction.catalogue import METHODS
 from proselflc.data.batches import one_thread
 from proselflc.data.opening import Request

@@ -15,7 +15,8 @@ from torch import nn
 from proselflc.analysis.run import Predictions, Run, load_run
 from proselflc.app.config import Config
 from proselflc.app.display import Silent, chosen
-from proselflc.app.run import Start, train
+from proselflc.app.run import train
+from proselflc.app.start import Start
 from proselflc.data.dataset import Dataset
 from proselflc.data.sources import arrays, python_dataset
 from proselflc.errors import InputError, unknown

@@ -8,15 +8,12 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
-from safetensors.torch import save
 from torch import nn
 
 from proselflc.analysis import suspects
@@ -27,10 +24,11 @@ from proselflc.app.display import Display, showing
 from proselflc.app.interruption import Interrupted, stop_signals
 from proselflc.app.meter import Meter
 from proselflc.app.setting import FROM_PYTHON, Setting, prepare
+from proselflc.app.start import Start, may_begin, place
+from proselflc.app.summary import summary, write_model
 from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data.dataset import Dataset
-from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, observations, processes
 from proselflc.training.checkpoint import State
@@ -40,21 +38,6 @@ from proselflc.training.run_directory import Json, RunDirectory, read_toml
 
 SHOWN_EVERY = 0.2  # seconds between two movements of the bar
 LEARNED_BY_HEART = 0.98  # of the labels, before half of training
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where a run is to be, and what to do with one that is there.
-
-    Attributes:
-        out: the directory; None for a new one below `runs`.
-        resume: go on with it.
-        overwrite: replace it.
-    """
-
-    out: Path | None = None
-    resume: bool = False
-    overwrite: bool = False
 
 
 def train(
@@ -84,14 +67,14 @@ def train(
     accelerator = processes.accelerator(config.recipe.precision)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_settled(config.recipe.deterministic))
-        directory = RunDirectory(_place(config, start, accelerator))
+        directory = RunDirectory(place(config, start))
         is_begun = True
         if accelerator.is_main_process:
             is_new = directory.make()
             stack.enter_context(directory.locked())
             if is_new:
                 stack.callback(directory.remove_unused)  # a mistyped option leaves nothing behind
-            is_begun = _may_begin(directory, start)
+            is_begun = may_begin(directory, start)
             if not is_begun:
                 display.note(f"the run {directory.path} is finished: there is nothing to resume")
         # The main process decides: others may be on machines that do not see the directory.
@@ -225,7 +208,7 @@ class _Run:
         validation = measurement.logits(setting, training, setting.dataset.validation)
         if self.is_main:
             self.recorder.end()
-            self._write_model()
+            write_model(directory, setting, training.evaluated)
             table = suspects.examples(
                 setting.labels,
                 observations.observed(directory.dynamics),
@@ -237,7 +220,9 @@ class _Run:
             suspects.write_parquet(table, directory.examples)
             measured = measurement.everything(setting.dataset, test, validation)
             directory.write_json(directory.evaluation, measured)
-            directory.write_json(directory.summary, self._summary(measured, table))
+            steps, seconds = training.step, self.meter.seconds
+            numbers = summary(setting, self.history, measured, table, steps=steps, seconds=seconds)
+            directory.write_json(directory.summary, numbers)
             self._warn_of_memorising()
         self.accelerator.wait_for_everyone()
 
@@ -401,61 +386,6 @@ class _Run:
             self.accelerator.log(numbers, step=lesson.step)
         self.meter.start_anew()
 
-    def _summary(self, measured: Mapping[str, Any], table: Any) -> Json:
-        setting = self.setting
-        last = self.history[-1] if self.history else {}
-        test = measured.get("test", {})
-        before, after = suspects.label_accuracy(table)
-        suspect = table["is_suspect"].to_numpy()
-        found = None
-        if setting.labels.clean is not None:
-            quality = table["quality"].to_numpy()
-            found = asdict(suspects.detection(suspect, quality, setting.labels.flipped))
-        return {
-            "method": setting.config.method,
-            "data": setting.dataset.name,
-            "noise": setting.labels.generator,
-            "seed": setting.config.recipe.seed,
-            "steps": self.training.step,
-            "test_accuracy": test.get("accuracy"),
-            "test_accuracy_at_best_validation": best_validation(self.history),
-            "correct_fitting": last.get("correct_fitting"),
-            "wrong_fitting": last.get("wrong_fitting"),
-            "semantic_correction": last.get("semantic_correction"),
-            "ece": test.get("ece"),
-            "nll": test.get("nll"),
-            "brier": test.get("brier"),
-            "label_accuracy_before": before,
-            "label_accuracy_after": after,
-            "detection": found,
-            "estimated_noise_rate": float(suspect.mean()),
-            "realised_noise_rate": (
-                None if setting.labels.clean is None else float(setting.labels.flipped.mean())
-            ),
-            "seconds": round(self.meter.seconds, 3),
-            "fingerprint": setting.labels.fingerprint,
-        }
-
-    def _write_model(self) -> None:
-        setting = self.setting
-        state = {
-            name: tensor.detach().cpu().clone().contiguous()
-            for name, tensor in self.training.evaluated.state_dict().items()
-        }
-        with whole_file(self.directory.weights) as file:
-            file.write(save(state))
-        self.directory.write_json(
-            self.directory.model,
-            {
-                "model": setting.config.model,
-                "num_classes": setting.dataset.num_classes,
-                "names": list(setting.dataset.names),
-                "preprocessing": setting.preprocessing.to_json(),
-                "averaged": setting.config.recipe.ema is not None,
-                "skipped": [asdict(one) for one in setting.dataset.skipped],
-            },
-        )
-
     def _check_space(self) -> None:
         """Refuse a run that cannot fit on the disk."""
         n, C = len(self.setting.dataset.train), self.setting.dataset.num_classes
@@ -490,53 +420,6 @@ class _Run:
             f"step{'s' if setting.total_steps != 1 else ''}"
             f"{many if self.accelerator.num_processes > 1 else ''}, into {self.directory.path}"
         )
-
-
-def best_validation(history: list[Json]) -> float | None:
-    """Test accuracy where validation accuracy was best, the first of equals."""
-    lines = [line for line in history if line.get("val_accuracy") is not None]
-    if not lines:
-        return None
-    best = max(lines, key=lambda line: (float(str(line["val_accuracy"])), -_integer(line["step"])))
-    accuracy = best["test_accuracy"]
-    return None if accuracy is None else float(str(accuracy))
-
-
-def _place(config: Config, start: Start, accelerator: Accelerator) -> Path:
-    """The directory of the run, the same in all processes."""
-    if start.resume and start.overwrite:
-        raise InputError("--resume goes on with a run and --overwrite replaces it: give one")
-    if start.out is not None:
-        return start.out
-    if start.resume:
-        raise InputError("--resume needs --out, the directory of the run to go on with")
-    stem = f"{Path(config.request.data).stem.replace(':', '-') or 'data'}-{config.method}"
-    number = 1
-    while (Path("runs") / f"{stem}-{number}").exists():
-        number += 1
-    place = [str(Path("runs") / f"{stem}-{number}")]
-    broadcast_object_list(place, from_process=0)
-    return Path(place[0])
-
-
-def _may_begin(directory: RunDirectory, start: Start) -> bool:
-    """Whether there is something to do; refuses to touch a run that nobody said to touch."""
-    if start.resume and directory.is_finished:
-        return False
-    if directory.is_begun and not start.resume and not start.overwrite:
-        state = "a finished" if directory.is_finished else "an unfinished"
-        hint = "" if directory.is_finished else "--resume to go on, "
-        raise InputError(
-            f"{directory.path} holds {state} run: pass {hint}--overwrite to replace it, or another "
-            "--out"
-        )
-    strangers = () if directory.is_begun or start.overwrite else directory.present()
-    if strangers:
-        raise InputError(
-            f"{directory.path} holds {strangers[0]} and is no run: choose another --out, or pass "
-            "--overwrite to replace it"
-        )
-    return True
 
 
 @contextlib.contextmanager

@@ -1,0 +1,99 @@
+"""What a run leaves at its end: a model to predict with, and the run in a few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from safetensors.torch import save
+from torch import nn
+
+from proselflc.analysis import suspects
+from proselflc.app.setting import Setting
+from proselflc.data.writing import whole_file
+from proselflc.training.run_directory import Json, RunDirectory
+
+
+def summary(
+    setting: Setting,
+    history: list[Json],
+    measured: Mapping[str, Any],
+    table: Any,
+    *,
+    steps: int,
+    seconds: float,
+) -> Json:
+    """The run in a few numbers, named as in the interface.
+
+    Args:
+        setting: of the run.
+        history: its evaluation points.
+        measured: as `measurement.everything` gives it.
+        table: as `suspects.examples` makes it.
+        steps: that were taken.
+        seconds: that training took.
+    """
+    last = history[-1] if history else {}
+    test = measured.get("test", {})
+    before, after = suspects.label_accuracy(table)
+    suspect = table["is_suspect"].to_numpy()
+    found = None
+    if setting.labels.clean is not None:
+        quality = table["quality"].to_numpy()
+        found = asdict(suspects.detection(suspect, quality, setting.labels.flipped))
+    return {
+        "method": setting.config.method,
+        "data": setting.dataset.name,
+        "noise": setting.labels.generator,
+        "seed": setting.config.recipe.seed,
+        "steps": steps,
+        "test_accuracy": test.get("accuracy"),
+        "test_accuracy_at_best_validation": best_validation(history),
+        "correct_fitting": last.get("correct_fitting"),
+        "wrong_fitting": last.get("wrong_fitting"),
+        "semantic_correction": last.get("semantic_correction"),
+        "ece": test.get("ece"),
+        "nll": test.get("nll"),
+        "brier": test.get("brier"),
+        "label_accuracy_before": before,
+        "label_accuracy_after": after,
+        "detection": found,
+        "estimated_noise_rate": float(suspect.mean()),
+        "realised_noise_rate": (
+            None if setting.labels.clean is None else float(setting.labels.flipped.mean())
+        ),
+        "seconds": round(seconds, 3),
+        "fingerprint": setting.labels.fingerprint,
+    }
+
+
+def best_validation(history: list[Json]) -> float | None:
+    """Test accuracy where validation accuracy was best, the first of equals."""
+    lines = [line for line in history if line.get("val_accuracy") is not None]
+    if not lines:
+        return None
+    best = max(lines, key=lambda line: (float(str(line["val_accuracy"])), -int(str(line["step"]))))
+    accuracy = best["test_accuracy"]
+    return None if accuracy is None else float(str(accuracy))
+
+
+def write_model(directory: RunDirectory, setting: Setting, module: nn.Module) -> None:
+    """Write the weights, and what else a prediction needs."""
+    state = {
+        name: tensor.detach().cpu().clone().contiguous()
+        for name, tensor in module.state_dict().items()
+    }
+    with whole_file(directory.weights) as file:
+        file.write(save(state))
+    directory.write_json(
+        directory.model,
+        {
+            "model": setting.config.model,
+            "num_classes": setting.dataset.num_classes,
+            "names": list(setting.dataset.names),
+            "preprocessing": setting.preprocessing.to_json(),
+            "averaged": setting.config.recipe.ema is not None,
+            "skipped": [asdict(one) for one in setting.dataset.skipped],
+        },
+    )
