@@ -31,7 +31,7 @@ def test_convnet_by_size(channels: int, height: int, width: int, places: int) ->
     """`places` is how many the linear layer sees: an eighth, rounded up, pooled to at most 4."""
     model = convnet(channels, height, width, 10)
     convolutions = 9 * (channels * 32 + 32 * 64 + 64 * 128) + 2 * (32 + 64 + 128)
-    assert parameters(model) == convolutions + 128 * places * 256 + 256 + 256 * 10 + 10
+    assert parameters(model) == convolutions + 128 * places * 256 + 2 * 256 + 256 * 10 + 10
     assert model(torch.zeros(2, channels, height, width)).shape == (2, 10)
 
 
@@ -46,7 +46,7 @@ def test_convnet_is_three_convolutions_and_two_linear_layers() -> None:
         y = y / (1 + 1e-5) ** 0.5  # the running statistics of batch norm are still 0 and 1
     assert y.shape == (2, 128, 5, 3)
     rows = torch.stack([y[:, :, :2].mean(2), y[:, :, 2:4].mean(2), y[:, :, 4]], 2)
-    hidden = F.linear(rows.flatten(1), state["hidden.weight"], state["hidden.bias"]).relu()
+    hidden = F.linear(rows.flatten(1), state["hidden.weight"]).relu() / (1 + 1e-5) ** 0.5
     expected = F.linear(hidden, state["fc.weight"], state["fc.bias"])
     with torch.no_grad():
         assert_close(model(x), expected)

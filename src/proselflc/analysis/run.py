@@ -12,7 +12,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from proselflc.analysis.suspects import read_examples
+from proselflc.analysis.audit import Audit
+from proselflc.analysis.examples import read_examples
+from proselflc.analysis.records import Records
 from proselflc.data import preprocessing
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Floats, Inputs, Ints, Part, check_rows
@@ -111,6 +113,11 @@ class Run:
         """One row per training example, a pyarrow table; `.to_pandas()` gives a data frame."""
         return read_examples(self.directory.examples)
 
+    @cached_property
+    def audit(self) -> Audit:
+        """How many labels are wrong, and which way they went."""
+        return Audit.load(self.directory)
+
     @property
     def dynamics(self) -> Iterator[Rows]:
         """[n] what was seen of every training example, epoch by epoch, memory-mapped."""
@@ -119,6 +126,11 @@ class Run:
     def recent(self, name: str) -> Mean:
         """The mean of "p" or "target" over the last epochs, memory-mapped."""
         return observations.recent(self.directory.dynamics, name)
+
+    @property
+    def records(self) -> Records:
+        """All that was recorded of the training examples, memory-mapped."""
+        return Records(list(self.dynamics), self.recent("p"), self.recent("target"))
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -323,6 +323,108 @@ def predict(
 
 
 @app.command
+def report(
+    run: Path,
+    /,
+    *runs: Path,
+    out: Path | None = None,
+    data: str | None = None,
+    figures: Path | None = None,
+    overwrite: bool = False,
+    json: bool = False,
+) -> None:
+    """Write one self-contained HTML page about a run, or about several compared.
+
+    Args:
+        run: the run's directory.
+        runs: more of them; the suspects shown are those of the first.
+        out: the page; left out, report.html in the run, or of several runs right here.
+        data: where the first run's data is now, if it has moved.
+        figures: a folder for the page's figures as SVG and PNG files.
+        overwrite: replace a file that is no report.
+        json: print the result as JSON.
+    """
+    from proselflc.app import reporting
+
+    written = reporting.write((run, *runs), out, data=data, folder=figures, overwrite=overwrite)
+    for note in written.notes:
+        _say(f"note: {shown(note)}")
+    if json:
+        _print_json(
+            {
+                "report": str(written.path),
+                "runs": [str(one) for one in (run, *runs)],
+                "figures": [str(one) for one in written.figures],
+                "suspects_shown": written.shown,
+                "notes": list(written.notes),
+            }
+        )
+    else:
+        sys.stdout.write(f"{shown(str(written.path))}\n")
+
+
+@app.command
+def export(
+    run: Path,
+    /,
+    *,
+    format: Literal["csv", "parquet", "npz", "cleanlab"] | None = None,
+    out: Path | None = None,
+    copy: Path | None = None,
+    links: Path | None = None,
+    link: Literal["symbolic", "hard", "copy"] = "symbolic",
+    soft: bool = False,
+    min_confidence: float = 0.0,
+    only_suspects: bool = False,
+    data: str | None = None,
+    overwrite: bool = False,
+    json: bool = False,
+) -> None:
+    """Write the corrected labels of a finished run: a table, arrays, your own file, or folders.
+
+    Args:
+        run: the run's directory.
+        format: of the labels; left out, what --out ends in, else csv. cleanlab is a table with
+            cleanlab's column names.
+        out: a .csv, .tsv, .parquet or .npz file; without it, --copy and --links, the labels are
+            printed.
+        copy: a corrected copy of the table that the run was made from: the same rows and columns,
+            other labels, and a last column with what they were.
+        links: a folder with one folder per class, in it links to the images that belong there.
+        link: whether those are symbolic links, hard links or copies.
+        soft: add the probability of every class, or of the five likeliest of more than 100.
+        min_confidence: keep a given label where the run is less sure of a better one than this,
+            from 0 to 1.
+        only_suspects: leave out the examples whose labels are probably right.
+        data: where the run's data is now, if it has moved; for --copy and --links.
+        overwrite: replace what is there.
+        json: print a summary as JSON.
+    """
+    from proselflc.analysis.run import load_run
+    from proselflc.app import exporting
+
+    what = exporting.Export(
+        format, out, copy, links, link, soft, min_confidence, only_suspects, data, overwrite
+    )
+    if what.is_printed and not json:
+        if what.kind in ("parquet", "npz") and sys.stdout.isatty():
+            raise InputError(f"{what.kind} is no text: say with --out which file it goes to")
+        for piece in exporting.printed(load_run(run), what):
+            sys.stdout.buffer.write(piece)
+        return
+    done = exporting.export(load_run(run), what)
+    for note in done.notes:
+        _say(f"note: {shown(note)}")
+    _say(
+        f"{done.corrections:,} of {done.examples:,} labels corrected, {done.suspects:,} are suspect"
+    )
+    if json:
+        _print_json({"run": str(run), **asdict(done)})
+    else:
+        sys.stdout.write("".join(f"{shown(path)}\n" for path in done.written.values()))
+
+
+@app.command
 def demo(
     *, out: Path = Path("runs/demo"), seeds: Whole = 3, quiet: bool = False, json: bool = False
 ) -> None:

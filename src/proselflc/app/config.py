@@ -19,11 +19,12 @@ from proselflc.errors import InputError, unknown
 from proselflc.options import Whole, check_least
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
+from proselflc.training.run_directory import FORMAT, check_format
 
 # Where data lies and how it is read may change between the parts of a run; the fingerprint of the
 # labels tells whether it is the same data.
 MAY_CHANGE = ("data_root", "cache", "workers", "checkpoint_seconds", "tracker")
-_ASIDE = ("versions", "fingerprint")
+_ASIDE = ("format", "versions", "fingerprint")
 _KINDS: dict[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
     "int": (int, "a whole number"),
@@ -123,7 +124,8 @@ class Config:
         import tomli_w
 
         # Tables come last in TOML.
-        content = {"fingerprint": fingerprint, **self.table(), "versions": versions()}
+        said: dict[str, Any] = {"format": FORMAT, "fingerprint": fingerprint}
+        content = {**said, **self.table(), "versions": versions()}
         with whole_file(path) as file:
             tomli_w.dump(content, file)
 

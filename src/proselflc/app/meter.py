@@ -11,6 +11,7 @@ from torch import Tensor
 
 from proselflc.errors import InputError
 from proselflc.training.fit import Lesson
+from proselflc.training.observations import ROW
 from proselflc.training.run_directory import Json
 
 
@@ -23,7 +24,7 @@ class Meter:
         self._at_point = 0.0  # of these, up to the last evaluation point
         self.examples = 0
         self.loss_sum = 0.0
-        self._facts = torch.full((1, 6), math.nan)  # of the last step
+        self._facts = torch.full((1, len(ROW)), math.nan)  # of the last step
 
     @property
     def seconds(self) -> float:
@@ -46,12 +47,12 @@ class Meter:
         self.loss_sum += lesson.loss * lesson.size
 
     def see(self, facts: Tensor) -> None:
-        """Facts [N, 6] of a step, for the display alone."""
+        """Facts [N, 7] of a step, for the display alone."""
         self._facts = facts
 
     def numbers(self, g: float | None) -> dict[str, float]:
         """What the display shows."""
-        _, p_given, _, p_other, trust, _ = self._facts.unbind(1)
+        _, p_given, _, p_other, _, trust, _ = self._facts.unbind(1)
         result = {"loss": math.nan if self.loss is None else self.loss}
         result["fits given"] = float((p_given >= p_other).float().mean())
         if g is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from proselflc.analysis.run import Predictions, Run
+from proselflc.data import spreadsheet
 from proselflc.data.examples import Examples, Wanted
 from proselflc.data.opening import Request, open_inputs
 from proselflc.data.writing import whole_file
@@ -51,10 +51,12 @@ def judge(run: Run, request: Request, split: Wanted, *, workers: int = 2) -> Jud
     return Judged(examples, run.judge(examples.inputs, workers=workers))
 
 
-def check_out(out: Path, overwrite: bool) -> None:
+def check_out(
+    out: Path, overwrite: bool, suffixes: Sequence[str] = SUFFIXES, option: str = "--out"
+) -> None:
     """Refuse a file that cannot be written, before anything is computed."""
-    if out.suffix.lower() not in SUFFIXES:
-        raise InputError(f'--out must end in {", ".join(SUFFIXES)}, got "{out.name}"')
+    if out.suffix.lower() not in suffixes:
+        raise InputError(f'{option} must end in {", ".join(suffixes)}, got "{out.name}"')
     if not out.parent.is_dir():
         raise InputError(f"there is no folder {out.parent} to write {out.name}: make it")
     if out.exists() and not overwrite:
@@ -77,7 +79,7 @@ def write(judged: Judged, out: Path) -> None:
     elif suffix == ".parquet":
         import pyarrow as pa
 
-        from proselflc.analysis.suspects import write_parquet
+        from proselflc.analysis.examples import write_parquet
 
         write_parquet(pa.table(judged.columns()), out)
     else:
@@ -87,10 +89,7 @@ def write(judged: Judged, out: Path) -> None:
 
 
 def table(judged: Judged, delimiter: str = ",") -> str:
-    """The predictions as text with a heading."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    """The predictions as text with a heading, neutralised for spreadsheets."""
     columns = judged.columns()
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue()
+    rows = zip(*columns.values(), strict=True)
+    return "".join(spreadsheet.line(cells, delimiter) for cells in (tuple(columns), *rows))

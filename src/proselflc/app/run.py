@@ -17,18 +17,21 @@ from accelerate import Accelerator
 from torch import nn
 
 from proselflc.analysis import suspects
+from proselflc.analysis.examples import write_parquet
+from proselflc.analysis.records import Records
 from proselflc.app import config as config_file
 from proselflc.app import measurement, tracking
 from proselflc.app.config import Config
 from proselflc.app.display import Display, showing
 from proselflc.app.interruption import Interrupted, stop_signals
 from proselflc.app.meter import Meter
-from proselflc.app.setting import FROM_PYTHON, Setting, prepare
+from proselflc.app.setting import Setting, prepare
 from proselflc.app.start import Start, may_begin, place
 from proselflc.app.summary import summary, write_model
 from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data.dataset import Dataset
+from proselflc.data.opening import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, observations, processes
 from proselflc.training.checkpoint import State
@@ -209,19 +212,22 @@ class _Run:
         if self.is_main:
             self.recorder.end()
             write_model(directory, setting, training.evaluated)
-            table = suspects.examples(
+            table, audit = suspects.examine(
                 setting.labels,
-                observations.observed(directory.dynamics),
-                suspects.Recent(
+                Records(
+                    list(observations.observed(directory.dynamics)),
                     observations.recent(directory.dynamics, "p"),
                     observations.recent(directory.dynamics, "target"),
                 ),
             )
-            suspects.write_parquet(table, directory.examples)
+            write_parquet(table, directory.examples)
+            audit.save(directory)
             measured = measurement.everything(setting.dataset, test, validation)
             directory.write_json(directory.evaluation, measured)
             steps, seconds = training.step, self.meter.seconds
-            numbers = summary(setting, self.history, measured, table, steps=steps, seconds=seconds)
+            numbers = summary(
+                setting, self.history, measured, table, audit, steps=steps, seconds=seconds
+            )
             directory.write_json(directory.summary, numbers)
             self._warn_of_memorising()
         self.accelerator.wait_for_everyone()

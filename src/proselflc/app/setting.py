@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from proselflc.analysis.suspects import read_examples
+from proselflc.analysis.examples import read_examples
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted, surprises
 from proselflc.correction.criterion import Criterion
@@ -20,7 +20,7 @@ from proselflc.data import noise, preprocessing, splits
 from proselflc.data.batches import Batches, Order
 from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, checked
 from proselflc.data.labels import Labels
-from proselflc.data.opening import Request, open_data
+from proselflc.data.opening import FROM_PYTHON, Request, open_data
 from proselflc.data.preprocessing import ImageScaling, Preprocessing
 from proselflc.errors import InputError
 from proselflc.models import catalogue
@@ -33,7 +33,6 @@ from proselflc.training.serving import loader, shape_of
 EVALUATIONS = 20  # about so many in a run whose user does not say
 SHORT_EVALUATIONS = 5  # and so many in one of less than two epochs
 EVALUATION_BATCH = 512
-FROM_PYTHON = "given in Python"  # what config.toml says of data that no --data names
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from typing import Any
 from safetensors.torch import save
 from torch import nn
 
-from proselflc.analysis import suspects
+from proselflc.analysis.audit import Audit
+from proselflc.analysis.detection import detection, label_accuracy
 from proselflc.app.setting import Setting
+from proselflc.data.labels import Labels
 from proselflc.data.writing import whole_file
 from proselflc.training.run_directory import Json, RunDirectory
 
@@ -20,6 +22,7 @@ def summary(
     history: list[Json],
     measured: Mapping[str, Any],
     table: Any,
+    audit: Audit,
     *,
     steps: int,
     seconds: float,
@@ -30,18 +33,12 @@ def summary(
         setting: of the run.
         history: its evaluation points.
         measured: as `measurement.everything` gives it.
-        table: as `suspects.examples` makes it.
+        table, audit: as `suspects.examine` makes them.
         steps: that were taken.
         seconds: that training took.
     """
     last = history[-1] if history else {}
     test = measured.get("test", {})
-    before, after = suspects.label_accuracy(table)
-    suspect = table["is_suspect"].to_numpy()
-    found = None
-    if setting.labels.clean is not None:
-        quality = table["quality"].to_numpy()
-        found = asdict(suspects.detection(suspect, quality, setting.labels.flipped))
     return {
         "method": setting.config.method,
         "data": setting.dataset.name,
@@ -56,15 +53,30 @@ def summary(
         "ece": test.get("ece"),
         "nll": test.get("nll"),
         "brier": test.get("brier"),
+        **of_labels(setting.labels, table, audit),
+        "seconds": round(seconds, 3),
+        "fingerprint": setting.labels.fingerprint,
+    }
+
+
+def of_labels(labels: Labels, table: Any, audit: Audit) -> Json:
+    """What a summary says about the labels.
+
+    Args:
+        labels: that were learned from.
+        table, audit: as `suspects.examine` makes them.
+    """
+    before, after = label_accuracy(table)
+    found = None
+    if labels.clean is not None:
+        suspect, quality = (table[name].to_numpy() for name in ("is_suspect", "quality"))
+        found = asdict(detection(suspect, quality, labels.flipped))
+    return {
         "label_accuracy_before": before,
         "label_accuracy_after": after,
         "detection": found,
-        "estimated_noise_rate": float(suspect.mean()),
-        "realised_noise_rate": (
-            None if setting.labels.clean is None else float(setting.labels.flipped.mean())
-        ),
-        "seconds": round(seconds, 3),
-        "fingerprint": setting.labels.fingerprint,
+        "estimated_noise_rate": audit.estimated_noise_rate,
+        "realised_noise_rate": audit.realised_noise_rate,
     }
 
 

@@ -73,13 +73,13 @@ class Labels:
             raise InputError(
                 f'{path} holds no "{missing[0]}": it is not a file of labels that proselflc wrote'
             )
-        names = _strings(path, "names", arrays["names"])
-        ids = _strings(path, "ids", arrays["ids"])
+        names = strings_of(path, "names", arrays["names"])
+        ids = strings_of(path, "ids", arrays["ids"])
         n, C = len(ids), len(names)
-        given = _class_ids(path, "given", arrays["given"], n, C)
+        given = class_ids_of(path, "given", arrays["given"], n, C)
         clean = None
         if "clean" in arrays:
-            clean = _class_ids(path, "clean", arrays["clean"], n, C)
+            clean = class_ids_of(path, "clean", arrays["clean"], n, C)
         flipped = arrays["flipped"]
         if flipped.dtype != np.bool_ or flipped.shape != (n,):
             raise InputError(f'"flipped" in {path} is not one yes or no for each of {n} labels')
@@ -127,7 +127,8 @@ def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
     )
 
 
-def _class_ids(path: Path, name: str, array: npt.NDArray[Any], n: int, C: int) -> Ints:
+def class_ids_of(path: Path, name: str, array: npt.NDArray[Any], n: int, C: int) -> Ints:
+    """An array of a file, if it holds n class ids in 0 … C−1."""
     if array.dtype.kind not in "iu" or array.shape != (n,):
         raise InputError(
             f'"{name}" in {path} is {array.dtype} of shape {array.shape}: expected {n} class ids'
@@ -137,7 +138,8 @@ def _class_ids(path: Path, name: str, array: npt.NDArray[Any], n: int, C: int) -
     return array.astype(np.int64)
 
 
-def _strings(path: Path, name: str, array: npt.NDArray[Any]) -> tuple[str, ...]:
+def strings_of(path: Path, name: str, array: npt.NDArray[Any]) -> tuple[str, ...]:
+    """An array of a file, if it holds strings."""
     if array.dtype.kind != "U" or array.ndim != 1:
         raise InputError(f'"{name}" in {path} is not a list of strings')
     return tuple(array.tolist())

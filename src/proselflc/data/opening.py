@@ -6,7 +6,7 @@ is opened, so that the command line can show `Request` as options at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from proselflc.data.noise import Matrix
 
 
-TABLES = (".csv", ".tsv", ".tab", ".parquet", ".pq")
+FROM_PYTHON = "given in Python"  # what config.toml says of data that no --data names
+PARQUET = (".parquet", ".pq")
+TABLES = (".csv", ".tsv", ".tab", *PARQUET)
 # Which labels of a CIFAR-N file stand for it: all there are, or the hardest.
 CIFAR_N_COLUMNS = {"CIFAR-10_human": "worse_label", "CIFAR-100_human": "noisy_label"}
 
@@ -97,7 +99,7 @@ def open_data(request: Request) -> Dataset:
     if request.data in DATASETS:
         dataset = DATASETS[request.data].open(request)
     else:
-        dataset = _open_path(request)
+        dataset = _open_path(without_labels(request))
     if request.labels is not None:
         dataset = dataset.with_labels(*read_label_file(dataset, request.labels, request))
     if request.features is not None:
@@ -105,6 +107,27 @@ def open_data(request: Request) -> Dataset:
 
         dataset = features.attach(dataset, request.features)
     return dataset
+
+
+def without_labels(request: Request) -> Request:
+    """The request for the data with its own labels.
+
+    A column of labels or ids that only the table of the other labels has is not the data's.
+    """
+    plain = replace(request, labels=None)
+    if request.labels is None or request.labels.suffix.lower() not in TABLES:
+        return plain
+    path = Path(request.data)
+    if path.suffix.lower() not in TABLES:
+        return replace(plain, label_column=None, text_column=None, path_column=None, id_column=None)
+    named = (request.label_column, request.id_column)
+    if not any(named) or not path.is_file():
+        return plain
+    from proselflc.data.sources import table
+
+    there = {name.lower() for name in table.column_names(path)}
+    label, ids = (c if c is not None and c.strip().lower() in there else None for c in named)
+    return replace(plain, label_column=label, id_column=ids)
 
 
 def open_inputs(
@@ -188,8 +211,9 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
 
     A folder is a run: see `_read_run`. Rows of a file belong to examples by their id if the file
     has the data set's ids, else by their place; labels are class names, or class ids where those
-    are no names. A `labels.npz` of ours brings its true labels along; with a table the data set
-    keeps what it knew about the truth. The label files of CIFAR-10N and CIFAR-100N, by their
+    are no names. A `labels.npz` of ours brings its true labels along; with a table, and with what
+    `export` has written, the data set keeps what it knew about the truth. Of a table of cleanlab's
+    it is the given labels that are read. The label files of CIFAR-10N and CIFAR-100N, by their
     published names, go with CIFAR.
     """
     from proselflc.data import examples
@@ -203,25 +227,63 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
         human = cifar_n.with_human_labels(dataset, path, CIFAR_N_COLUMNS[path.stem], path.stem)
         return human.train.labels, human.clean
     if path.suffix.lower() == ".npz":
+        from proselflc.data import exported
         from proselflc.data.labels import Labels
 
+        if exported.is_exported(path):
+            corrected = exported.load(path)
+            row = _rows(path, corrected.ids, len(corrected.ids), dataset)
+            class_ids = examples.class_ids(corrected.names, dataset.names, str(path))
+            return class_ids[corrected.labels[row]], dataset.clean
         labels = Labels.load(path)
         row = _rows(path, labels.ids, len(labels.ids), dataset)
         class_ids = examples.class_ids(labels.names, dataset.names, str(path), or_numbers=True)
         clean = None if labels.clean is None else class_ids[labels.clean[row]]
         return class_ids[labels.given[row]], clean
 
+    row, labels_there = read_label_table(dataset, path, request)
+    return labels_there[row], dataset.clean
+
+
+def read_label_table(dataset: Dataset, path: Path, request: Request) -> tuple[Ints, Ints]:
+    """The labels of a table beside a data set.
+
+    Returns:
+        [n] the row of each training example, and as many class ids as there are rows.
+    """
     import numpy as np
 
+    from proselflc.data import examples
     from proselflc.data.sources import table
 
     ids, given = table.read_labels(
         path, label_column=request.label_column, id_column=request.id_column
     )
     names, which = np.unique(np.array(given, dtype=np.str_), return_inverse=True)
+    own: Sequence[str] = names.tolist()
+    if path.suffix.lower() not in PARQUET:
+        own = _as_known(own, dataset.names, path)
+        ids = None if ids is None else _as_known(ids, set(dataset.train.ids), path)
     row = _rows(path, ids, len(given), dataset)
-    class_ids = examples.class_ids(names.tolist(), dataset.names, str(path), or_numbers=True)
-    return class_ids[which[row]], dataset.clean
+    return row, examples.class_ids(own, dataset.names, str(path), or_numbers=True)[which]
+
+
+def _as_known(cells: Sequence[str], known: Collection[str], path: Path) -> tuple[str, ...]:
+    """Cells with those as they are known that were neutralised for a spreadsheet."""
+    from proselflc.data import spreadsheet
+
+    found = []
+    for cell in cells:
+        plain = spreadsheet.original(cell)
+        if plain != cell and plain in known:
+            if cell in known:
+                raise InputError(
+                    f'"{cell}" in {path} could be "{plain}" as it is written for spreadsheets, and '
+                    "both are known: give the labels as a .parquet or .npz file"
+                )
+            cell = plain
+        found.append(cell)
+    return tuple(found)
 
 
 def _read_run(dataset: Dataset, run: Path) -> tuple[Ints, Ints | None]:
@@ -392,13 +454,13 @@ def _open_digits(request: Request) -> Dataset:
 def _open_idx(request: Request) -> Dataset:
     from proselflc.data.sources import idx
 
-    return idx.load(idx.find(request.data, _root(request), fetch=True), request.data)
+    return idx.load(idx.find(request.data, root(request), fetch=True), request.data)
 
 
 def _open_idx_folder(request: Request) -> Dataset:
     from proselflc.data.sources import idx
 
-    path = _root(request)
+    path = root(request)
     return idx.load(path, "fashion-mnist" if "fashion" in path.name.lower() else "mnist")
 
 
@@ -413,14 +475,14 @@ def _open_cifar100(request: Request) -> Dataset:
 def _open_cifar(name: Literal["cifar10", "cifar100"], request: Request) -> Dataset:
     from proselflc.data.sources import cifar
 
-    path = cifar.find(name, _root(request), fetch=True)
+    path = cifar.find(name, root(request), fetch=True)
     return cifar.load(path, name, cache=request.cache)
 
 
 def _open_cifar_n(request: Request) -> Dataset:
     from proselflc.data.sources import cifar_n
 
-    return cifar_n.load(request.data, _root(request), cache=request.cache, fetch=True)
+    return cifar_n.load(request.data, root(request), cache=request.cache, fetch=True)
 
 
 def _open_imagenet(request: Request) -> Dataset:
@@ -435,7 +497,7 @@ def _open_clothing1m(request: Request) -> Dataset:
     return clothing1m.load(_folder_of(request, "clothing1m"), on_bad_image=request.on_bad_image)
 
 
-def _root(request: Request) -> Path:
+def root(request: Request) -> Path:
     """Where named sets live: what the user says, else a folder of ours in the user's cache."""
     if request.data_root is not None:
         return request.data_root

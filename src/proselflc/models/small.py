@@ -13,7 +13,7 @@ HIDDEN = 256
 def convnet(
     channels: int, height: int, width: int, num_classes: int, *, dropout: float = 0.0
 ) -> nn.Sequential:
-    """Three 3×3 convolutions of stride 2, each with batch norm, and two linear layers.
+    """Three 3×3 convolutions of stride 2 and a linear layer, each with batch norm, and another.
 
     Maps [N, channels, height, width] to logits [N, C]. Up to 32 pixels the last maps are used as
     they are; larger ones are averaged over squares, to keep the linear layer small.
@@ -32,7 +32,8 @@ def convnet(
         layers["pool"] = nn.AvgPool2d(square, ceil_mode=True)
         height, width = math.ceil(height / square[0]), math.ceil(width / square[1])
     layers["flatten"] = nn.Flatten()
-    layers["hidden"] = nn.Linear(before * height * width, HIDDEN)
+    layers["hidden"] = nn.Linear(before * height * width, HIDDEN, bias=False)
+    layers["bn"] = nn.BatchNorm1d(HIDDEN)
     layers["relu"] = nn.ReLU(inplace=True)
     layers["dropout"] = nn.Dropout(dropout)
     layers["fc"] = nn.Linear(HIDDEN, num_classes)

@@ -1,6 +1,6 @@
 """What is seen of every example while a model learns it, at no extra forward pass.
 
-Per epoch a file `epoch-00000.npy` with a row of 12 bytes per training example, and over the last
+Per epoch a file `epoch-00000.npy` with a row of 14 bytes per training example, and over the last
 epochs the mean of p and of q̃. Files can be memory-mapped. They are written whole when an epoch
 ends; what is seen of an epoch before that, and the means, is part of a checkpoint.
 """
@@ -31,6 +31,7 @@ ROW = np.dtype(
         ("p_given", "<f2"),  # p of the given label
         ("entropy", "<f2"),  # H(p)
         ("p_other", "<f2"),  # largest p of another class than the given one
+        ("other", "<u2"),  # that class
         ("trust", "<f2"),  # ε
         ("semantic", "<u2"),  # argmax q̃
     ]
@@ -51,7 +52,7 @@ class Seen(NamedTuple):
 
     Attributes:
         index: [N] int64 which examples.
-        facts: [N, 6] float32, a column per field of `ROW`.
+        facts: [N, 7] float32, a column per field of `ROW`.
         means: p and the signed q̃, [N, C] float32 each, where they are averaged; else nothing.
     """
 
@@ -101,12 +102,14 @@ def see(
     e = evidence(criterion, logits, batch, progress)
     target, trust = criterion.method(e)
     given = e.y.unsqueeze(1)
+    other = e.p.scatter(1, given, -1.0).max(1)
     facts = torch.stack(
         (
             e.p.max(1).indices.float(),  # the first of equals, like argmax, in half its time
             e.p.gather(1, given).squeeze(1).float(),
             e.entropy.float(),
-            e.p.scatter(1, given, 0.0).amax(1).float(),
+            other.values.float(),
+            other.indices.float(),
             trust.float(),
             target.max(1).indices.float(),
         ),

@@ -23,11 +23,13 @@ else:
     import tomli as tomllib
 
 Json: TypeAlias = dict[str, object]
+FORMAT = 1  # of the files of a run, as config.toml says; a reader refuses a higher one
 _PART = re.compile(r"\.[0-9a-f]{16}\.part")  # the name of a file until `whole_file` has it whole
 # What a run writes into its folders of checkpoints and dynamics.
 _OURS = re.compile(
     r"[0-9]{10}-[0-9a-f]{32}\.safetensors|epoch-[0-9]{5}\.npy|recent_(p|target)\.npy"
 )
+_FOLD = re.compile(r"[0-9]+-[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,14 @@ class RunDirectory:
         return self.path / "examples.parquet"
 
     @property
+    def audit(self) -> Path:
+        return self.path / "audit.json"
+
+    @property
+    def audit_arrays(self) -> Path:
+        return self.path / "audit.npz"
+
+    @property
     def evaluation(self) -> Path:
         return self.path / "evaluation.json"
 
@@ -85,6 +95,37 @@ class RunDirectory:
         return self.path / "tracking"
 
     @property
+    def folds(self) -> Path:
+        """What `audit --folds` leaves: a run per fold, and what they predict together."""
+        return self.path / "folds"
+
+    @property
+    def folds_done(self) -> Path:
+        """Says which folds the predictions are of; written last."""
+        return self.folds / "folds.json"
+
+    @property
+    def folds_p(self) -> Path:
+        """[n, C] what was predicted for every example by the fold that has not seen it."""
+        return self.folds / "p.npy"
+
+    @property
+    def held_out(self) -> Path:
+        """Of the run of a fold: what it predicts for the examples that it has not seen."""
+        return self.path / "held_out.npy"
+
+    def fold(self, k: int, folds: int) -> RunDirectory:
+        """The run of fold k, from 1 on, of so many."""
+        return RunDirectory(self.folds / f"{folds}-{k}")
+
+    def runs_of_folds(self) -> list[RunDirectory]:
+        """The runs of folds that are there, whatever their number."""
+        if not self.folds.is_dir():
+            return []
+        there = (path for path in self.folds.iterdir() if _FOLD.fullmatch(path.name))
+        return [RunDirectory(path) for path in sorted(there) if path.is_dir()]
+
+    @property
     def is_begun(self) -> bool:
         """Whether there is a run: a config.toml that a run has written."""
         if not self.config.is_file():
@@ -96,6 +137,14 @@ class RunDirectory:
     def is_finished(self) -> bool:
         """Whether the run went to its end: the summary is written last."""
         return self.summary.is_file()
+
+    def check_format(self) -> None:
+        """Refuse a run that a later version has written.
+
+        Raises:
+            InputError: it is one.
+        """
+        check_format(read_toml(self.config), self.path)
 
     def make(self) -> bool:
         """Create the directory; whether it was not there.
@@ -151,6 +200,8 @@ class RunDirectory:
             for path in folder.glob(".*.part"):
                 if _PART.fullmatch(path.name):
                     path.unlink(missing_ok=True)
+        for fold in self.runs_of_folds():
+            fold.sweep()
 
     def clear(self) -> None:
         """Remove what a run has written, and nothing else."""
@@ -158,15 +209,25 @@ class RunDirectory:
         self.sweep()
         if self.is_begun and self.tracking.is_dir() and not self.tracking.is_symlink():
             shutil.rmtree(self.tracking)  # a tracker names its files as it likes
-        for folder in (self.checkpoints, self.dynamics):
-            for path in folder.iterdir() if folder.is_dir() else ():
-                if _OURS.fullmatch(path.name):
-                    path.unlink()
-            if folder.is_dir() and not folder.is_symlink():
-                with suppress(OSError):  # somebody else's files are in it
-                    folder.rmdir()
+        self.clear_checkpoints()
+        _empty(self.dynamics)
+        for fold in self.runs_of_folds():
+            fold.remove()
+        for file in (self.folds_done, self.folds_p):
+            file.unlink(missing_ok=True)
+        _empty(self.folds)
         for file in self._files:
             file.unlink(missing_ok=True)
+
+    def clear_checkpoints(self) -> None:
+        """Remove the states that a run could be resumed from."""
+        _empty(self.checkpoints)
+
+    def remove(self) -> None:
+        """Remove what a run has written, and the directory if nothing else is in it."""
+        self.clear()
+        self._lock.unlink(missing_ok=True)
+        _empty(self.path)
 
     @property
     def _lock(self) -> Path:
@@ -175,7 +236,7 @@ class RunDirectory:
     @property
     def _folders(self) -> tuple[Path, ...]:
         """The checkpoints first: a state without its records could be resumed."""
-        return self.checkpoints, self.dynamics, self.tracking
+        return self.checkpoints, self.dynamics, self.tracking, self.folds
 
     @property
     def _files(self) -> tuple[Path, ...]:
@@ -186,9 +247,12 @@ class RunDirectory:
             self.weights,
             self.model,
             self.examples,
+            self.audit,
+            self.audit_arrays,
             self.evaluation,
             self.summary,
             self.report,
+            self.held_out,
             self.config,
         )
 
@@ -230,6 +294,36 @@ def read_toml(path: Path) -> Json:
         return tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is no TOML file: {error}") from None
+
+
+def check_format(table: Json, what: Path) -> None:
+    """Refuse what a later version has written; a table that says nothing is of the first.
+
+    Args:
+        table: a run's config.toml.
+        what: the run, for the message.
+
+    Raises:
+        InputError: it is of a later version, or the number is none.
+    """
+    number = table.get("format", 1)
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise InputError(f"{what} is damaged: its format should be a number, got {number!r}")
+    if number > FORMAT:
+        raise InputError(
+            f"{what} was written by a newer version of proselflc (format {number}, this one reads "
+            f"{FORMAT}): update it"
+        )
+
+
+def _empty(folder: Path) -> None:
+    """Remove a run's files from a folder, and the folder if nothing else is in it."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if _OURS.fullmatch(path.name):
+            path.unlink()
+    if folder.is_dir() and not folder.is_symlink():
+        with suppress(OSError):  # somebody else's files are in it
+            folder.rmdir()
 
 
 def _known(value: object) -> object:

@@ -35,12 +35,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # What columns are usually called, in lower case.
-LABEL = ("label", "labels", "y", "class", "target", "category", "given_label")
+LABEL = ("label", "labels", "y", "class", "target", "category")
+GIVEN = ("given_label",)  # the label where there is no other: cleanlab's name, and ours beside one
 TEXT = ("text", "sentence", "title", "news_title", "headline", "content", "document", "review")
 PATH = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 ID = ("id", "ids", "index", "__index_level_0__", "")  # the first of these that is there
 CLEAN = ("clean", "clean_label", "clean_labels")
 SPLIT = ("split",)
+# What cleanlab says about labels, and what an export of ours adds to it: nothing to learn from.
+OPINION = {
+    "is_label_issue",
+    "label_quality",
+    "label_score",
+    "predicted_label",
+    "corrected_label",
+}
+BEFORE = "label_before"  # what the labels were, in a corrected copy of a table
 
 SPLITS = {
     "train": "train",
@@ -74,13 +84,16 @@ def load(
     come from the id column (or pandas' unnamed first column), else they are the paths, else the row
     numbers from 0.
 
+    Of cleanlab's columns `given_label` is the label if there is no other, and none is a feature;
+    those with general names are cleanlab's where `is_label_issue` is beside them.
+
     Image paths are relative to the table's folder; absolute ones and `..` are followed, since the
     table is the user's own list and only images are read from where it points.
 
     With `inputs_elsewhere`, what is left of the columns is not read: the examples get no features,
     for the caller to put embeddings in their place.
     """
-    table = _open(path)
+    table = open_table(path)
     roles = _roles(table, label_column, path_column, text_column, id_column)
     label = _needed_label(table, roles.label)
     _must_have_rows(table)
@@ -135,7 +148,7 @@ def examples(
 
     There need not be a label column, and it may be empty for a whole split: that has no labels.
     """
-    table = _open(path)
+    table = open_table(path)
     roles = _roles(table, label_column, path_column, text_column, id_column)
     _must_have_rows(table)
     inputs, example_ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere)
@@ -164,7 +177,7 @@ def read_labels(
         The ids, from the id column or the path column, or None where there is neither and labels
         follow row for row; and as many label names.
     """
-    table = _open(path)
+    table = open_table(path)
     label = _needed_label(table, _label_column(table, label_column))
     labels = _filled(table, label, "label")
     column = _id_column(table, id_column, label)
@@ -184,9 +197,49 @@ def read_labels(
     return tuple(ids), tuple(labels)
 
 
+@dataclass(frozen=True)
+class Labelled:
+    """Where the training labels of a table are.
+
+    Attributes:
+        table: the whole table.
+        column: the one with labels.
+        rows: [n] those of the training examples.
+        ids: n names of the examples.
+    """
+
+    table: Delimited | Parquet
+    column: str
+    rows: Ints
+    ids: tuple[str, ...]
+
+
+def labelled(
+    path: Path,
+    *,
+    label_column: str | None = None,
+    path_column: str | None = None,
+    text_column: str | None = None,
+    id_column: str | None = None,
+) -> Labelled:
+    """Where `load` finds the labels of its training examples; images are not looked at."""
+    table = open_table(path)
+    roles = _roles(table, label_column, path_column, text_column, id_column)
+    label = _needed_label(table, roles.label)
+    rows = _split_rows(table, roles.split)["train"]
+    ids = _inputs(table, roles, inputs_elsewhere=True)[1]
+    return Labelled(table, label, rows, tuple(ids[i] for i in rows))
+
+
+def label_column(path: Path, asked: str | None = None) -> str:
+    """Which column `read_labels` takes labels from."""
+    table = open_table(path)
+    return _needed_label(table, _label_column(table, asked))
+
+
 def column_names(path: Path) -> tuple[str, ...]:
     """The names of a table's columns."""
-    return _open(path).columns
+    return open_table(path).columns
 
 
 def lines(path: Path) -> list[str]:
@@ -194,20 +247,22 @@ def lines(path: Path) -> list[str]:
 
     Empty lines stay, as "", so that positions remain line numbers; those at the end go.
     """
-    found = [line.strip() for line in _decoded(path).split("\n")]
+    found = [line.strip() for line in decoded(path).split("\n")]
     while found and not found[-1]:
         found.pop()
     return found
 
 
 @dataclass(frozen=True)
-class _Delimited:
+class Delimited:
     """A CSV or TSV file, read whole."""
 
     path: Path
     columns: tuple[str, ...]
     rows: list[list[str]]
     lines: list[int]  # on which line each row begins
+    delimiter: str
+    has_quotes: bool  # whether a quotation mark is one, or just a character
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -285,10 +340,10 @@ class Parquet:
         return table
 
 
-_Table: TypeAlias = _Delimited | Parquet
+_Table: TypeAlias = Delimited | Parquet
 
 
-def _open(path: Path) -> _Table:
+def open_table(path: Path) -> _Table:
     """The table with its column names checked."""
     suffix = path.suffix.lower()
     if suffix not in _DELIMITERS and suffix not in _PARQUET:
@@ -308,8 +363,8 @@ def _open(path: Path) -> _Table:
     return table
 
 
-def _open_delimited(path: Path, suffix: str) -> _Delimited:
-    text = _decoded(path)
+def _open_delimited(path: Path, suffix: str) -> Delimited:
+    text = decoded(path)
     delimiters = _DELIMITERS[suffix]
     delimiter = next((d for d in delimiters if _divides(text, d)), delimiters[0])
     try:
@@ -342,11 +397,11 @@ def _divides(text: str, delimiter: str) -> bool:
         return False
 
 
-def _plain(path: Path, text: str, delimiter: str) -> _Delimited:
+def _plain(path: Path, text: str, delimiter: str) -> Delimited:
     return _rows(path, text, delimiter, csv.QUOTE_NONE)
 
 
-def _decoded(path: Path) -> str:
+def decoded(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -364,7 +419,7 @@ def _decoded(path: Path) -> str:
     return text
 
 
-def _rows(path: Path, text: str, delimiter: str, quoting: Literal[0, 3]) -> _Delimited:
+def _rows(path: Path, text: str, delimiter: str, quoting: Literal[0, 3]) -> Delimited:
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=True
     )
@@ -399,14 +454,15 @@ def _rows(path: Path, text: str, delimiter: str, quoting: Literal[0, 3]) -> _Del
         ) from None
     if header is None:
         raise InputError(f"{path} is empty: expected a first line with the names of the columns")
-    names = [_one_line(name.strip()) for name in header]
+    names = [one_line(name.strip()) for name in header]
     kept = [k for k, name in enumerate(names) if name or k == 0 or any(r[k].strip() for r in rows)]
     for k in kept[1:]:
         if not names[k]:
             raise InputError(f"column {k + 1} of {path} has cells but no name: name or remove it")
     if len(kept) < len(names):
         rows = [[row[k] for k in kept] for row in rows]
-    return _Delimited(path, tuple(names[k] for k in kept), rows, lines)
+    columns = tuple(names[k] for k in kept)
+    return Delimited(path, columns, rows, lines, delimiter, quoting != csv.QUOTE_NONE)
 
 
 def open_parquet(path: Path) -> Parquet:
@@ -567,7 +623,8 @@ def _roles(
 
 
 def _label_column(table: _Table, asked: str | None) -> str | None:
-    return _find(table, asked, LABEL, option="--label-column")
+    found = _find(table, asked, LABEL, option="--label-column")
+    return found or _find(table, None, GIVEN, option="--label-column")
 
 
 def _needed_label(table: _Table, column: str | None) -> str:
@@ -608,10 +665,17 @@ def _inputs(
     elif inputs_elsewhere:
         inputs = Features(np.zeros((len(table), 0), np.float32))
     else:
-        apart = {c for c in table.columns if _plainly(c) in ID}
+        apart = {c for c in table.columns if _plainly(c) in ID or _is_about_labels(table, c)}
         known = (roles.label, roles.ids, roles.split, roles.clean)
         inputs = _features(table, apart | {c for c in known if c})
     return inputs, ids if roles.ids is None else _filled(table, roles.ids, "id")
+
+
+def _is_about_labels(table: _Table, column: str) -> bool:
+    if _plainly(column) in GIVEN or re.fullmatch(rf"{BEFORE}(_[0-9]+)?", _plainly(column)):
+        return True
+    is_of_cleanlab = any(_plainly(c) == "is_label_issue" for c in table.columns)
+    return is_of_cleanlab and _plainly(column) in OPINION
 
 
 def _filled(
@@ -670,7 +734,8 @@ def _known_labels(
     return np.array([places[cells[row]] for row in rows], dtype=np.int64)
 
 
-def _one_line(name: str) -> str:
+def one_line(name: str) -> str:
+    """The name of a column without its line breaks."""
     return re.sub(r"\s*[\r\n]\s*", " ", name)
 
 

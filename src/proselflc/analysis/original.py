@@ -1,0 +1,149 @@
+"""The data of a run, opened anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from proselflc.analysis.run import Run
+from proselflc.data import opening
+from proselflc.data.dataset import Dataset, Inputs, Ints
+from proselflc.data.labels import Labels
+from proselflc.data.opening import FROM_PYTHON, Request, open_data
+from proselflc.errors import InputError
+
+
+def request(run: Run, *, data: str | None = None) -> Request:
+    """What data a run was made from, as its config says.
+
+    Args:
+        run: finished.
+        data: where the data is now, if it has moved.
+
+    Raises:
+        InputError: it came from Python, or the config is damaged.
+    """
+    came = run.config.get("data")
+    if came == FROM_PYTHON:
+        raise InputError(
+            f"the data of {run.path} was given in Python and is not on disk, so it cannot be "
+            "opened anew"
+        )
+    values: dict[str, str] = {}
+    for name in (field.name for field in fields(Request)):
+        value = run.config.get(name)
+        if value is None or name == "cache":  # a cache makes reading faster, and may be written to
+            continue
+        if not isinstance(value, str):
+            raise InputError(f"{run.directory.config} is damaged: {name} should be a text")
+        values[name] = value
+    if "data" not in values or values.get("on_bad_image", "error") not in ("error", "skip"):
+        raise InputError(f"{run.directory.config} does not say which data the run was made from")
+    found = Request(**values)  # type: ignore[arg-type]  # it makes paths of the texts itself
+    return found if data is None else replace(found, data=data)
+
+
+def dataset(run: Run, *, data: str | None = None) -> tuple[Dataset, Ints]:
+    """The data set of a run with its own labels, and where in it the run's examples are.
+
+    Inputs are those of the data, even if the run learned from `--features` in their place, wherever
+    the data has any.
+
+    Returns:
+        The data set, and [n] positions in its training part, in the order of the run's labels.
+
+    Raises:
+        InputError: the data is gone, has changed, or came from Python.
+    """
+    wanted = request(run, data=data)
+    _must_be_there(run, wanted)
+    plain = opening.without_labels(wanted)
+    try:
+        found = open_data(replace(plain, features=None))
+    except InputError:
+        if wanted.features is None:
+            raise
+        found = open_data(plain)  # a table of labels alone has no other inputs
+    rows = places(run.labels.ids, found.train.ids, f"the data {wanted.data} of {run.path}")
+    _must_be_unchanged(run, wanted, found, rows)
+    return found, rows
+
+
+def inputs(run: Run, *, data: str | None = None) -> Inputs:
+    """The inputs of a run's training examples, row for row with `run.labels.ids`.
+
+    Args:
+        run: finished.
+        data: where the data is now, if it has moved.
+
+    Raises:
+        InputError: the data is gone, has changed, or came from Python.
+    """
+    found, rows = dataset(run, data=data)
+    if np.array_equal(rows, np.arange(len(found.train))):
+        return found.train.inputs
+    return found.train.inputs.take(rows)
+
+
+def places(ids: Sequence[str], there: Sequence[str], what: str) -> Ints:
+    """[len(ids)] where each of the ids is among those that are there.
+
+    Args:
+        ids: of a run.
+        there: of data.
+        what: the data, for the error.
+    """
+    if tuple(ids) == tuple(there):
+        return np.arange(len(ids))
+    place = {name: i for i, name in enumerate(there)}
+    rows = np.array([place.get(name, -1) for name in ids], dtype=np.int64)
+    lost = np.flatnonzero(rows < 0)
+    if len(lost):
+        raise InputError(
+            f"{what} has changed since training: {len(lost):,} of {len(ids):,} examples are gone, "
+            f'the first is "{ids[int(lost[0])]}"; put them back'
+        )
+    return rows
+
+
+def _must_be_there(run: Run, wanted: Request) -> None:
+    """Refuse data that is gone; a named set must not be downloaded for having a look at it."""
+    if wanted.data == "digits":
+        return
+    path = opening.root(wanted) if wanted.data in opening.DATASETS else Path(wanted.data)
+    if not path.exists():
+        raise InputError(
+            f"the data of {run.path} is not there any more: there is no {path}, seen from "
+            f"{Path.cwd()}; put it back, go where the run was trained, or say with --data where "
+            "it is now"
+        )
+
+
+def _must_be_unchanged(run: Run, wanted: Request, found: Dataset, rows: Ints) -> None:
+    """Refuse data whose labels are others now: its rows need not be those of the run either."""
+    expected, there = _labels_of_data(run.labels, found, is_noisy="noise" in run.config)
+    if wanted.labels is not None or expected is None:
+        return
+    names = np.array(found.names, dtype=object)[there[rows]]
+    own = np.array(run.labels.names, dtype=object)[expected]
+    other = np.flatnonzero(names != own)
+    if len(other):
+        row = int(other[0])
+        raise InputError(
+            f"the data {wanted.data} of {run.path} has changed since training: "
+            f'"{run.labels.ids[row]}" was "{own[row]}" and is "{names[row]}" now'
+            f"{f', and {len(other) - 1:,} more' if len(other) > 1 else ''}; put the old data back"
+        )
+
+
+def _labels_of_data(labels: Labels, found: Dataset, *, is_noisy: bool) -> tuple[Ints | None, Ints]:
+    """[n] the labels that the run has had from its data, and those of the data now.
+
+    Noise starts from the true labels, if the data knows them.
+    """
+    if not is_noisy:
+        return labels.given, found.train.labels
+    return labels.clean, found.train.labels if found.clean is None else found.clean

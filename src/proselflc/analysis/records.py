@@ -1,0 +1,120 @@
+"""What a run has recorded of every example, and the mean prediction that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from proselflc.data.dataset import Floats, Ints
+from proselflc.data.labels import Labels
+from proselflc.errors import InputError
+from proselflc.training.observations import TOP, TOP_CLASSES, Mean, Rows
+
+_ELEMENTS = 1 << 21  # of [rows, classes] that are worked on at once
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions for examples by models that have not seen them.
+
+    Attributes:
+        folds: into how many parts the examples were cut; each was predicted by a model of the rest.
+        p: [n, C]; NaN for an example that nobody predicted.
+    """
+
+    folds: int
+    p: npt.NDArray[np.float16]
+
+
+@dataclass(frozen=True)
+class Records:
+    """What was seen of n examples.
+
+    Attributes:
+        observed: [n] of every epoch, in order; may be memory-mapped.
+        p: mean of the prediction over the last epochs, [n, C] or the five largest classes; NaN
+            where it was not seen.
+        target: mean of the target q̃ that was taught, in the same form.
+        held_out: predictions out of sample, where there are any.
+    """
+
+    observed: Sequence[Rows]
+    p: Mean
+    target: Mean
+    held_out: HeldOut | None = None
+
+    def check(self, labels: Labels) -> None:
+        """Refuse records of other examples or classes.
+
+        Raises:
+            InputError: they are not of these labels, or there are none.
+        """
+        n, C = len(labels.given), len(labels.names)
+        if not self.observed:
+            raise InputError(
+                "the run has no dynamics: what was seen in every epoch is what an audit looks at, "
+                "so train it again"
+            )
+        for e, epoch in enumerate(self.observed):
+            if epoch.shape != (n,):
+                raise InputError(
+                    f"the record of epoch {e} is of {len(epoch)} examples, but there are {n} "
+                    "labels: it belongs to another run"
+                )
+        for mean in (self.p, self.target):
+            if mean.shape != (n, min(C, TOP_CLASSES) if mean.dtype == TOP else C):
+                raise InputError(
+                    f"the mean over the last epochs is {list(mean.shape)}, but there are {n} "
+                    f"labels of {C} classes: it belongs to another run"
+                )
+        if self.held_out is not None and self.held_out.p.shape != (n, C):
+            raise InputError(
+                f"the predictions of the folds are {list(self.held_out.p.shape)}, but there are "
+                f"{n} labels of {C} classes: they belong to another run"
+            )
+
+    def mean_prediction(
+        self, rows: slice, given: Ints, num_classes: int, *, epochs: int | None = None
+    ) -> Floats:
+        """The mean of p over the epochs that saw an example; out of sample where that is known.
+
+        A record holds p of the given label and of the strongest other class. What these leave to 1
+        is spread evenly over the other C − 2 classes.
+
+        Args:
+            rows: which examples.
+            given: [n] their labels.
+            num_classes: C.
+            epochs: look at so many from the first; at all if None.
+
+        Returns:
+            [rows, C]; NaN where the example was not seen.
+        """
+        if self.held_out is not None:
+            return self.held_out.p[rows].astype(np.float32)
+        y, C = given[rows], num_classes
+        m = np.zeros((len(y), C), np.float32)
+        count, rest = np.zeros(len(y), np.float32), np.zeros(len(y), np.float32)
+        for epoch in self.observed[:epochs]:
+            seen = np.flatnonzero(~np.isnan(epoch["p_given"][rows]))
+            facts = epoch[rows][seen]
+            p_given, p_other = (facts[name].astype(np.float32) for name in ("p_given", "p_other"))
+            each = (1 - p_given - p_other).clip(0) / max(C - 2, 1)
+            count[seen] += 1
+            rest[seen] += each
+            m[seen, y[seen]] += p_given - each
+            m[seen, np.minimum(facts["other"], C - 1)] += p_other - each
+        with np.errstate(invalid="ignore"):
+            mean: Floats = (m + rest[:, None]) / count[:, None]
+        return mean
+
+
+def slices(n: int, width: int) -> Iterator[slice]:
+    """Cut n rows so that no more than a few million numbers are worked on at once."""
+    step = max(1, _ELEMENTS // width)
+    # One slice without rows for no examples, so that what is made of them is there all the same.
+    for begin in range(0, max(n, 1), step):
+        yield slice(begin, min(begin + step, n))

@@ -1,0 +1,312 @@
+"""The tables of a page: runs beside each other, calibration, confused pairs, classes, options."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from proselflc.presenting.gallery import codes
+from proselflc.presenting.names import NAME, TITLE, on_page, percent
+from proselflc.presenting.reading import Reading, finite, share
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_CLASSES = 1000  # rows of the table of classes
+MOST_PAIRS = 20
+MOST_OPTIONS = 200
+MOST_DIFFERING = 20  # options that runs are compared by
+
+_FILES = {
+    "config.toml": "every option, the seed and the versions",
+    "labels.npz": "the labels that were learned, with their fingerprint",
+    "history.jsonl": "what was measured on the way",
+    "dynamics": "what was seen of every example in every epoch",
+    "examples.parquet": "every example: given and suggested label, quality, trust",
+    "audit.json": "how many labels are wrong, class by class",
+    "audit.npz": "which way they went",
+    "evaluation.json": "everything measured on the test and validation sets",
+    "summary.json": "the run in a few numbers",
+    "model.safetensors": "the weights of the model",
+    "model.json": "its architecture, classes and preprocessing",
+    "checkpoints": "states to resume from",
+    "tracking": "what a tracker has written",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell.
+
+    Attributes:
+        text: as it is read.
+        title: all of it, where the text is shortened.
+        order: the number that it is sorted by; None for text, and for what is not known.
+        is_best: whether no other of its column is better.
+    """
+
+    text: str
+    title: str = ""
+    order: float | None = None
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a heading.
+
+    Attributes:
+        label: what it is, for those who do not see it.
+        heading: a title for every column.
+        numeric: whether a column holds numbers.
+        rows: of cells.
+        is_sortable: whether another order may be asked for.
+    """
+
+    label: str
+    heading: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    is_sortable: bool = False
+
+
+def name(words: str, limit: int = NAME) -> Cell:
+    """A stranger's name, all of it told where it is shortened."""
+    short = on_page(words, limit)
+    return Cell(short, on_page(words, TITLE) if short.endswith("…") else "")
+
+
+def runs(readings: Sequence[Reading]) -> Table:
+    """Several runs beside each other; a column that no run has numbers for is absent."""
+    columns: list[tuple[str, Callable[[Reading], float | None], Callable[[float], str], int]] = [
+        ("test accuracy", lambda one: one.accuracy, percent, 1),
+        ("suggestions right", _of_summary("label_accuracy_after"), percent, 1),
+        ("wrong labels learned", _of_summary("wrong_fitting"), percent, -1),
+        ("AUROC of quality", _auroc, lambda value: f"{value:.3f}", 1),
+        ("calibration error", _of_summary("ece"), lambda value: f"{value:.3f}", -1),
+        ("labels look wrong", _estimated, percent, 0),
+        ("suspects", _suspects, lambda value: f"{value:,.0f}", 0),
+        ("seconds", lambda one: one.number("seconds"), lambda value: f"{value:,.0f}", 0),
+    ]
+    known = [c for c in columns if any(c[1](one) is not None for one in readings)]
+    made = []
+    for _, value, words, sense in known:
+        values = [value(one) for one in readings]
+        best = max((sense * v for v in values if v is not None), default=0.0)
+        made.append(
+            [
+                Cell("–")
+                if v is None
+                else Cell(words(v), order=v, is_best=sense != 0 and sense * v == best)
+                for v in values
+            ]
+        )
+    rows = tuple(
+        (Cell(one.name), name(one.method), *cells)
+        for one, *cells in zip(readings, *made, strict=True)
+    )
+    heading = ("run", "method", *(column[0] for column in known))
+    return Table("Runs compared", heading, (False, False) + (True,) * len(known), rows, True)
+
+
+def calibration(readings: Sequence[Reading]) -> Table | None:
+    """The expected calibration errors of the paper's temperatures; None where no run has any."""
+    keys = [(how, what) for how in ("divide", "multiply") for what in ("max_p", "entropy")]
+    rows = []
+    for reading in readings:
+        found: dict[float, dict[tuple[str, str], float]] = {}
+        for row in reading.test.get("calibration") or []:  # type: ignore[attr-defined]
+            found.setdefault(row["T"], {})[row["reading"], row["measure"]] = row["ece"]
+        for T, errors in found.items():
+            cells = [
+                Cell(f"{errors[key]:.3f}", order=errors[key]) if key in errors else Cell("–")
+                for key in keys
+            ]
+            rows.append((Cell(reading.name), Cell(_fraction(T), order=T), *cells))
+    if not rows:
+        return None
+    measures = {
+        "max_p": "max\N{NO-BREAK SPACE}p",
+        "entropy": "1\N{NO-BREAK SPACE}−\N{NO-BREAK SPACE}H(p)/H(u)",
+    }
+    signs = {"divide": "÷", "multiply": "×"}
+    titles = (
+        f"logits\N{NO-BREAK SPACE}{signs[how]}\N{NO-BREAK SPACE}T, {measures[what]}"
+        for how, what in keys
+    )
+    heading = ("run", "T", *titles)
+    numeric = (False, True, True, True, True, True)
+    table = Table("Expected calibration error", heading, numeric, tuple(rows))
+    return _without_first(table) if len(readings) == 1 else table
+
+
+def pairs(table: pa.Table) -> Table | None:
+    """Which classes are taken for which, the most frequent first; None without suspects."""
+    import pyarrow.compute as pc
+
+    names = ["given_label", "suggested_label"]
+    known = "clean_label" in table.column_names
+    suspects = table.select([*names, *(["clean_label"] if known else [])]).filter(
+        table["is_suspect"]
+    )
+    if len(suspects) == 0:
+        return None
+    measures: list[Any] = [([], "count_all")]
+    if known:
+        right = pc.equal(suspects["suggested_label"], suspects["clean_label"])
+        suspects = suspects.append_column("right", pc.cast(right, "int64"))
+        measures.append(("right", "sum"))
+    counted = suspects.group_by(names).aggregate(measures)
+    order = [("count_all", "descending"), *((one, "ascending") for one in names)]
+    rows = []
+    for row in counted.take(pc.sort_indices(counted, order)[:MOST_PAIRS]).to_pylist():
+        cells = [name(row[one]) for one in names]
+        cells.append(Cell(f"{row['count_all']:,}", order=row["count_all"]))
+        if known:
+            part = row["right_sum"] / row["count_all"]
+            cells.append(Cell(percent(part, 0), order=part))
+        rows.append(tuple(cells))
+    heading = ("given", "suggested", "examples", *(("right",) if known else ()))
+    numeric = (False, False, True, *((True,) if known else ()))
+    return Table("Most confused classes", heading, numeric, tuple(rows), True)
+
+
+def classes(reading: Reading, table: pa.Table) -> tuple[Table, int]:
+    """A row per class, and how many classes there are.
+
+    Of more than `MOST_CLASSES` those with the most suspects are kept.
+    """
+    audit = reading.audit
+    code, own = codes(table)
+    given = np.bincount(code, minlength=len(own))
+    suspect = np.bincount(code[table["is_suspect"].to_numpy()], minlength=len(own))
+    place = {label: k for k, label in enumerate(own)}
+    names = own if audit is None else list(audit.names)
+    tested: Any = reading.test.get("per_class") or []
+    tested = tested if len(tested) == len(names) and audit is not None else []
+    counts = [
+        (int(given[place[n]]), int(suspect[place[n]])) if n in place else (0, 0) for n in names
+    ]
+    kept = sorted(range(len(names)), key=lambda k: (-counts[k][1], -counts[k][0], k))
+    rows = []
+    for k in sorted(kept[:MOST_CLASSES]):
+        cells = [name(names[k])]
+        cells += [Cell(f"{count:,}", order=count) for count in counts[k]]
+        if audit is not None:
+            cells.append(_share(_wrong(audit.joint, k)))
+            if audit.realised is not None:
+                cells.append(_share(_wrong(audit.realised, k)))
+        if tested:
+            cells.append(_share(tested[k]))
+        rows.append(tuple(cells))
+    heading = ["class", "examples", "suspects"]
+    if audit is not None:
+        heading.append("look wrong")
+        if audit.realised is not None:
+            heading.append("are wrong")
+    if tested:
+        heading.append("test accuracy")
+    numeric = (False,) + (True,) * (len(heading) - 1)
+    return Table("Class by class", tuple(heading), numeric, tuple(rows), True), len(names)
+
+
+def options(readings: Sequence[Reading]) -> tuple[Table, Table | None]:
+    """What was set for all runs alike, and what differs between them, if anything does."""
+    flat = [_flattened(reading.config) for reading in readings]
+    keys = list(dict.fromkeys(key for one in flat for key in one))
+    differing = [key for key in keys if len({_written(one.get(key)) for one in flat}) > 1]
+    alike = tuple(
+        (name(key), name(_written(flat[0].get(key)), 2 * NAME))
+        for key in keys
+        if key not in differing
+    )
+    table = Table("Configuration", ("option", "value"), (False, False), alike[:MOST_OPTIONS])
+    if not differing:
+        return table, None
+    rows = tuple(
+        (Cell(one.name), *(name(_written(of_it.get(key))) for key in differing[:MOST_DIFFERING]))
+        for one, of_it in zip(readings, flat, strict=True)
+    )
+    heading = ("run", *(on_page(key) for key in differing[:MOST_DIFFERING]))
+    return table, Table("What differs", heading, (False,) * len(heading), rows)
+
+
+def files(reading: Reading) -> Table:
+    """The files of a run and what they hold."""
+    rows = []
+    for file, holds in _FILES.items():
+        path = reading.run.path / file
+        if path.is_dir():
+            rows.append((Cell(file + "/"), Cell(""), Cell(holds)))
+        elif path.is_file():
+            size = path.stat().st_size
+            rows.append((Cell(file), Cell(_size(size), order=size), Cell(holds)))
+    return Table("Files of the run", ("file", "size", "holds"), (False, True, False), tuple(rows))
+
+
+def _of_summary(key: str) -> Callable[[Reading], float | None]:
+    return lambda reading: share(reading.summary, key)
+
+
+def _auroc(reading: Reading) -> float | None:
+    found = reading.summary.get("detection")
+    return share(found, "auroc") if isinstance(found, dict) else None
+
+
+def _estimated(reading: Reading) -> float | None:
+    return None if reading.audit is None else finite(reading.audit.estimated_noise_rate)
+
+
+def _suspects(reading: Reading) -> float | None:
+    return None if reading.audit is None else float(reading.audit.suspects)
+
+
+def _fraction(T: float) -> str:
+    return f"1/{round(1 / T)}" if 0 < T < 1 and math.isclose(round(1 / T) * T, 1) else f"{T:g}"
+
+
+def _without_first(table: Table) -> Table:
+    rows = tuple(row[1:] for row in table.rows)
+    return replace(table, heading=table.heading[1:], numeric=table.numeric[1:], rows=rows)
+
+
+def _wrong(joint: Any, k: int) -> float | None:
+    """The share of a given class, a column, whose true class is another."""
+    total = float(joint[:, k].sum())
+    return 1 - float(joint[k, k]) / total if total > 0 else None
+
+
+def _share(value: float | None) -> Cell:
+    return Cell("–") if value is None else Cell(percent(value), order=value)
+
+
+def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= {
+                key if key == "method" and one == "name" else f"{key}.{one}": of_it
+                for one, of_it in value.items()
+            }
+        else:
+            flat[key] = value
+    return flat
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)[: 20 * TITLE]
+
+
+def _size(size: int) -> str:
+    for unit, bytes_ in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= bytes_:
+            return f"{size / bytes_:.1f} {unit}"
+    return f"{size} B"

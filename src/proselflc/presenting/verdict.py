@@ -1,0 +1,203 @@
+"""What a run has shown, in two sentences made from its numbers, and when not to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proselflc.presenting.names import on_page, percent
+from proselflc.presenting.reading import Reading, number, share, text
+
+LEARNED_BY_HEART = 0.98  # of the labels, before half of training
+LARGEST_ERROR = 0.1  # of the estimated share of wrong labels, where the truth is known
+NEVER_SEEN = 0.05  # of the examples, above which the audit is of too few of them
+
+_NOISE = {
+    "pairflip": "pair",
+    "asym_cifar100_pair": "pair",
+    "asym_cifar100_pair_legacy": "pair",
+    "sym_exclusive_exact": "symmetric",
+    "sym_exclusive_exact_per_class": "symmetric",
+    "sym_exclusive_bernoulli": "symmetric",
+    "sym_inclusive": "symmetric",
+}
+
+
+def of_one(reading: Reading, suspects: int | None) -> tuple[str, str]:
+    """What one run has shown.
+
+    Args:
+        reading: the run.
+        suspects: how many labels are marked, or None where that cannot be read.
+    """
+    return _learned(reading), _found(reading, suspects)
+
+
+def of_several(readings: Sequence[Reading]) -> tuple[str, str]:
+    """What several runs have shown beside each other; the test set chooses nothing."""
+    first = readings[0]
+    same_data = len({reading.data for reading in readings}) == 1
+    same_noise = len({text(reading.summary, "noise") for reading in readings}) == 1
+    what = first.data if same_data else "different data"
+    noise = _noise(first) if same_noise else " with different noise"
+    methods = len({reading.method for reading in readings})
+    using = f" of {methods} methods" if methods > 1 else f" of {first.method}"
+    opening = f"{len(readings)} runs{using} learned {what}{noise}."
+    winners = []
+    corrected = _best(readings, "label_accuracy_after")
+    if corrected is not None:
+        before = share(corrected.summary, "label_accuracy_before")
+        winners.append(
+            f"the suggested labels of {corrected.name} are right most often, for "
+            f"{percent(share(corrected.summary, 'label_accuracy_after'))} of the examples "
+            f"({percent(before)} before)"
+        )
+    else:
+        trusted = max(
+            (one for one in readings if share(one.validation, "accuracy") is not None),
+            key=lambda one: share(one.validation, "accuracy") or 0.0,
+            default=None,
+        )
+        if trusted is not None:
+            accuracy = percent(share(trusted.validation, "accuracy"))
+            winners.append(f"the validation set is predicted best by {trusted.name} ({accuracy})")
+    tested = _best(readings, "test_accuracy")
+    if tested is not None:
+        who = "it too" if tested is corrected else tested.name
+        winners.append(
+            f"the test set, which chose nothing, is predicted best by {who} "
+            f"({percent(tested.accuracy)})"
+        )
+    if not winners:
+        return opening, "Neither true labels nor a test set say which of them is better."
+    return opening, _sentence(", and ".join(winners))
+
+
+def warnings(reading: Reading, unseen: float | None) -> list[str]:
+    """Sentences on why what a run says may not be trusted; none is good.
+
+    Args:
+        reading: the run.
+        unseen: the share of examples about which nothing is known, or None.
+    """
+    found = []
+    fitted = reading.fitted_early
+    if fitted > LEARNED_BY_HEART:
+        found.append(
+            f"{percent(fitted)} of the given labels were fitted before half of training was over: "
+            "if some are wrong, they were learned by heart and are not found. Try fewer epochs, a "
+            "lower learning rate, a smaller model or more augmentation."
+        )
+    fits = share(reading.history[-1], "train_accuracy") if reading.history else None
+    classes = 0 if reading.audit is None else len(reading.audit.names)
+    if fits is not None and classes > 1 and fits < 1.5 / classes:
+        found.append(
+            f"The model fits only {percent(fits)} of the given labels, hardly more than chance "
+            f"would with {classes:,} classes: what it suspects means little. Train longer, or try "
+            "another model or learning rate."
+        )
+    if unseen is not None and unseen > NEVER_SEEN:
+        found.append(
+            f"{percent(unseen)} of the examples were not seen in the last epochs, so nothing is "
+            "said about their labels. Train for more epochs."
+        )
+    audit = reading.audit
+    if audit is None:
+        return found
+    estimated, realised = audit.estimated_noise_rate, audit.realised_noise_rate
+    if audit.expected_precision is not None and audit.expected_precision < 0.5:
+        found.append(
+            "Fewer than half of the suspects are expected to be really wrong: look at them before "
+            "you change a label."
+        )
+    if estimated > 0.5:
+        found.append(
+            "More than half of the labels look wrong: either they are, or the model has learned "
+            "too little to judge them."
+        )
+    if realised is not None and abs(estimated - realised) > LARGEST_ERROR:
+        found.append(
+            f"The audit is off: it takes {percent(estimated)} of the labels for wrong, and "
+            f"{percent(realised)} are."
+        )
+    return found
+
+
+def _learned(reading: Reading) -> str:
+    sentence = f"{reading.method} learned {reading.data}{_noise(reading)}{_duration(reading)}"
+    if reading.accuracy is not None:
+        return f"{sentence}; it predicts {percent(reading.accuracy)} of the test set."
+    accuracy = share(reading.validation, "accuracy")
+    if accuracy is not None:
+        return f"{sentence}; it predicts {percent(accuracy)} of the validation set."
+    return f"{sentence}; there is no test set to measure it on."
+
+
+def _found(reading: Reading, suspects: int | None) -> str:
+    audit = reading.audit
+    sentence = ""
+    if audit is not None:
+        sentence = (
+            f"About {percent(audit.estimated_noise_rate, 0)} of the {audit.num_examples:,} labels "
+            "look wrong"
+        )
+        if audit.realised_noise_rate is not None:
+            sentence += f" ({percent(audit.realised_noise_rate)} are)"
+        sentence += "; "
+        suspects = audit.suspects if suspects is None else suspects
+    if suspects is None:
+        return "Which labels look wrong is not known."
+    if suspects == 0:
+        return _sentence(sentence + "none is marked as a suspect")
+    sentence += f"{suspects:,} {'is' if suspects == 1 else 'are'} marked as suspect"
+    sentence += "" if suspects == 1 else "s"
+    precision = None if audit is None else audit.expected_precision
+    if precision is not None and suspects > 1:
+        sentence += f", of which {_in_ten(precision)} should really be wrong"
+    after = share(reading.summary, "label_accuracy_after")
+    before = share(reading.summary, "label_accuracy_before")
+    if after is not None and before is not None:
+        sentence += (
+            f", and the suggested labels are right for {percent(after)} ({percent(before)} before)"
+        )
+    return _sentence(sentence)
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:] + "."
+
+
+def _in_ten(share_of_1: float) -> str:
+    """A share as people say it.
+
+    >>> _in_ten(0.88), _in_ten(0.97), _in_ten(0.01)
+    ('about 9 in 10', 'nearly all', 'hardly any')
+    """
+    tenths = round(10 * share_of_1)
+    if tenths >= 10:
+        return "nearly all"
+    return f"about {tenths} in 10" if tenths > 0 else "hardly any"
+
+
+def _noise(reading: Reading) -> str:
+    kind, _, rate = text(reading.summary, "noise").partition(":")
+    if kind in ("", "none"):
+        return ""
+    words = _NOISE.get(kind, on_page(kind.replace("_", " ")))
+    try:
+        return f" with {percent(float(rate), 0)} {words} noise" if rate else f" with {words} noise"
+    except ValueError:
+        return f" with {words} noise"
+
+
+def _duration(reading: Reading) -> str:
+    for unit in ("epoch", "step"):
+        many = number(reading.config, f"{unit}s")
+        if many is not None and many > 0:
+            return f" for {many:,.0f} {unit}{'' if many == 1 else 's'}"
+    return ""
+
+
+def _best(readings: Sequence[Reading], name: str) -> Reading | None:
+    """The run with the largest share of that name, the first of equals."""
+    known = [one for one in readings if share(one.summary, name) is not None]
+    return max(known, key=lambda one: share(one.summary, name) or 0.0, default=None)
