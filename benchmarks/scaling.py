@@ -2,8 +2,9 @@
 
 For n examples of C classes, each in a process of its own: an epoch of steps of 1024 is recorded
 with the means of p and q̃ (beyond n·C = 10⁸ of their five largest classes), the epoch's file and a
-checkpoint are written, then the means, and `examples.parquet` is made of it all. The same epoch is
-also measured as an evaluation point is. Networks are left out: their time is not ours.
+checkpoint are written, then the means. The audit looks at it as if it were ten epochs, and
+`examples.parquet` and the report are made of that. The same epoch is also measured as an evaluation
+point is. Networks are left out: their time is not ours.
 
 Memory is by how much the peak rises above what the process had before. Slopes are those of a line
 through the logarithms: 1 is linear. What does not grow, such as a batch, flattens the beginning, so
@@ -30,12 +31,19 @@ import numpy as np
 import torch
 
 from proselflc.analysis import suspects
+from proselflc.analysis.audit import Audit
+from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.fitting import Fitting
+from proselflc.analysis.records import Records
+from proselflc.app import reporting
+from proselflc.app.config import Config
 from proselflc.correction.criteria import ProSelfLC
 from proselflc.data.batches import Batch
 from proselflc.data.labels import Labels
+from proselflc.data.noise import fingerprint
 from proselflc.training import checkpoint, observations
 from proselflc.training.observations import Recorder, see
+from proselflc.training.run_directory import Json, RunDirectory
 
 RESULTS = Path(__file__).parent / "results"
 SIZES = (10_000, 40_000, 160_000, 640_000, 1_280_000)
@@ -43,7 +51,11 @@ QUICK_SIZES = (10_000, 40_000)
 CLASSES = (10, 100, 1000)
 LARGE = 160_000
 BATCH = 1024
-PARTS = ("record", "write epoch", "checkpoint", "write means", "examples", "parquet", "evaluate")
+EPOCHS = 10  # that the audit looks at
+PARTS = (
+    *("record", "write epoch", "checkpoint", "write means", "evaluate"),
+    *("audit", "parquet", "report"),
+)
 
 
 def labelled(n: int, C: int) -> Labels:
@@ -51,13 +63,15 @@ def labelled(n: int, C: int) -> Labels:
     given = np.random.default_rng(0).integers(0, C, n)
     ids, names = tuple(map(str, range(n))), tuple(f"class {k}" for k in range(C))
     flipped = np.zeros(n, bool)
-    return Labels(given, None, flipped, np.eye(C), names, ids, "none", "")
+    return Labels(given, None, flipped, np.eye(C), names, ids, "none", fingerprint(given, C))
 
 
-def work(labels: Labels, folder: Path) -> tuple[dict[str, float], int]:
-    """Seconds of every part, and the bytes of all that is kept in the end."""
+def work(labels: Labels, path: Path) -> tuple[dict[str, float], int, int]:
+    """Seconds of every part, the bytes of all that is kept, and those of the page."""
     n, C = len(labels.given), len(labels.names)
     seconds: dict[str, float] = {}
+    directory = RunDirectory(path)
+    folder = directory.dynamics
     recorder = Recorder(folder, n, C, epochs=1)
     criterion = ProSelfLC(2)
     logits = 3 * torch.randn(BATCH, C, generator=torch.Generator().manual_seed(0))
@@ -86,21 +100,45 @@ def work(labels: Labels, folder: Path) -> tuple[dict[str, float], int]:
     timed("record", record)
     timed(
         "checkpoint",
-        lambda: checkpoint.write(folder / "states", checkpoint.State(1, recorder.tensors(), {})),
+        lambda: checkpoint.write(
+            directory.checkpoints, checkpoint.State(1, recorder.tensors(), {})
+        ),
     )
     timed("write epoch", lambda: recorder.end_epoch(0))
     timed("write means", recorder.end)
-    start = time.perf_counter()
-    table = suspects.examples(
-        labels,
-        observations.observed(folder),
-        suspects.Recent(observations.recent(folder, "p"), observations.recent(folder, "target")),
-    )
-    seconds["examples"] = time.perf_counter() - start
-    timed("parquet", lambda: suspects.write_parquet(table, folder / "examples.parquet"))
     timed("evaluate", evaluate)
-    files = sum(path.stat().st_size for path in folder.glob("*.npy"))
-    return {name: seconds[name] for name in PARTS}, files + table.nbytes
+    records = Records(
+        list(observations.observed(folder)) * EPOCHS,
+        observations.recent(folder, "p"),
+        observations.recent(folder, "target"),
+    )
+    start = time.perf_counter()
+    table, audit = suspects.examine(labels, records)
+    seconds["audit"] = time.perf_counter() - start
+    kept = sum(file.stat().st_size for file in folder.glob("*.npy")) + table.nbytes
+    start = time.perf_counter()
+    write_parquet(table, directory.examples)
+    seconds["parquet"] = time.perf_counter() - start
+    del table
+    finish(directory, labels, audit)
+    timed("report", lambda: reporting.write([path], None))
+    return {name: seconds[name] for name in PARTS}, kept, directory.report.stat().st_size
+
+
+def finish(directory: RunDirectory, labels: Labels, audit: Audit) -> None:
+    """Write what else a report looks at."""
+    Config().write(directory.config, labels.fingerprint)
+    labels.save(directory.labels)
+    audit.save(directory)
+    points = range(1, 21)
+    history: list[Json] = [
+        {"step": k, "epoch": float(k), "progress": k / 20, "train_accuracy": k / 40, "entropy": 1.0}
+        for k in points
+    ]
+    directory.write_history(history)
+    directory.write_json(directory.model, {"names": list(labels.names)})
+    directory.write_json(directory.evaluation, {})
+    directory.write_json(directory.summary, {"method": "proselflc", "data": "–", "steps": 20})
 
 
 def print_case(n: int, C: int) -> None:
@@ -110,8 +148,9 @@ def print_case(n: int, C: int) -> None:
     labels = labelled(n, C)
     resident = _bytes("VmRSS")
     with tempfile.TemporaryDirectory() as folder:
-        seconds, kept = work(labels, Path(folder))
-    print(json.dumps({"seconds": seconds, "kept": kept, "peak": _bytes("VmHWM") - resident}))
+        seconds, kept, page = work(labels, Path(folder))
+    peak = _bytes("VmHWM") - resident
+    print(json.dumps({"seconds": seconds, "kept": kept, "peak": peak, "page": page}))
 
 
 def case(n: int, C: int) -> dict[str, object]:
@@ -131,6 +170,7 @@ def case(n: int, C: int) -> dict[str, object]:
         "total_seconds": sum(seconds.values()),
         "peak_megabytes": measured["peak"] / 1e6,
         "kept_megabytes": measured["kept"] / 1e6,
+        "page_megabytes": measured["page"] / 1e6,
         "seconds": seconds,
     }
 
@@ -204,6 +244,7 @@ def show(row: dict[str, object]) -> str:
         f"{row['n']:>10,}{row['C']:>6}{mode:>9}{row['total_seconds']:>9.2f}"
         + "".join(f"{parts[name]:>13.2f}" for name in PARTS)
         + f"{row['kept_megabytes']:>10,.0f}{row['peak_megabytes']:>10,.0f}"
+        + f"{row['page_megabytes']:>9.2f}"
     )
 
 
@@ -240,7 +281,7 @@ def main() -> None:
     head = (
         f"{'n':>10}{'C':>6}{'classes':>9}{'seconds':>9}"
         + "".join(f"{name:>13}" for name in PARTS)
-        + f"{'MB kept':>10}{'MB peak':>10}"
+        + f"{'MB kept':>10}{'MB peak':>10}{'MB page':>9}"
     )
     lines, rows = [head], []
     print(head, flush=True)

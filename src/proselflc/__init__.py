@@ -10,8 +10,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from proselflc import functional
+    from proselflc.analysis.export import corrected_labels, find_label_issues
     from proselflc.analysis.run import load_run
     from proselflc.app.fit import fit, predict
+    from proselflc.app.reporting import report
     from proselflc.correction.criteria import (
         BackwardCorrection,
         BootHard,
@@ -52,9 +54,12 @@ _HOME = {
     "ProSelfLC": "correction.criteria",
     "SymmetricCrossEntropy": "correction.criteria",
     "Target": "correction.target",
+    "corrected_labels": "analysis.export",
+    "find_label_issues": "analysis.export",
     "fit": "app.fit",
     "load_run": "analysis.run",
     "predict": "app.fit",
+    "report": "app.reporting",
 }
 
 __all__ = [
@@ -78,10 +83,13 @@ __all__ = [
     "ProSelfLC",
     "SymmetricCrossEntropy",
     "Target",
+    "corrected_labels",
+    "find_label_issues",
     "fit",
     "functional",
     "load_run",
     "predict",
+    "report",
 ]
 
 

@@ -32,10 +32,13 @@ def test_the_demo_ends_with_a_table_and_what_to_do_next(
     for title in ("Cross entropy", "Label smoothing", "Confidence penalty", "Boot-soft"):
         assert out.count(title) == 2
     assert "40% of the training labels wrong, 2 seeds, mean ± std" in out
-    assert f"proselflc predict {tmp_path}" in out
+    assert f"proselflc audit {tmp_path}" in out
+    assert f"Open in a browser: {tmp_path / 'report.html'}\n" in out
+    page = (tmp_path / "report.html").read_text()
+    assert all(f"{method}-0" in page for method in demo.COMPARED)
     assert err.count("seed 1  ProSelfLC") == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        f"{method}-{seed}" for method in demo.COMPARED for seed in (0, 1)
+        ["report.html", *(f"{method}-{seed}" for method in demo.COMPARED for seed in (0, 1))]
     )
 
 
@@ -61,7 +64,7 @@ def test_mean_and_deviation_of_a_known_case() -> None:
         for method in demo.COMPARED
         for value in (0.1, 0.3)
     )
-    mean, std = demo.Outcome(runs).rows()["cce"]["test_accuracy"]
+    mean, std = demo.Outcome(runs, Path("report.html")).rows()["cce"]["test_accuracy"]
     assert mean == pytest.approx(0.2)
     assert std == pytest.approx(0.02**0.5)
 

@@ -39,6 +39,8 @@ from proselflc.training.observations import (
 )
 
 Array = npt.NDArray[Any]
+FIELDS = ROW.names or ()
+CLASSES = [FIELDS.index(name) for name in ("predicted", "other", "semantic")]
 
 
 def batch_of(logits: Tensor, seed: int = 0) -> Batch:
@@ -57,8 +59,8 @@ def by_hand(
     entropy = sum(-v * math.log(v) for v in p if v > 0)
     eps = trust(entropy, max(p))
     target = [(1 - eps) * (j == y) + sign * eps * v for j, v in enumerate(p)]
-    others = max(v for j, v in enumerate(p) if j != y)
-    facts = [p.index(max(p)), p[y], entropy, others, eps, target.index(max(target))]
+    other = max((j for j in range(len(p)) if j != y), key=lambda j: p[j])  # the first of equals
+    facts = [p.index(max(p)), p[y], entropy, p[other], other, eps, target.index(max(target))]
     return facts, p, target
 
 
@@ -90,7 +92,7 @@ def test_what_is_seen_is_what_a_loop_over_numbers_sees(
         seen = see(criterion, logits, batch, progress, means=True)
         assert seen.index is batch.index
         assert seen.facts.dtype == torch.float32
-        assert seen.facts.shape == (N, len(ROW.names or ()))
+        assert seen.facts.shape == (N, len(FIELDS))
         for i in range(N):
             facts, p, target = by_hand(logits[i].numpy(), int(batch.y[i]), trust, sign)
             assert seen.facts[i].tolist() == pytest.approx(facts, rel=1e-5, abs=1e-6)
@@ -120,8 +122,8 @@ def test_what_is_seen_is_what_the_criterion_says_it_teaches(
     batch = batch_of(logits)
     taught = criterion.correct(logits, batch.y, progress=0.8)
     seen = see(criterion, logits, batch, 0.8, means=True)
-    assert_close(seen.facts[:, 4], taught.trust.float(), rtol=0, atol=0)
-    assert torch.equal(seen.facts[:, 5].long(), taught.target.argmax(1))
+    assert_close(seen.facts[:, 5], taught.trust.float(), rtol=0, atol=0)
+    assert torch.equal(seen.facts[:, 6].long(), taught.target.argmax(1))
     assert_close(seen.means[1], taught.target.float(), rtol=0, atol=0)
     assert_close(seen.means[0], logits.float().softmax(1), rtol=1e-5, atol=1e-6)
 
@@ -131,8 +133,28 @@ def test_the_first_of_equal_classes_is_the_predicted_one() -> None:
     batch = Batch(logits, torch.tensor([4, 2]), torch.arange(2))
     seen = see(criteria.BootSoft(1.0), logits, batch, 0.5, means=False)
     assert seen.facts[:, 0].tolist() == [1, 0]
-    assert seen.facts[:, 5].tolist() == [1, 0]
+    assert seen.facts[:, 4].tolist() == [1, 0]
+    assert seen.facts[:, 6].tolist() == [1, 0]
     assert seen.means == ()
+
+
+@pytest.mark.parametrize("C", [2, 3, 7])
+def test_the_strongest_other_class_is_never_the_given_one(C: int) -> None:
+    """Also where the network is so sure that p of every other class is 0."""
+    given = torch.arange(C)
+    batch = Batch(torch.zeros(C), given, given)
+    sure = torch.full((C, C), -torch.inf)
+    sure[given, given] = 0
+    for logits in (sure, 1e4 * torch.eye(C)):
+        seen = see(criteria.CrossEntropy(), logits, batch, 0.5, means=False)
+        assert seen.facts[:, 1].tolist() == [1.0] * C
+        assert seen.facts[:, 3].tolist() == [0.0] * C
+        assert seen.facts[:, 4].tolist() == [1] + [0] * (C - 1)
+    # Where p of the given label is itself 0, the others still have one that is larger.
+    seen = see(criteria.CrossEntropy(), sure.roll(1, 0), batch, 0.5, means=False)
+    assert seen.facts[:, 1].tolist() == [0.0] * C
+    assert seen.facts[:, 3].tolist() == [1.0] * C
+    assert seen.facts[:, 4].tolist() == [(k - 1) % C for k in range(C)]
 
 
 def test_seeing_keeps_no_gradient_and_changes_nothing() -> None:
@@ -169,8 +191,8 @@ def synthetic(
         for start in range(0, len(order), 4):
             index = order[start : start + 4]
             p = torch.rand(len(index), C, generator=generator).mul(3).softmax(1)
-            facts = torch.rand(len(index), 6, generator=generator)
-            facts[:, [0, 5]] = (facts[:, [0, 5]] * C).floor()
+            facts = torch.rand(len(index), len(FIELDS), generator=generator)
+            facts[:, CLASSES] = (facts[:, CLASSES] * C).floor()
             yield epoch, Seen(index, facts, (p, 2 * p - 0.5))
 
 
@@ -192,9 +214,9 @@ def last_steps(steps: list[tuple[int, Seen]]) -> list[int]:
     ]
 
 
-def test_a_row_has_twelve_bytes() -> None:
-    assert ROW.itemsize == 12 <= 16
-    assert all(ROW[name].itemsize == 2 for name in ROW.names or ())
+def test_a_row_has_fourteen_bytes() -> None:
+    assert ROW.itemsize == 14 <= 16
+    assert all(ROW[name].itemsize == 2 for name in FIELDS)
 
 
 def test_an_epochs_file_holds_what_was_seen_and_marks_what_was_not(tmp_path: Path) -> None:
@@ -208,18 +230,17 @@ def test_an_epochs_file_holds_what_was_seen_and_marks_what_was_not(tmp_path: Pat
         assert isinstance(rows, np.memmap)
         assert rows.shape == (n,)
         for unseen in rows[:2].tolist():
-            assert unseen[0] == unseen[5] == NO_CLASS
-            assert all(math.isnan(value) for value in unseen[1:5])
+            for k, value in enumerate(unseen):
+                assert value == NO_CLASS if k in CLASSES else math.isnan(value)
         for number, seen in steps:
             if number == epoch:
                 for i, facts in zip(seen.index.tolist(), seen.facts.numpy(), strict=True):
-                    assert rows[i]["predicted"] == facts[0]
-                    assert rows[i]["semantic"] == facts[5]
+                    assert [rows[i][k] for k in CLASSES] == facts[CLASSES].tolist()
                     floats = [rows[i][name] for name in ("p_given", "entropy", "p_other", "trust")]
-                    assert floats == facts[1:5].astype(np.float16).tolist()
+                    assert floats == facts[[1, 2, 3, 5]].astype(np.float16).tolist()
     size = (tmp_path / "dynamics" / "epoch-00000.npy").stat().st_size
     assert isinstance(files[0], np.memmap)
-    assert size == files[0].offset + 12 * n  # a header, and no more than the rows
+    assert size == files[0].offset + 14 * n  # a header, and no more than the rows
 
 
 def test_an_epoch_begins_with_nothing_seen(tmp_path: Path) -> None:
@@ -402,8 +423,8 @@ def changed(name: str, value: Tensor | None) -> dict[str, Tensor]:
     [
         ("rows", None),
         ("count", None),
-        ("rows", torch.zeros(6 * 12, dtype=torch.uint8)),
-        ("rows", torch.zeros(5 * 12)),
+        ("rows", torch.zeros(6 * 14, dtype=torch.uint8)),
+        ("rows", torch.zeros(5 * 14)),
         ("count", torch.zeros(4, dtype=torch.int32)),
         ("p.mean", torch.zeros(5, 4, dtype=torch.float16)),
         ("p.mean", torch.zeros(5, 1, dtype=torch.float16)),

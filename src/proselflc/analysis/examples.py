@@ -211,7 +211,11 @@ def _distribution(mean: Mean, rows: slice, given: Ints, names: pa.Array) -> pa.L
         cells = pa.array(dense.reshape(-1))
     else:
         width = TOP_CLASSES
-        order = np.argsort(-values, axis=1, kind="stable")[:, :TOP_CLASSES]
+        # The five largest first: to put a thousand classes in order takes ten times as long.
+        largest = np.sort(np.argpartition(-values, TOP_CLASSES - 1, axis=1)[:, :TOP_CLASSES], 1)
+        classes = np.take_along_axis(classes, largest, 1)
+        values = np.take_along_axis(values, largest, 1)
+        order = np.argsort(-values, axis=1, kind="stable")
         classes = np.take_along_axis(classes, order, 1)
         values = np.take_along_axis(values, order, 1)
         classes[nothing, 0], values[nothing, 0] = given[nothing], 1

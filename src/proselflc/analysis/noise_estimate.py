@@ -26,8 +26,9 @@ def joint(records: Records, given: Ints, num_classes: int) -> Matrix:
     """Estimate how many examples have which true and which given class.
 
     The anchors of class k are the examples with the largest mean p_k in the early epochs, half as
-    many as have the label k. Their labels are row k of the transition T. The true classes' shares π
-    solve Σ_k π_k T_ki = share of label i, and the joint is n π_k T_ki, scaled so that every column
+    many as have the label k; equals share the last places, so that the order of the examples does
+    not matter. Their labels are row k of the transition T, and a class that nobody is taken for
+    keeps its label. The true classes' shares π solve Σ_k π_k T_ki = share of label i, and the joint is n π_k T_ki, scaled so that every column
     sums to the number of examples with that label.
 
     Args:
@@ -71,15 +72,19 @@ def _anchored(records: Records, given: Ints, C: int, epochs: int) -> Matrix:
     """[C, C] the labels of every class's anchors, as shares."""
     classes, values, labels = _candidates(records, given, C, epochs)
     order = np.lexsort((-values, classes))  # by class, the surest first
-    classes, labels = classes[order], labels[order]
+    classes, values, labels = classes[order], values[order], labels[order]
     first = np.searchsorted(classes, np.arange(C + 1))
     wanted = np.bincount(given, minlength=C)
     transition: Matrix = np.eye(C)
     for k in range(C):
         number = min(math.ceil(ANCHORS * wanted[k]), int(first[k + 1] - first[k]))
         if number:
-            anchors = labels[first[k] : first[k] + number]
-            transition[k] = np.bincount(anchors, minlength=C) / number
+            surest = values[first[k] : first[k + 1]]
+            last = surest[number - 1]
+            weights = (surest >= last).astype(np.float64)
+            equals = surest == last
+            weights[equals] = 1 - (weights.sum() - number) / equals.sum()
+            transition[k] = np.bincount(labels[first[k] : first[k + 1]], weights, C) / number
     return transition
 
 
@@ -92,9 +97,10 @@ def _candidates(records: Records, given: Ints, C: int, epochs: int) -> tuple[Int
     parts = []
     for rows in slices(len(given), C):
         m = records.mean_prediction(rows, given, C, epochs=epochs)
-        seen = ~np.isnan(m[:, :1]).any(1)
-        m, y = m[seen], given[rows][seen]
         top = np.argpartition(-m, kept - 1, axis=1)[:, :kept]
-        parts.append((top.ravel(), np.take_along_axis(m, top, 1).ravel(), np.repeat(y, kept)))
-    classes, values, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return classes, values, labels
+        largest = np.take_along_axis(m, top, 1)
+        possible = largest > 0  # not of an example that was never seen
+        labels = np.broadcast_to(given[rows, None], top.shape)
+        parts.append((top[possible], largest[possible], labels[possible]))
+    classes, values, y = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return classes, values, y

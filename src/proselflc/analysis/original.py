@@ -67,9 +67,26 @@ def dataset(run: Run, *, data: str | None = None) -> tuple[Dataset, Ints]:
         if wanted.features is None:
             raise
         found = open_data(plain)  # a table of labels alone has no other inputs
-    rows = places(run.labels.ids, found.train.ids, f"the data {wanted.data} of {run.path}")
-    _must_be_unchanged(run, wanted, found, rows)
-    return found, rows
+    what = f"the data {wanted.data} of {run.path}"
+    return found, rows(run, found, what, own_labels=wanted.labels is None)
+
+
+def rows(run: Run, found: Dataset, what: str, *, own_labels: bool = True) -> Ints:
+    """[n] where in a data set's training part a run's examples are, in the order of its labels.
+
+    Args:
+        run: finished.
+        found: its data.
+        what: the data, for the error.
+        own_labels: whether the run has its labels from this data.
+
+    Raises:
+        InputError: the data has changed.
+    """
+    there = places(run.labels.ids, found.train.ids, what)
+    if own_labels:
+        _must_be_unchanged(run, what, found, there)
+    return there
 
 
 def inputs(run: Run, *, data: str | None = None) -> Inputs:
@@ -82,10 +99,10 @@ def inputs(run: Run, *, data: str | None = None) -> Inputs:
     Raises:
         InputError: the data is gone, has changed, or came from Python.
     """
-    found, rows = dataset(run, data=data)
-    if np.array_equal(rows, np.arange(len(found.train))):
+    found, there = dataset(run, data=data)
+    if np.array_equal(there, np.arange(len(found.train))):
         return found.train.inputs
-    return found.train.inputs.take(rows)
+    return found.train.inputs.take(there)
 
 
 def places(ids: Sequence[str], there: Sequence[str], what: str) -> Ints:
@@ -122,10 +139,10 @@ def _must_be_there(run: Run, wanted: Request) -> None:
         )
 
 
-def _must_be_unchanged(run: Run, wanted: Request, found: Dataset, rows: Ints) -> None:
+def _must_be_unchanged(run: Run, what: str, found: Dataset, rows: Ints) -> None:
     """Refuse data whose labels are others now: its rows need not be those of the run either."""
     expected, there = _labels_of_data(run.labels, found, is_noisy="noise" in run.config)
-    if wanted.labels is not None or expected is None:
+    if expected is None:
         return
     names = np.array(found.names, dtype=object)[there[rows]]
     own = np.array(run.labels.names, dtype=object)[expected]
@@ -133,7 +150,7 @@ def _must_be_unchanged(run: Run, wanted: Request, found: Dataset, rows: Ints) ->
     if len(other):
         row = int(other[0])
         raise InputError(
-            f"the data {wanted.data} of {run.path} has changed since training: "
+            f"{what} has changed since training: "
             f'"{run.labels.ids[row]}" was "{own[row]}" and is "{names[row]}" now'
             f"{f', and {len(other) - 1:,} more' if len(other) > 1 else ''}; put the old data back"
         )

@@ -61,8 +61,8 @@ class Records:
         for e, epoch in enumerate(self.observed):
             if epoch.shape != (n,):
                 raise InputError(
-                    f"the record of epoch {e} is of {len(epoch)} examples, but there are {n} "
-                    "labels: it belongs to another run"
+                    f"the record of epoch {e} is {list(epoch.shape)}, but there are {n} labels: "
+                    "it belongs to another run"
                 )
         for mean in (self.p, self.target):
             if mean.shape != (n, min(C, TOP_CLASSES) if mean.dtype == TOP else C):
@@ -88,20 +88,23 @@ class Records:
             rows: which examples.
             given: [n] their labels.
             num_classes: C.
-            epochs: look at so many from the first; at all if None.
+            epochs: look at so many from the first; at all of them if None.
 
         Returns:
             [rows, C]; NaN where the example was not seen.
         """
         if self.held_out is not None:
-            return self.held_out.p[rows].astype(np.float32)
+            return self.held_out.p[rows].astype(np.float32).clip(0, 1)
         y, C = given[rows], num_classes
         m = np.zeros((len(y), C), np.float32)
         count, rest = np.zeros(len(y), np.float32), np.zeros(len(y), np.float32)
         for epoch in self.observed[:epochs]:
             seen = np.flatnonzero(~np.isnan(epoch["p_given"][rows]))
             facts = epoch[rows][seen]
-            p_given, p_other = (facts[name].astype(np.float32) for name in ("p_given", "p_other"))
+            # A file can hold anything; what is no probability must not spoil the others.
+            p_given, p_other = (
+                facts[name].astype(np.float32).clip(0, 1) for name in ("p_given", "p_other")
+            )
             each = (1 - p_given - p_other).clip(0) / max(C - 2, 1)
             count[seen] += 1
             rest[seen] += each

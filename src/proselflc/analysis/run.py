@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from proselflc.analysis import held_out
 from proselflc.analysis.audit import Audit
 from proselflc.analysis.examples import read_examples
 from proselflc.analysis.records import Records
@@ -129,7 +130,14 @@ class Run:
 
     @property
     def records(self) -> Records:
-        """All that was recorded of the training examples, memory-mapped."""
+        """All that was recorded of the training examples, with what folds have predicted."""
+        return replace(
+            self.records_of_training, held_out=held_out.of_run(self.directory, self.labels)
+        )
+
+    @property
+    def records_of_training(self) -> Records:
+        """What was recorded of the training examples while they were learned, memory-mapped."""
         return Records(list(self.dynamics), self.recent("p"), self.recent("target"))
 
     @cached_property
@@ -145,20 +153,28 @@ class Run:
         """What is done to inputs before the model sees them."""
         return preprocessing.from_json(self._description.get("preprocessing"))
 
-    @cached_property
-    def model(self) -> nn.Module:
-        """The trained model, in evaluation mode; it maps preprocessed inputs to logits [N, C]."""
-        if self.module is not None:
-            return self.module.eval()
+    @property
+    def model_name(self) -> str:
+        """What a model like the run's is made by.
+
+        Raises:
+            InputError: by code that the user has not named.
+        """
         name = self.made_by or self._description.get("model")
         if not isinstance(name, str) or (self.made_by is None and name not in catalogue.MODELS):
             raise InputError(
                 f"the model of {self.path} is not one of ours ({name}): say who makes it, with "
                 "--model package.module:factory, or load_run(path, model=…) in Python"
             )
-        module = catalogue.build(
-            name, shape_of(self.preprocessing), len(self.names), generator_seed=0
-        )
+        return name
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The trained model, in evaluation mode; it maps preprocessed inputs to logits [N, C]."""
+        if self.module is not None:
+            return self.module.eval()
+        shape = shape_of(self.preprocessing)
+        module = catalogue.build(self.model_name, shape, len(self.names), generator_seed=0)
         weights = self.directory.weights
         load_strictly(module, read_state(weights), weights)
         return module.eval()
@@ -200,6 +216,7 @@ def load_run(path: str | Path, *, model: str | None = None) -> Run:
         raise InputError(f"there is no run {run.path}")
     if not run.directory.is_begun:
         raise InputError(f"{run.path} is not a run: it has no config.toml")
+    run.directory.check_format()
     if not run.directory.is_finished:
         raise InputError(
             f"the run {run.path} is not finished: go on with proselflc train --out {run.path} "

@@ -323,6 +323,50 @@ def predict(
 
 
 @app.command
+def audit(
+    run: Path,
+    /,
+    *,
+    folds: Whole | None = None,
+    worst: Whole = 10,
+    model: str | None = None,
+    data: str | None = None,
+    quiet: bool = False,
+    json: bool = False,
+) -> None:
+    """Say which labels of a finished run are probably wrong, and what they should be.
+
+    Args:
+        run: the run's directory.
+        folds: train so many models anew, each without a part of the examples, and judge every
+            label by the one that has not seen it; 0 for what was seen in training; left out,
+            folds if there have been any.
+        worst: how many suspects to list.
+        model: package.module:factory, for folds of a run whose model is your own.
+        data: where the run's data is now, if it has moved; for folds.
+        quiet: show no progress.
+        json: print the result as JSON.
+    """
+    from proselflc.analysis.run import load_run
+    from proselflc.app import auditing
+    from proselflc.app.display import chosen
+    from proselflc.training.fit import DivergenceError
+
+    if worst < 0:
+        raise InputError(f"--worst must be at least 0, got {worst}")
+    audited = load_run(run, model=model)
+    try:
+        found = auditing.audit(audited, folds=folds, data=data, display=chosen(quiet))
+    except DivergenceError as error:
+        raise RunError(str(error)) from None
+    if json:
+        listed = auditing.worst(audited.examples, worst)
+        _print_json({"run": str(run), **found.to_json(), "worst": listed})
+    else:
+        sys.stdout.write(auditing.in_words(audited, found, audited.examples, worst))
+
+
+@app.command
 def report(
     run: Path,
     /,
@@ -442,7 +486,7 @@ def demo(
         raise InputError(f"--seeds must be at least 1, got {seeds}")
     outcome = demonstration.run(out, seeds, lambda text: None if quiet else _say(text))
     if json:
-        _print_json({"best": outcome.best, "runs": outcome.runs})
+        _print_json({"best": outcome.best, "report": str(outcome.report), "runs": outcome.runs})
     else:
         sys.stdout.write(("" if quiet else "\n") + demonstration.in_words(outcome))
 

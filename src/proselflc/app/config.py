@@ -94,6 +94,37 @@ class Config:
                 f"--checkpoint-seconds must be 0 or more, got {self.checkpoint_seconds}"
             )
 
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], source: Path) -> Config:
+        """The options that a run has written, checked as those of a command line are.
+
+        Args:
+            table: as read from its config.toml.
+            source: that file, for messages.
+
+        Raises:
+            InputError: an option is unknown, or is no such value.
+        """
+        from cyclopts import App, CycloptsError
+        from cyclopts.config import Dict
+
+        default = cls()
+
+        def read(*, chosen: Annotated[Config, Parameter(name="*")] = default) -> Config:
+            return chosen
+
+        values = options(table, source, ())
+        app = App(config=(Dict(values, source=str(source)),))
+        app.default(read)
+        try:
+            result: Config = app(
+                [], exit_on_error=False, print_error=False, result_action="return_value"
+            )
+        except (CycloptsError, InputError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{source} is damaged: {reason}") from None
+        return result
+
     def values(self) -> dict[str, Any]:
         """Every option by its name, those of the method as method.NAME."""
         flat: dict[str, Any] = {}
@@ -170,6 +201,7 @@ def options(table: Mapping[str, Any], source: Path, flags: Iterable[str]) -> dic
         source: the file, for messages.
         flags: the command line.
     """
+    check_format(table, source)
     flat: dict[str, Any] = {}
     for key, value in table.items():
         name = str(key).replace("_", "-")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proselflc.app import reporting
 from proselflc.app.config import Config
 from proselflc.app.display import Silent
 from proselflc.app.run import train
@@ -37,9 +38,11 @@ class Outcome:
 
     Attributes:
         runs: the summary of every run, with its directory as `run`.
+        report: a page about the runs of the first seed.
     """
 
     runs: tuple[dict[str, Any], ...]
+    report: Path
 
     @property
     def best(self) -> str:
@@ -89,7 +92,9 @@ def run(out: Path, seeds: int, report: Callable[[str], None]) -> Outcome:
                 f"seed {seed}  {METHODS[method].title:20}  "
                 f"test accuracy {summary['test_accuracy']:6.1%}"
             )
-    return Outcome(tuple(runs))
+    first = sorted(runs[: len(COMPARED)], key=lambda one: str(one["method"]) != "proselflc")
+    written = reporting.write([Path(str(one["run"])) for one in first], out / reporting.NAME)
+    return Outcome(tuple(runs), written.path)
 
 
 def in_words(outcome: Outcome) -> str:
@@ -111,9 +116,11 @@ def in_words(outcome: Outcome) -> str:
             *lines,
             "",
             f"The run that corrected most labels: {best}",
+            f"Open in a browser: {outcome.report}",
             "",
             "Next:",
-            f"  proselflc predict {best} --data digits    # what its model says about the test set",
+            f"  proselflc audit {best}            # which labels are probably wrong",
+            f"  proselflc export {best} --out labels.csv",
             "  proselflc train --data YOUR.csv           # a table, a folder of images, an .npz",
             "  proselflc methods                         # what else there is to try",
             "",

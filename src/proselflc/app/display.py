@@ -112,6 +112,9 @@ class Terminal(Silent):
 
     def end(self) -> None:
         self._progress.stop()
+        if self._task is not None:  # another training may follow
+            self._progress.remove_task(self._task)
+            self._task = None
 
     def _print(self, text: str) -> None:
         self._progress.console.print(text, markup=False, soft_wrap=True)

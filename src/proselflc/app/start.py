@@ -46,6 +46,8 @@ def place(config: Config, start: Start) -> Path:
 
 def may_begin(directory: RunDirectory, start: Start) -> bool:
     """Whether there is something to do; refuses to touch a run that nobody said to touch."""
+    if start.resume and directory.is_begun:
+        directory.check_format()
     if start.resume and directory.is_finished:
         return False
     if directory.is_begun and not start.resume and not start.overwrite:

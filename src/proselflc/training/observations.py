@@ -218,7 +218,10 @@ def observed(folder: Path) -> Iterator[Rows]:
     for epoch, (number, path) in enumerate(_epochs(folder)):
         if number != epoch:
             raise InputError(f"{folder} has no record of epoch {epoch}, but of epoch {number}")
-        yield _read(path, ROW)
+        rows = mapped(path)
+        if rows.dtype != ROW:
+            raise InputError(f"{path} holds {rows.dtype}: it is no record of an epoch")
+        yield rows
 
 
 def recent(folder: Path, name: str) -> Mean:
@@ -228,9 +231,24 @@ def recent(folder: Path, name: str) -> Mean:
         InputError: there is none, or it is no such file.
     """
     path = folder / f"recent_{name}.npy"
-    array: Mean = _read(path, None)
+    array: Mean = mapped(path)
     if array.ndim != 2 or array.dtype not in (np.dtype("<f2"), TOP):
         raise InputError(f"{path} holds {array.dtype} {list(array.shape)}: it is no mean of ours")
+    return array
+
+
+def mapped(path: Path) -> npt.NDArray[Any]:
+    """An array of an .npy file, memory-mapped.
+
+    Raises:
+        InputError: there is none, or it is no such file.
+    """
+    try:
+        # Not np.load, which would also open an archive.
+        array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError, TypeError, OverflowError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"cannot read {path}: {reason}") from None
     return array
 
 
@@ -310,18 +328,6 @@ def _unseen(num_examples: int) -> Rows:
 def _write(path: Path, array: npt.NDArray[Any]) -> None:
     with whole_file(path) as file:
         np.lib.format.write_array(file, array, allow_pickle=False)
-
-
-def _read(path: Path, dtype: np.dtype[Any] | None) -> npt.NDArray[Any]:
-    try:
-        # Not np.load, which would also open an archive.
-        array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
-    except (OSError, ValueError, TypeError, OverflowError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"cannot read {path}: {reason}") from None
-    if dtype is not None and array.dtype != dtype:
-        raise InputError(f"{path} holds {array.dtype}: it is no record of an epoch")
-    return array
 
 
 def _epochs(folder: Path) -> list[tuple[int, Path]]:

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,11 +119,14 @@ class RunDirectory:
         return RunDirectory(self.folds / f"{folds}-{k}")
 
     def runs_of_folds(self) -> list[RunDirectory]:
-        """The runs of folds that are there, whatever their number."""
-        if not self.folds.is_dir():
+        """The runs of folds that are there, whatever their number.
+
+        Links are left alone: they could lead round in a circle.
+        """
+        if not self.folds.is_dir() or self.folds.is_symlink():
             return []
         there = (path for path in self.folds.iterdir() if _FOLD.fullmatch(path.name))
-        return [RunDirectory(path) for path in sorted(there) if path.is_dir()]
+        return [RunDirectory(p) for p in sorted(there) if p.is_dir() and not p.is_symlink()]
 
     @property
     def is_begun(self) -> bool:
@@ -166,9 +169,7 @@ class RunDirectory:
     def remove_unused(self) -> None:
         """Remove the directory if nothing but the lock came into it."""
         if not self.is_begun:
-            self._lock.unlink(missing_ok=True)
-            with suppress(OSError):
-                self.path.rmdir()
+            self._remove_path()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -211,11 +212,7 @@ class RunDirectory:
             shutil.rmtree(self.tracking)  # a tracker names its files as it likes
         self.clear_checkpoints()
         _empty(self.dynamics)
-        for fold in self.runs_of_folds():
-            fold.remove()
-        for file in (self.folds_done, self.folds_p):
-            file.unlink(missing_ok=True)
-        _empty(self.folds)
+        self.clear_folds()
         for file in self._files:
             file.unlink(missing_ok=True)
 
@@ -223,11 +220,22 @@ class RunDirectory:
         """Remove the states that a run could be resumed from."""
         _empty(self.checkpoints)
 
+    def clear_folds(self) -> None:
+        """Remove what folds have predicted, and their runs."""
+        for file in (self.folds_done, self.folds_p):
+            file.unlink(missing_ok=True)
+        for fold in self.runs_of_folds():
+            fold.remove()
+        _remove_if_empty(self.folds)
+
     def remove(self) -> None:
         """Remove what a run has written, and the directory if nothing else is in it."""
         self.clear()
+        self._remove_path()
+
+    def _remove_path(self) -> None:
         self._lock.unlink(missing_ok=True)
-        _empty(self.path)
+        _remove_if_empty(self.path)
 
     @property
     def _lock(self) -> Path:
@@ -296,7 +304,7 @@ def read_toml(path: Path) -> Json:
         raise InputError(f"{path} is no TOML file: {error}") from None
 
 
-def check_format(table: Json, what: Path) -> None:
+def check_format(table: Mapping[str, object], what: Path) -> None:
     """Refuse what a later version has written; a table that says nothing is of the first.
 
     Args:
@@ -321,8 +329,12 @@ def _empty(folder: Path) -> None:
     for path in folder.iterdir() if folder.is_dir() else ():
         if _OURS.fullmatch(path.name):
             path.unlink()
-    if folder.is_dir() and not folder.is_symlink():
-        with suppress(OSError):  # somebody else's files are in it
+    _remove_if_empty(folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if not folder.is_symlink():
+        with suppress(OSError):  # somebody else's files are in it, or it is not there
             folder.rmdir()
 
 

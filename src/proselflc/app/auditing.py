@@ -1,0 +1,202 @@
+"""`proselflc audit`: which labels of a run are probably wrong, judged anew."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from proselflc.analysis import suspects
+from proselflc.analysis.audit import Audit
+from proselflc.analysis.examples import write_parquet
+from proselflc.analysis.run import Run, load_run
+from proselflc.app import folds as folds_of
+from proselflc.app.display import Display, Silent
+from proselflc.app.folds import Data
+from proselflc.app.summary import of_labels
+from proselflc.data.dataset import Dataset
+from proselflc.errors import InputError, shown
+from proselflc.training.run_directory import Json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PAIRS = 5  # of confused classes that are told
+_ID, _NAME = 44, 24  # characters of an id and of a class name that are shown
+_MADE_ANEW = ("examples", "audit", "summary")
+
+
+def audit(
+    run: Run | str | Path,
+    *,
+    folds: int | None = None,
+    dataset: Dataset | None = None,
+    data: str | None = None,
+    model: str | None = None,
+    display: Display | None = None,
+) -> Audit:
+    """Judge the labels of a finished run anew: `examples.parquet`, `audit.json` and the summary.
+
+    Args:
+        run: a run or its directory.
+        folds: train so many models, each without a part of the examples, and judge every label by
+            the one that has not seen it; 0 for what was seen in training, even if there have been
+            folds; None for folds if there have been any.
+        dataset: the data that the run was made from, for folds of what was given in Python.
+        data: where the data is now, if it has moved; for folds.
+        model: `package.module:factory`, for folds of a run whose model is the user's own.
+        display: who is told how folds go; left out, nobody.
+
+    Raises:
+        InputError: the run is missing, unfinished, damaged, in use or without dynamics; or folds
+            of it cannot be made.
+        DivergenceError: the loss of a fold is no number any more.
+        Interrupted: somebody wanted it to stop; the message says how to go on.
+    """
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise InputError("an audit is made by one process: start it without torchrun")
+    if folds is not None and folds != 0 and folds < 2:
+        raise InputError(f"--folds must be 0 or at least 2, got {folds}")
+    if not isinstance(run, Run) or model is not None:
+        run = load_run(run.path if isinstance(run, Run) else run, model=model)
+    _check(run)
+    with run.directory.locked():
+        run.directory.sweep()
+        summary = run.directory.read_json(run.directory.summary)
+        if folds:
+            folds_of.predict(run, folds, Data(dataset, data), display or Silent(notes=False))
+        records = run.records_of_training if folds == 0 else run.records
+        table, audited = suspects.examine(run.labels, records)
+        write_parquet(table, run.directory.examples)
+        audited.save(run.directory)
+        labels = of_labels(run.labels, table, audited)
+        run.directory.write_json(run.directory.summary, {**summary, **labels})
+    for name in _MADE_ANEW:
+        vars(run).pop(name, None)  # what the run has read before
+    return audited
+
+
+def _check(run: Run) -> None:
+    """Refuse a run that has nothing to look at, or labels of another one."""
+    if next(iter(run.dynamics), None) is None:
+        raise InputError(
+            f"{run.path} has no dynamics: they are what an audit looks at; train it again"
+        )
+    if run.config.get("fingerprint") != run.labels.fingerprint:
+        raise InputError(
+            f"{run.directory.labels} does not hold the labels that {run.path} was trained on, "
+            "their fingerprints differ: put the run's own file back"
+        )
+
+
+def worst(table: pa.Table, count: int) -> list[Json]:
+    """So many suspects of the lowest quality, the worst first.
+
+    Args:
+        table: as `suspects.examine` makes it.
+        count: how many.
+    """
+    columns = ("index", "id", "given_label", "suggested_label", "quality", "p_suggested")
+    suspect = np.flatnonzero(table["is_suspect"].to_numpy())
+    quality = table["quality"].to_numpy()[suspect]
+    rows = suspect[np.argsort(quality, kind="stable")[:count]]
+    found: list[Json] = table.select(columns).take(rows).to_pylist()
+    return found
+
+
+def confused(audit: Audit, count: int = PAIRS) -> list[tuple[str, str, int]]:
+    """The true class, the given class and about how many examples, of the likeliest mistakes."""
+    beside = audit.joint.copy()
+    np.fill_diagonal(beside, 0)
+    cells = np.argsort(-beside, axis=None, kind="stable")[:count]
+    pairs = [divmod(int(cell), len(audit.names)) for cell in cells]
+    return [
+        (audit.names[true], audit.names[given], round(float(beside[true, given])))
+        for true, given in pairs
+        if beside[true, given] >= 0.5
+    ]
+
+
+def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
+    """What an audit has found, and what to do next, for a person to read.
+
+    Args:
+        run: that was audited.
+        audit, table: as `suspects.examine` makes them.
+        count: how many suspects to list.
+    """
+    lines = [*_verdict(audit)]
+    pairs = confused(audit)
+    if audit.suspects and pairs:
+        labelled = [(f"{_short(t)} labelled as {_short(g)}", f"about {m:,}") for t, g, m in pairs]
+        lines += ["", "Most often confused:", *_aligned(labelled)]
+    listed = worst(table, count) if count else []
+    if listed:
+        rows = [("id", "given → suggested", "quality")]
+        for one in listed:
+            change = f"{_short(one['given_label'])} → {_short(one['suggested_label'])}"
+            rows.append((_short(one["id"], _ID), change, f"{one['quality']:.3f}"))
+        least = f"The {len(listed)} least likely to be right:" if len(listed) > 1 else "This one:"
+        lines += ["", least, *_aligned(rows)]
+    path = shown(shlex.quote(str(run.path)))
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Every label is in {shown(str(run.directory.examples))}. Next:",
+            *_aligned(
+                [
+                    (f"proselflc report {path}", "# a page to look at them"),
+                    (f"proselflc export {path} --out labels.csv", "# the corrected labels"),
+                ]
+            ),
+            "",
+        ]
+    )
+
+
+def _verdict(audit: Audit) -> list[str]:
+    n = audit.num_examples
+    if audit.suspects:
+        share = audit.suspects / n
+        some = f"{audit.suspects:,} of {n:,} labels are suspect ({share:.1%})"
+    else:
+        some = f"none of {n:,} labels is suspect"
+    rate = f"about {audit.estimated_noise_rate:.1%} are estimated to be wrong"
+    if audit.realised_noise_rate is not None:
+        rate += f", {audit.realised_noise_rate:.1%} really are"
+    lines = [f"{some}; {rate}."]
+    if audit.expected_precision is not None:
+        lines.append(f"{_of_ten(audit.expected_precision)} suspects should really be wrong.")
+    if audit.folds is not None:
+        lines.append(f"Each was judged by one of {audit.folds} models that has not seen it.")
+    return lines
+
+
+def _of_ten(share: float) -> str:
+    """A share in words.
+
+    >>> _of_ten(0.83), _of_ten(0.97), _of_ten(0.01)
+    ('About 8 in 10', 'Nearly all', 'Fewer than 1 in 10')
+    """
+    tenths = round(10 * share)
+    if tenths == 10:
+        return "Nearly all"
+    return f"About {tenths} in 10" if tenths else "Fewer than 1 in 10"
+
+
+def _short(name: object, length: int = _NAME) -> str:
+    """A stranger's name as it fits into a line."""
+    text = shown(str(name))
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Lines with their cells below each other."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    cells = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
+    return [("  " + "  ".join(row)).rstrip() for row in cells]
