@@ -12,7 +12,6 @@ from proselflc.data.dataset import Dataset, Part
 from proselflc.training import processes
 from proselflc.training.fit import DivergenceError, Training
 from proselflc.training.inference import all_logits, answers
-from proselflc.training.observations import evidence
 from proselflc.training.run_directory import Json
 
 
@@ -27,7 +26,7 @@ def fitting(setting: Setting, training: Training) -> FittingPoint:
     loader = setting.for_evaluation(part)
     for batch, logits in answers(training.evaluated, loader, training.accelerator.device):
         batch = batch._replace(index=sample[batch.index])
-        e = evidence(training.criterion, logits, batch, training.progress)
+        e = training.strategy.evidence(logits, batch, training.progress)
         _, trust = training.criterion.method(e)
         sums_of.add(
             torch.log_softmax(logits, -1).cpu(),

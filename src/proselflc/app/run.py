@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from torch import nn
+from torch import Tensor, nn
 
 from proselflc.analysis import suspects
 from proselflc.analysis.examples import write_parquet
@@ -36,8 +36,10 @@ from proselflc.errors import InputError
 from proselflc.training import checkpoint, observations, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.fit import DivergenceError, Lesson, Training, lessons
+from proselflc.training.inference import answers
 from proselflc.training.observations import Recorder, Seen, see
 from proselflc.training.run_directory import Json, RunDirectory, read_toml
+from proselflc.training.strategy import Scene
 
 SHOWN_EVERY = 0.2  # seconds between two movements of the bar
 LEARNED_BY_HEART = 0.98  # of the labels, before half of training
@@ -117,9 +119,10 @@ class _Run:
         self.is_main = bool(accelerator.is_main_process)
         self.training = Training(
             setting.model,
-            setting.criterion,
+            setting.strategy,
             setting.config.recipe,
             setting.total_steps,
+            len(setting.train),
             accelerator=accelerator,
         )
         self.recorder = Recorder(
@@ -197,11 +200,29 @@ class _Run:
     def _lessons(self) -> Iterator[Lesson]:
         """The steps; where the loss of one is no number, the state before it is saved."""
         try:
-            yield from lessons(self.training, self.setting.train)
+            yield from lessons(self.training, self.setting.train, self._scene)
         except DivergenceError:
             if self.is_main and self.saved_step < self.training.step:
                 self._save()
             raise
+
+    def _scene(self, model: nn.Module) -> Scene:
+        """What a strategy may look at when a stage begins."""
+        setting = self.setting
+
+        def said() -> Iterator[tuple[Tensor, Tensor]]:
+            self.training.share_buffers()
+            batches = setting.for_evaluation(setting.dataset.train)
+            for batch, logits in answers(model, batches, self.accelerator.device):
+                yield batch.index, logits
+
+        return Scene(
+            model,
+            setting.labels.given,
+            setting.dataset.num_classes,
+            said,
+            self.display.note if self.is_main else _nobody,
+        )
 
     def finish(self) -> None:
         """Write what a reader of the run wants, the summary last."""
@@ -340,10 +361,10 @@ class _Run:
     def _record(self, lesson: Lesson) -> None:
         """Keep what the step has shown, all processes' in the main one."""
         seen = see(
-            self.training.criterion,
+            self.training.strategy,
             lesson.logits,
             lesson.batch,
-            lesson.step / self.setting.total_steps,
+            self.training.progress,
             means=self.recorder.wants_means(lesson.epoch),
         )
         index, facts, *means = processes.gathered(
@@ -372,7 +393,8 @@ class _Run:
         line: Json = {
             "step": lesson.step,
             "epoch": round(lesson.step / len(setting.train), 6),
-            "progress": training.progress,
+            "progress": lesson.step / setting.total_steps,
+            "stage": training.span.stage.name if len(training.spans) > 1 else None,
             "train_loss": self.meter.loss,
             "train_accuracy": measured.pop("train_accuracy"),
             "test_accuracy": measured.pop("test_accuracy"),

@@ -14,7 +14,6 @@ from torch import nn
 from proselflc.analysis.examples import read_examples
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted, surprises
-from proselflc.correction.criterion import Criterion
 from proselflc.data import labels as labels_of
 from proselflc.data import noise, preprocessing, splits
 from proselflc.data.batches import Batches, Order
@@ -29,6 +28,7 @@ from proselflc.training import methods
 from proselflc.training.recipe import EPOCHS
 from proselflc.training.run_directory import RunDirectory
 from proselflc.training.serving import loader, shape_of
+from proselflc.training.strategy import Situation, Strategy
 
 EVALUATIONS = 20  # about so many in a run whose user does not say
 SHORT_EVALUATIONS = 5  # and so many in one of less than two epochs
@@ -44,7 +44,7 @@ class Setting:
         dataset: its training part has the labels to learn from.
         labels: of the training part.
         preprocessing: fitted on the training part.
-        model, criterion: fresh.
+        model, strategy: fresh.
         train: batches to learn from.
         total_steps: Γ.
         eval_steps: steps between evaluation points.
@@ -55,7 +55,7 @@ class Setting:
     labels: Labels
     preprocessing: Preprocessing
     model: nn.Module
-    criterion: Criterion
+    strategy: Strategy
     train: Batches
     total_steps: int
     eval_steps: int
@@ -176,7 +176,19 @@ def prepare(
         labels=labels,
         preprocessing=scaling,
         model=model,
-        criterion=methods.criterion(config.method, parameters, total_steps=total, num_classes=C),
+        strategy=methods.strategy(
+            config.method,
+            parameters,
+            Situation(
+                total_steps=total,
+                batches=len(train),
+                given=labels.given,
+                names=dataset.names,
+                preprocessing=scaling,
+                coarse=dataset.coarse,
+                seed=recipe.seed,
+            ),
+        ),
         train=train,
         total_steps=total,
         eval_steps=_eval_steps(config, len(train), total),

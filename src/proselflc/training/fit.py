@@ -1,4 +1,4 @@
-"""The loop: batches in, steps out. What a method is, only the criterion knows.
+"""The loop: batches in, steps out. What a method is, only its strategy knows.
 
 `Training` holds everything that changes from step to step and can say and take back its state.
 `lessons` runs it over a loader from wherever it stands. Whoever iterates decides what to do between
@@ -24,6 +24,7 @@ from proselflc.data.batches import Batch, Batches, generator_for
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, processes, schedule
 from proselflc.training.recipe import Recipe
+from proselflc.training.strategy import Scene, Strategy, spans, trainable
 
 
 class DivergenceError(Exception):
@@ -62,9 +63,10 @@ class Training:
 
     Args:
         model: any module that maps a batch's x to logits [N, C].
-        criterion: what to minimise; it is told the progress.
+        strategy: the method.
         recipe: how; its optimiser, learning rate and weight decay are set.
         total_steps: Γ.
+        batches: steps per epoch.
         accelerator: of this process.
 
     Attributes:
@@ -77,19 +79,31 @@ class Training:
     def __init__(
         self,
         model: nn.Module,
-        criterion: Criterion,
+        strategy: Strategy,
         recipe: Recipe,
         total_steps: int,
+        batches: int,
         *,
         accelerator: Accelerator,
     ) -> None:
+        most = strategy.processes
+        if most is not None and accelerator.num_processes > most:
+            raise InputError(
+                f"the method keeps what it knows of every example in one process, and "
+                f"{accelerator.num_processes} were started: start one"
+            )
+        self.spans = spans(strategy.stages, total_steps, batches)
+        self.batches = batches
         self.recipe = recipe
         self.total_steps = total_steps
         self.accelerator = accelerator
         self.step = 0
         self.wants_stop = False
-        self.criterion = criterion.to(accelerator.device)
+        self.strategy = strategy.to(accelerator.device)
         self.module = model.to(accelerator.device)
+        self._initial = None
+        if any(span.stage.fresh for span in self.spans):
+            self._initial = {name: t.clone() for name, t in self.module.state_dict().items()}
         if recipe.channels_last:
             self.module = self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = None
@@ -99,17 +113,54 @@ class Training:
             )
         if recipe.compile:
             self.module.compile()
-        self.bare_optimizer = _optimizer(self.module, recipe)
+        self.bare_optimizer = _optimizer([*trainable(self.module), *trainable(strategy)], recipe)
         self.model, prepared = accelerator.prepare(self.module, self.bare_optimizer)
         # At every step Accelerate's looks for a package that is not there, which takes longer than
         # a step of a small network. All that it adds here is the gradient scaler of float16.
         self.optimizer = self.bare_optimizer if accelerator.scaler is None else prepared
         self.model.train()
+        self._arrange(0)
 
     @property
     def progress(self) -> float:
-        """t/Γ."""
-        return self.step / self.total_steps
+        """t/Γ of the stage that is under way, at its last step 1."""
+        return (self.step - self.span.first) / self.span.steps
+
+    @property
+    def criterion(self) -> Criterion:
+        """Of the stage that is under way."""
+        return self.strategy.criterion
+
+    def begins_stage(self) -> int | None:
+        """The number of the stage whose first step is next, or None."""
+        firsts = [span.first for span in self.spans]
+        return firsts.index(self.step) if self.step in firsts else None
+
+    def enter(self, stage: int, scene: Callable[[nn.Module], Scene] | None) -> None:
+        """Begin a stage; what the one before has left is there to be looked at.
+
+        Args:
+            stage: its number.
+            scene: what its strategy may look at, of the model; None for one that looks at nothing.
+        """
+        looked_at = None if scene is None else scene(self.evaluated)
+        self._arrange(stage)
+        if looked_at is not None:
+            self.strategy.enter(stage, looked_at)
+            self.strategy.to(self.accelerator.device)
+        if stage > 0:
+            self.bare_optimizer.state.clear()
+        if self.span.stage.fresh and stage > 0:
+            assert self._initial is not None
+            self.module.load_state_dict(self._initial)
+            if self.average is not None:
+                self.average.module.load_state_dict(self._initial)
+                self.average.n_averaged.zero_()
+
+    def _arrange(self, stage: int) -> None:
+        self.stage, self.span = stage, self.spans[stage]
+        self.strategy.arrange(stage, self.module)
+        self.strategy.to(self.accelerator.device)
 
     @property
     def evaluated(self) -> nn.Module:
@@ -122,13 +173,17 @@ class Training:
         # What a step draws (dropout) is a function of seed, step and process: nothing to save.
         _seed(accelerator.device, "step", recipe.seed, self.step, accelerator.process_index)
         assert recipe.lr is not None
+        span = self.span
         lr = recipe.lr * schedule.factor(
-            recipe.schedule, self.step, self.total_steps, recipe.warmup
+            span.stage.schedule or recipe.schedule,
+            self.step - span.first,
+            span.steps,
+            recipe.warmup,
         )
         for group in self.bare_optimizer.param_groups:
             group["lr"] = lr
         size, stop = self._agreed(len(batch.y))
-        progress = (self.step + 1) / self.total_steps
+        progress = (self.step + 1 - span.first) / span.steps
         if not self.model.training:
             self.model.train()
         total, logits = torch.zeros((), device=accelerator.device), []
@@ -137,7 +192,7 @@ class Training:
             is_last = k == len(pieces) - 1
             with contextlib.nullcontext() if is_last else accelerator.no_sync(self.model):
                 z = self.model(piece.x)
-                loss = self.criterion(z, piece.y, index=piece.index, progress=progress)
+                loss = self.strategy.loss(z, piece, progress)
                 if k == 0:
                     # Not after the step: with them gone too, the C library would give the memory
                     # back to the system and the next forward pass would have to fetch it again.
@@ -154,7 +209,9 @@ class Training:
         if self.average is not None:
             self.average.update_parameters(self.module)
         self.step += 1
-        return logits[0] if len(logits) == 1 else torch.cat(logits), loss_value, size, lr, stop
+        z = logits[0] if len(logits) == 1 else torch.cat(logits)
+        self.strategy.after_step(z, batch)
+        return z, loss_value, size, lr, stop
 
     def _agreed(self, count: int) -> tuple[int, bool]:
         """The size of the whole batch, and whether any process wants to stop."""
@@ -185,7 +242,7 @@ class Training:
     def tensors(self) -> dict[str, Tensor]:
         """The tensors of the state, by name; not copies: the next step changes them."""
         state = checkpoint.named("model", self.module.state_dict())
-        state |= checkpoint.named("criterion", self.criterion.state_dict())
+        state |= checkpoint.named("strategy", self.strategy.state_dict())
         if self.average is not None:
             state |= checkpoint.named("average", self.average.state_dict())
         for number, values in self.bare_optimizer.state_dict()["state"].items():
@@ -205,6 +262,8 @@ class Training:
         Raises:
             InputError: it is of another model or optimiser.
         """
+        under_way = [k for k, span in enumerate(self.spans) if span.first < state.step]
+        self._arrange(under_way[-1] if under_way else 0)
         mine = self.tensors()
         for name, value in state.tensors.items():
             if name in mine and mine[name].dtype != value.dtype:
@@ -218,7 +277,7 @@ class Training:
             )
         try:
             self.module.load_state_dict(checkpoint.part(state.tensors, "model"))
-            self.criterion.load_state_dict(checkpoint.part(state.tensors, "criterion"))
+            self.strategy.load_state_dict(checkpoint.part(state.tensors, "strategy"))
             if self.average is not None:
                 self.average.load_state_dict(checkpoint.part(state.tensors, "average"))
         except RuntimeError as error:
@@ -244,14 +303,30 @@ class Training:
         self.bare_optimizer.load_state_dict(state)
 
 
-def lessons(training: Training, loader: Batches) -> Iterator[Lesson]:
-    """Train from where it stands to Γ, a lesson after every step."""
+def lessons(
+    training: Training, loader: Batches, scene: Callable[[nn.Module], Scene] | None = None
+) -> Iterator[Lesson]:
+    """Train from where it stands to Γ, a lesson after every step.
+
+    Args:
+        training: that goes on.
+        loader: what to learn from.
+        scene: what a strategy may look at when a stage begins, of the model; None for one that
+            looks at nothing.
+    """
+    assert scene is not None or type(training.strategy) is Strategy
     batches = len(loader)
     while training.step < training.total_steps:
         epoch, start = divmod(training.step, batches)
+        stage = training.begins_stage()
+        if stage is not None:
+            training.enter(stage, scene)
         for number, batch in enumerate(loader.batches(epoch, start), start):
             logits, loss, size, lr, stop = training.learn(batch)
             last = number == batches - 1 or training.step == training.total_steps
+            if last:
+                of_stage = epoch - training.span.first // batches
+                training.strategy.after_epoch(training.stage, of_stage)
             yield Lesson(training.step, epoch, last, batch, logits, loss, size, lr, stop)
             if training.step == training.total_steps:
                 return
@@ -276,10 +351,9 @@ def _seed(device: torch.device, *key: int | str) -> None:
         torch.mps.manual_seed(seed)
 
 
-def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+def _optimizer(parameters: list[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
     assert recipe.lr is not None
     assert recipe.weight_decay is not None
-    parameters = [p for p in model.parameters() if p.requires_grad]
     if recipe.optimizer == "adamw":
         return torch.optim.AdamW(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay)
     return torch.optim.SGD(

@@ -17,12 +17,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from proselflc.correction import boundary
-from proselflc.correction.criterion import Criterion
-from proselflc.correction.evidence import Evidence
 from proselflc.data.batches import Batch
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.training.strategy import Strategy
 
 # 65535 and NaN mark an example that was not seen in the epoch.
 ROW = np.dtype(
@@ -61,47 +59,20 @@ class Seen(NamedTuple):
     means: tuple[Tensor, ...]
 
 
-def evidence(criterion: Criterion, logits: Tensor, batch: Batch, progress: float) -> Evidence:
-    """What a criterion's method looks at in a batch; `criterion.method` of it is q̃ and ε.
-
-    `criterion.correct` gives those too, but with losses, and keeps log p, p and H(p) to itself.
-
-    Args:
-        criterion: any.
-        logits: [N, C], detached.
-        batch: that they are the answer to.
-        progress: t/Γ.
-    """
-    e = boundary.observe(
-        logits,
-        batch.y.to(logits.device),
-        progress=progress,
-        weight=criterion.weight,
-        ignore_index=criterion.ignore_index,
-        log_offset=criterion.log_offset,
-    )
-    if criterion.memory is not None:
-        index = criterion.memory.check(batch.index.to(logits.device), logits.shape)
-        e.recall(*criterion.memory.at(index))
-    return e
-
-
 @torch.no_grad()
-def see(
-    criterion: Criterion, logits: Tensor, batch: Batch, progress: float, *, means: bool
-) -> Seen:
+def see(strategy: Strategy, logits: Tensor, batch: Batch, progress: float, *, means: bool) -> Seen:
     """What one step shows about its examples.
 
     Args:
-        criterion: that was minimised.
+        strategy: the method.
         logits: [N, C], detached.
         batch: that was learned from.
-        progress: t/Γ of the step.
+        progress: of the stage, at the step.
         means: whether p and q̃ are wanted.
     """
-    e = evidence(criterion, logits, batch, progress)
-    target, trust = criterion.method(e)
-    given = e.y.unsqueeze(1)
+    e = strategy.evidence(logits, batch, progress)
+    target, trust = strategy.criterion.method(e)
+    given = batch.y.to(logits.device).unsqueeze(1)
     other = e.p.scatter(1, given, -1.0).max(1)
     facts = torch.stack(
         (

@@ -1,0 +1,1 @@
+"""Methods that do more than minimise a criterion, one file each."""

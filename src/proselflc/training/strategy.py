@@ -1,0 +1,254 @@
+"""What a method does around the loop: stages, other targets, a teacher, a memory of labels.
+
+Most methods are a criterion and nothing else; `Strategy` itself serves these. A method that does
+more is a final subclass in `strategies/`, which overrides the few hooks it needs. The loop calls
+them and knows no method by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from proselflc.correction import boundary
+from proselflc.correction.criterion import Criterion
+from proselflc.correction.evidence import Evidence
+from proselflc.data.batches import Batch
+from proselflc.data.dataset import Bools, Ints
+from proselflc.data.preprocessing import Preprocessing
+from proselflc.errors import InputError
+from proselflc.training.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of training.
+
+    Attributes:
+        name: what happens in it, in a few words.
+        share: of all epochs.
+        fresh: whether the model begins anew, with the weights it began training with.
+        schedule: of the learning rate; None for the recipe's.
+    """
+
+    name: str
+    share: float = 1.0
+    fresh: bool = False
+    schedule: Schedule | None = None
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stage in optimiser steps.
+
+    Attributes:
+        stage: that it is.
+        first: steps that are completed when it begins.
+        steps: how many it takes.
+    """
+
+    stage: Stage
+    first: int
+    steps: int
+
+
+def spans(stages: tuple[Stage, ...], total_steps: int, batches: int) -> tuple[Span, ...]:
+    """When the stages of Γ steps begin; each is whole epochs but the last.
+
+    Args:
+        stages: one or more; their shares sum to 1.
+        total_steps: Γ.
+        batches: steps per epoch.
+
+    Raises:
+        InputError: there are fewer epochs than stages.
+    """
+    epochs = -(-total_steps // batches)
+    if epochs < len(stages):
+        raise InputError(
+            f"the method has {len(stages)} stages ({', '.join(s.name for s in stages)}) and needs "
+            f"an epoch for each, got {epochs}: raise --epochs"
+        )
+    ends: list[int] = []
+    done = 0.0
+    for k, stage in enumerate(stages):
+        done += stage.share
+        left = len(stages) - k - 1
+        at_least = ends[-1] + 1 if ends else 1
+        ends.append(min(max(round(done * epochs), at_least), epochs - left))
+    steps = [0, *(min(end * batches, total_steps) for end in ends)]
+    steps[-1] = total_steps
+    return tuple(
+        Span(stage, first, last - first)
+        for stage, (first, last) in zip(stages, pairwise(steps), strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a strategy is made for.
+
+    Attributes:
+        total_steps: Γ.
+        batches: steps per epoch.
+        given: [n] the labels.
+        names: C class names.
+        preprocessing: of the inputs, fitted on the training part.
+        coarse: [C] the coarse class of every class, or None.
+        trusted: [n] whose labels are known to be right, or None where the user has named none.
+        seed: of the run.
+    """
+
+    total_steps: int
+    batches: int
+    given: Ints
+    names: tuple[str, ...]
+    preprocessing: Preprocessing
+    coarse: Ints | None = None
+    trusted: Bools | None = None
+    seed: int = 0
+
+    @property
+    def num_examples(self) -> int:
+        """n."""
+        return len(self.given)
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a strategy may look at when a stage begins.
+
+    No true labels: no method can peek.
+
+    Attributes:
+        model: the bare model, as it was trained so far.
+        given: [n] the labels.
+        num_classes: C.
+        answers: index [N] and logits [N, C] of the training examples, batch after batch, by the
+            model as it is, with test-time transforms.
+        note: is told in a sentence what the user should know, such as an estimate that failed.
+    """
+
+    model: nn.Module
+    given: Ints
+    num_classes: int
+    answers: Callable[[], Iterator[tuple[Tensor, Tensor]]]
+    note: Callable[[str], None]
+
+
+class Strategy(nn.Module):
+    """A method that is a criterion, in one stage.
+
+    Buffers and parameters are the method's state: checkpoints keep them, and parameters that need
+    gradients learn with the model's. A subclass overrides the hooks it needs and no more.
+
+    Args:
+        criterion: what to minimise.
+
+    Attributes:
+        stages: one or more, in order.
+        processes: how many processes it can work in, at most; None for any number.
+        criterion: of the stage that is under way.
+    """
+
+    stages: tuple[Stage, ...] = (Stage("training"),)
+    processes: int | None = None
+
+    def __init__(self, criterion: Criterion) -> None:
+        super().__init__()
+        self.criterion = criterion
+
+    def arrange(self, stage: int, model: nn.Module) -> None:
+        """Be what a stage needs, without computing anything: also called when a run resumes."""
+
+    def enter(self, stage: int, scene: Scene) -> None:
+        """Compute what a stage begins with; a run that resumes in it has it from its checkpoint."""
+
+    def targets(self, batch: Batch) -> Tensor:
+        """What is taught of a batch: [N] class ids, or probabilities [N, C]."""
+        return batch.y
+
+    def teacher_logits(self, batch: Batch) -> Tensor | None:
+        """[N, C] of a teacher, or None."""
+        return None
+
+    def penalty(self, logits: Tensor, batch: Batch) -> Tensor | None:
+        """What is minimised beside the criterion, a number; or None."""
+        return None
+
+    def after_step(self, logits: Tensor, batch: Batch) -> None:
+        """Look at what the model said in a step, [N, C] detached, before the step."""
+
+    def after_epoch(self, stage: int, epoch: int) -> None:
+        """An epoch of a stage, counted from 0 in it, is over."""
+
+    def facts(self) -> dict[str, object]:
+        """What the summary says of the method beside the usual, such as an estimate."""
+        return {}
+
+    def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
+        """What is minimised, a number.
+
+        Args:
+            logits: [N, C].
+            batch: that they are the answer to, on the same device.
+            progress: of the stage.
+        """
+        loss: Tensor = self.criterion(
+            logits,
+            self.targets(batch),
+            index=batch.index,
+            progress=progress,
+            teacher_logits=self.teacher_logits(batch),
+        )
+        penalty = self.penalty(logits, batch)
+        return loss if penalty is None else loss + penalty
+
+    def evidence(self, logits: Tensor, batch: Batch, progress: float) -> Evidence:
+        """What the criterion's method looks at; `criterion.method` of it is q̃ and ε.
+
+        `criterion.correct` gives those too, but with losses, and keeps log p, p and H(p) to itself.
+
+        Args:
+            logits: [N, C], detached.
+            batch: that they are the answer to.
+            progress: of the stage.
+        """
+        criterion, device = self.criterion, logits.device
+        batch = Batch(*(tensor.to(device) for tensor in batch))
+        e = boundary.observe(
+            logits,
+            self.targets(batch),
+            progress=progress,
+            weight=criterion.weight,
+            ignore_index=criterion.ignore_index,
+            teacher_logits=self.teacher_logits(batch),
+            log_offset=criterion.log_offset,
+        )
+        if criterion.memory is not None:
+            index = criterion.memory.check(batch.index, logits.shape)
+            e.recall(*criterion.memory.at(index))
+        return e
+
+
+def trainable(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that learn."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+@torch.no_grad()
+def all_probabilities(scene: Scene) -> Tensor:
+    """[n, C] float32 what the model says of every training example, in their order, on the CPU."""
+    p = torch.zeros(len(scene.given), scene.num_classes)
+    for index, logits in scene.answers():
+        p[index.cpu()] = torch.softmax(logits.float(), 1).cpu()
+    return p
