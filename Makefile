@@ -4,11 +4,12 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test lint format bench docs lock clean
+.PHONY: help demo test browser lint format bench docs lock clean
 
 help:
 	@echo "make demo    see what it does, in about a minute after the first install"
 	@echo "make test    run every test"
+	@echo "make browser install Chromium, which the tests of pages need, where that is possible"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   what criteria, data, training and records cost"
 	@echo "make docs    bring the tables and numbers in README and docs/ up to date"
@@ -29,8 +30,17 @@ $(VENV)/.dev: $(VENV)/.run
 demo: $(VENV)/.run
 	$(BIN)/proselflc demo --out runs/demo
 
-test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2
+test: $(VENV)/.dev browser
+	$(BIN)/python -m pytest -q -n 2 -rs
+
+# Root on Debian can install it; whoever cannot is told what is skipped, and tests the rest.
+browser:
+	@command -v chromium >/dev/null \
+	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+	    && echo "installing chromium" && apt-get update -qq >/dev/null 2>&1 \
+	    && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1; } \
+	|| printf '%s\n' "" "*** There is no chromium here and it could not be installed:" \
+	    "*** THE TESTS IN A REAL BROWSER ARE SKIPPED. Install chromium, then make test again." ""
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

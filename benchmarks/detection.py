@@ -50,6 +50,7 @@ from detection_table import (
     OURS_CCE,
     OURS_FOLDS,
     Measured,
+    in_markdown,
     in_words,
     summary,
 )
@@ -68,7 +69,7 @@ from proselflc.errors import InputError
 from proselflc.training.observations import ROW
 
 SCORING = 1
-SEEDS = (0, 1, 2)
+SEEDS = (1, 2, 3)  # with seed 0 the rule was made; see docs/decisions/0003
 QUICK = ("digits-symmetric", "digits-pair")
 QUICK_EPOCHS = 10
 RESULTS = Path(__file__).parent / "results"
@@ -386,9 +387,14 @@ def main() -> None:
     print("\n" + words, end="")
     given.out.mkdir(parents=True, exist_ok=True)
     write_json(given.out / "detection.json", numbers)
-    with whole_file(given.out / "detection.txt") as file:
-        file.write(words.encode())
+    texts = {"txt": words, "md": in_markdown(list(numbers["settings"].values()))}
+    for suffix, text in texts.items():
+        with whole_file(given.out / f"detection.{suffix}") as file:
+            file.write(text.encode())
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; the same command goes on with what is not there yet") from None

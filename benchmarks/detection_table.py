@@ -32,6 +32,14 @@ MEASURES = {
     "labels_after": "labels right",
 }
 UNITS = {"seconds": "CPU seconds", "steps": "steps"}
+IN_DOCUMENTS = {
+    OURS: "**our audit, one ProSelfLC run**",
+    OURS_CCE: "our audit, one cross-entropy run",
+    DEFAULT: ROWS[DEFAULT],
+    BEST: ROWS[BEST],
+    "argmax proselflc": "arg max of the ProSelfLC run",
+    "margin proselflc": "mean margin of the ProSelfLC run",
+}
 SHARE = 0.25  # of confident learning's cost that one run may take
 
 Numbers: TypeAlias = Mapping[str, float | None]
@@ -150,6 +158,21 @@ def in_words(tables: Sequence[Summary], seeds: Sequence[int], made_with: Sequenc
     return "\n".join(head) + "\n\n" + "\n\n".join(map(_table, tables)) + "\n"
 
 
+def in_markdown(tables: Sequence[Summary]) -> str:
+    """One table with the rows that matter most, for the documents."""
+    head = ["labels", "found by", *MEASURES.values(), "CPU s"]
+    rows = [head, ["---"] * len(head)]
+    for table in tables:
+        wrong = table["noise_rate"]
+        title = table["title"] + (f" ({wrong['mean']:.0%} wrong)" if wrong else "")
+        for row, name in IN_DOCUMENTS.items():
+            numbers = table["rows"][row]
+            cells = [shown(numbers.get(measure)) for measure in MEASURES]
+            rows.append([title, name, *cells, shown(numbers.get("seconds"), 1)])
+            title = ""
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
 def _table(table: Summary) -> str:
     title = table["title"]
     if table["examples"] is not None:
@@ -164,6 +187,8 @@ def _table(table: Summary) -> str:
         cells = "".join(f"{shown(numbers.get(measure)):>16}" for measure in MEASURES)
         seconds, times = shown(numbers.get("seconds"), 1), shown(numbers.get("times_ours"), 2)
         lines.append(f"{name:35}{cells}{seconds:>15}{times:>14}{numbers['seeds'] or '–':>7}")
+    if table["examples"] is None:
+        return "\n".join(lines)
     ours = table["rows"][OURS]
     lines += [
         f"{ROWS[OURS]}: noise rate estimated {shown(ours.get('estimated_noise_rate'))}, "

@@ -71,8 +71,14 @@ def step_cost() -> str:
     return "\n".join(rows)
 
 
+def detection() -> str:
+    """How well wrong labels are found beside cleanlab, from the benchmark."""
+    return (RESULTS / "detection.md").read_text(encoding="utf-8").rstrip()
+
+
 MADE: dict[str, Callable[[], str]] = {
     "demo": demo,
+    "detection": detection,
     "methods": methods,
     "own_loop": own_loop,
     "step_cost": step_cost,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from proselflc import functional
     from proselflc.analysis.export import corrected_labels, find_label_issues
     from proselflc.analysis.run import load_run
+    from proselflc.app.auditing import audit
     from proselflc.app.fit import fit, predict
     from proselflc.app.reporting import report
     from proselflc.correction.criteria import (
@@ -54,6 +55,7 @@ _HOME = {
     "ProSelfLC": "correction.criteria",
     "SymmetricCrossEntropy": "correction.criteria",
     "Target": "correction.target",
+    "audit": "app.auditing",
     "corrected_labels": "analysis.export",
     "find_label_issues": "analysis.export",
     "fit": "app.fit",
@@ -83,6 +85,7 @@ __all__ = [
     "ProSelfLC",
     "SymmetricCrossEntropy",
     "Target",
+    "audit",
     "corrected_labels",
     "find_label_issues",
     "fit",

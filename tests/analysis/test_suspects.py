@@ -1,454 +1,360 @@
-"""`examples.parquet`, one example at a time, and what its suspects are worth."""
+"""The chance that a label is right, against the formula one example at a time and known noise."""
 
 from __future__ import annotations
 
-import contextlib
 import math
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import (
-    average_precision_score,
-    f1_score,
-    precision_score,
-    recall_score,
-    roc_auc_score,
-)
+from scipy.optimize import brentq
+from sklearn.metrics import confusion_matrix, roc_auc_score
 
-from proselflc.analysis import suspects
-from proselflc.analysis.suspects import (
-    Detection,
-    Recent,
-    detection,
-    examples,
-    label_accuracy,
-    read_examples,
-    write_parquet,
-)
-from proselflc.correction.criteria import BootSoft
-from proselflc.data.batches import Batch
+from proselflc.analysis import records as chunks
+from proselflc.analysis.noise_estimate import joint
+from proselflc.analysis.records import HeldOut, Records
+from proselflc.analysis.suspects import examine, judge, lift
+from proselflc.data.dataset import Ints
 from proselflc.data.labels import Labels
-from proselflc.data.noise import fingerprint
 from proselflc.errors import InputError
-from proselflc.training import observations
-from proselflc.training.observations import NO_CLASS, ROW, TOP, Mean, Recorder, Rows, see
+from proselflc.training.observations import ROW, Mean
 
-COLUMNS = [
-    "index",
-    "id",
-    "given_label",
-    "suggested_label",
-    "is_suspect",
-    "quality",
-    "trust",
-    "entropy",
-    "p_given",
-    "p_suggested",
-    "first_learned_epoch",
-    "flips",
-    "corrected_distribution",
-]
+Doubles = npt.NDArray[np.float64]
+NOTHING: Mean = np.zeros((0, 0), np.float16)
 
 
-def labels_of(given: list[int], C: int, clean: list[int] | None = None) -> Labels:
-    y = np.array(given, dtype=np.int64)
-    true = None if clean is None else np.array(clean, dtype=np.int64)
-    return Labels(
-        given=y,
-        clean=true,
-        flipped=np.zeros(len(y), np.bool_) if true is None else y != true,
-        transition=np.eye(C),
-        names=tuple(f"class {k}" for k in range(C)),
-        ids=tuple(f"{i}.png" for i in range(len(y))),
-        generator="none",
-        fingerprint=fingerprint(y, C),
+def predicting(p: npt.NDArray[np.floating]) -> Records:
+    """Records whose mean prediction is p in whatever epochs."""
+    return Records([], NOTHING, NOTHING, HeldOut(2, p.astype(np.float16)))
+
+
+def naive_lift(counts: list[list[float]]) -> list[list[float]]:
+    C = len(counts)
+    T = []
+    for k, row in enumerate(counts):
+        more = [v + (i != k) for i, v in enumerate(row)]
+        T.append([v / sum(more) for v in more])
+    beside = [T[k][i] for k in range(C) for i in range(C) if k != i]
+    mean = sum(beside) / len(beside)
+    rms = math.sqrt(sum((v + mean / 2) ** 2 for v in beside) / len(beside))
+    return [[1 if k == i else (T[k][i] + mean / 2) / rms for i in range(C)] for k in range(C)]
+
+
+def sigma(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def naive_judgement(
+    p: list[list[float]], y: list[int], counts: list[list[float]]
+) -> list[tuple[float, int]]:
+    """Quality and the best other class of every example; NaN where p is."""
+    C, w = len(counts), naive_lift(counts)
+    odds, others = [], []
+    for m, i in zip(p, y, strict=True):
+        s = [max(m[k] / math.sqrt(max(y.count(k), 1)) * w[k][i], 1e-7) for k in range(C)]
+        odds.append(2 * math.log(sum(s[k] for k in range(C) if k != i) / s[i]))
+        others.append(max((k for k in range(C) if k != i), key=lambda k: s[k]))
+    known = [x for x in odds if not math.isnan(x)]
+    total = sum(map(sum, counts))
+    rate = sum(counts[k][i] for k in range(C) for i in range(C) if k != i) / total
+    if rate <= 0:
+        return [(1.0 if x in known else math.nan, k) for x, k in zip(odds, others, strict=True)]
+    b = brentq(
+        lambda b: sum(sigma(x + b) for x in known) / len(known) - rate, -500, 500, xtol=1e-12
     )
+    return [(1 - sigma(x + b) if x in known else x, k) for x, k in zip(odds, others, strict=True)]
 
 
-def epoch_of(*rows: tuple[int, float, float, float] | None) -> Rows:
-    """Rows of (predicted, p_given, entropy, trust); None was not seen."""
-    array = np.zeros(len(rows), ROW)
-    for i, row in enumerate(rows):
-        predicted, p_given, entropy, trust = row or (NO_CLASS, math.nan, math.nan, math.nan)
-        array[i] = (predicted, p_given, entropy, 0, trust, 0)
-    return array
-
-
-def dense(rows: list[list[float]]) -> Mean:
-    return np.array(rows, dtype=np.float16)
-
-
-def top(rows: list[list[tuple[int, float]]]) -> Mean:
-    array = np.zeros((len(rows), 5), TOP)
-    for i, row in enumerate(rows):
-        array[i] = [*row, *[(NO_CLASS, 0.0)] * (5 - len(row))]
-    return array
-
-
-NEVER = [math.nan] * 3
-
-
-def test_by_hand() -> None:
-    labels = labels_of([0, 0, 1, 2], 3, clean=[0, 1, 1, 2])
-    epochs = [
-        epoch_of((1, 0.25, 1.0, 0.0), (1, 0.25, 1.0, 0.0), None, None),
-        epoch_of((0, 0.5, 0.5, 0.25), None, (1, 0.75, 0.5, 0.5), None),
-        epoch_of((0, 0.75, 0.25, 0.5), (1, 0.125, 0.25, 0.75), (0, 0.25, 0.75, 0.25), None),
-        epoch_of(None, (2, 0.125, 0.125, 0.5), (1, 0.5, 0.125, 1.0), None),
-    ]
-    p = dense([[0.75, 0.125, 0.125], [0.25, 0.625, 0.125], [0.5, 0.5, 0.0], NEVER])
-    target = dense([[1.0, 0.0, 0.0], [0.5, 0.75, -0.25], [-0.25, -0.25, -0.5], NEVER])
-    table = examples(labels, iter(epochs), Recent(p, target))
-    assert table.column_names == [*COLUMNS, "clean_label"]
-    assert table.to_pydict() == {
-        "index": [0, 1, 2, 3],
-        "id": ["0.png", "1.png", "2.png", "3.png"],
-        "given_label": ["class 0", "class 0", "class 1", "class 2"],
-        # Of equal p the given label's wins; what was never seen keeps its label.
-        "suggested_label": ["class 0", "class 1", "class 1", "class 2"],
-        "is_suspect": [False, True, False, False],
-        "quality": [0.75, 0.25, 0.5, None],
-        "trust": [0.5, 0.5, 1.0, None],
-        "entropy": [0.25, 0.125, 0.125, None],
-        "p_given": [0.75, 0.25, 0.5, None],
-        "p_suggested": [0.75, 0.625, 0.5, None],
-        "first_learned_epoch": [1, None, 1, None],
-        "flips": [1, 1, 2, 0],
-        "corrected_distribution": [
-            [1.0, 0.0, 0.0],
-            [pytest.approx(0.4), pytest.approx(0.6), 0.0],
-            [0.0, 1.0, 0.0],
-            [0.0, 0.0, 1.0],
-        ],
-        "clean_label": ["class 0", "class 1", "class 1", "class 2"],
-    }
-    assert label_accuracy(table) == (0.75, 1.0)
-
-
-def test_without_true_labels_there_is_no_such_column() -> None:
-    table = examples(labels_of([0], 2), [], Recent(dense([[1, 0]]), dense([[1, 0]])))
-    assert table.column_names == COLUMNS
-    assert label_accuracy(table) == (None, None)
-
-
-def naive_past(
-    epochs: list[list[tuple[int, float] | None]], given: list[int]
-) -> list[tuple[int | None, int, float | None]]:
-    """First epoch learned, flips and last trust, from (predicted, trust) of every epoch."""
-    found = []
-    for i, y in enumerate(given):
-        story = [(e, seen[i]) for e, seen in enumerate(epochs)]
-        seen = [(e, s[0], s[1]) for e, s in story if s is not None]
-        learned = next((e for e, k, _ in seen if k == y), None)
-        flips = sum(a[1] != b[1] for a, b in pairwise(seen))
-        found.append((learned, flips, seen[-1][2] if seen else None))
-    return found
-
-
-sights = st.none() | st.tuples(st.integers(0, 2), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+matrices = st.integers(2, 7).flatmap(
+    lambda C: st.lists(
+        st.lists(st.sampled_from([0.0, 0.25, 1.0, 7.5, 300.0]), min_size=C, max_size=C),
+        min_size=C,
+        max_size=C,
+    )
+)
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    epochs=st.lists(st.lists(sights, min_size=4, max_size=4), max_size=6),
-    y=st.lists(st.integers(0, 2), min_size=4, max_size=4),
-)
-def test_epochs_are_summed_up_as_one_would_by_reading_them(
-    epochs: list[list[tuple[int, float] | None]], y: list[int]
-) -> None:
-    files = [
-        epoch_of(*[None if s is None else (s[0], 0.5, 0.5, s[1]) for s in epoch])
-        for epoch in epochs
-    ]
-    mean = dense([NEVER] * 4)
-    table = examples(labels_of(y, 3), files, Recent(mean, mean))
-    found = zip(
-        table["first_learned_epoch"].to_pylist(),
-        table["flips"].to_pylist(),
-        table["trust"].to_pylist(),
-        strict=True,
-    )
-    assert list(found) == naive_past(epochs, y)
+@given(counts=matrices)
+def test_lift_is_that_of_a_loop(counts: list[list[float]]) -> None:
+    weights = lift(np.array(counts))
+    np.testing.assert_allclose(weights, naive_lift(counts), rtol=1e-12)
+    assert weights.diagonal().tolist() == [1] * len(counts)
+    beside = weights[~np.eye(len(counts), dtype=bool)]
+    assert (beside > 0).all()
+    assert (beside**2).mean() == pytest.approx(1)
 
 
-@settings(max_examples=60, deadline=None)
+def test_lift_by_hand() -> None:
+    """T is ¾ ¼ | ½ ½, so T̄ = ⅜ and the numerators are 7/16 and 11/16."""
+    counts = np.array([[3.0, 0], [1, 2]])
+    rms = math.sqrt((7**2 + 11**2) / 2)
+    np.testing.assert_allclose(lift(counts), [[1, 7 / rms], [11 / rms, 1]], rtol=1e-12)
+    assert counts.tolist() == [[3, 0], [1, 2]]  # as it was
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0, 1000.0])
+@pytest.mark.parametrize("C", [2, 3, 30])
+def test_noise_that_goes_everywhere_alike_has_no_lift(C: int, wrong: float) -> None:
+    counts = np.full((C, C), wrong)
+    np.fill_diagonal(counts, 5000)
+    np.testing.assert_allclose(lift(counts), 1, rtol=1e-12)
+
+
+def test_noise_between_pairs_lifts_them_and_more_so_the_more_examples_show_it() -> None:
+    C = 10
+    pair = 60 * np.eye(C) + 40 * np.roll(np.eye(C), 1, axis=1)
+    lifts = [lift(scale * pair) for scale in (0.01, 1, 100, 1e9)]
+    along = [weights[0, 1] for weights in lifts]
+    elsewhere = [weights[0, 2] for weights in lifts]
+    assert along == sorted(along)
+    assert elsewhere == sorted(elsewhere, reverse=True)
+    # Without end: T is 0.4 on 10 of 90 cells, so T̄ = 0.4/9.
+    granted = 0.4 / 18
+    rms = math.sqrt(((0.4 + granted) ** 2 + 8 * granted**2) / 9)
+    assert along[-1] == pytest.approx((0.4 + granted) / rms, rel=1e-6)
+    assert elsewhere[-1] == pytest.approx(granted / rms, rel=1e-6)
+
+
+def drawn(seed: int, n: int, C: int) -> tuple[Doubles, Ints, Doubles]:
+    """Any predictions, some of nothing, labels of some of the classes, and a joint of any sizes."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(generator.integers(1, C + 1), size=n)
+    p = generator.dirichlet(np.full(C, generator.choice([0.05, 0.5, 5])), n)
+    p[generator.random(n) < 0.15] = np.nan
+    counts = generator.gamma(0.3, 20, (C, C)) + np.diag(np.bincount(y, minlength=C))
+    return p, y, counts
+
+
+@settings(max_examples=100, deadline=None)
 @given(
     seed=st.integers(0, 2**31),
     n=st.integers(1, 30),
-    C=st.sampled_from([2, 3, 5, 7, 101, 120]),
-    elements=st.sampled_from([1, 250, 1 << 20]),
+    C=st.sampled_from([2, 3, 6, 40]),
+    elements=st.sampled_from([1, 100, 1 << 21]),
 )
-def test_distributions_and_suggestions_whatever_is_done_at_once(
+def test_the_judgement_is_that_of_a_loop_whatever_is_done_at_once(
     seed: int, n: int, C: int, elements: int
 ) -> None:
-    generator = np.random.default_rng(seed)
-    y = generator.integers(C, size=n).tolist()
-    p = generator.dirichlet(np.full(C, 0.3), n).astype(np.float16)
-    target = (generator.dirichlet(np.full(C, 0.3), n) - 0.2 * p).astype(np.float16)
-    unseen = generator.random(n) < 0.2
-    p[unseen], target[unseen] = np.nan, np.nan
+    p, y, counts = drawn(seed, n, C)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(suspects, "_ELEMENTS", elements)
-        table = examples(labels_of(y, C), [], Recent(p, target))
-    rows = table.to_pylist()
-    assert [row["index"] for row in rows] == list(range(n))
-    for i, row in enumerate(rows):
-        given_label = f"class {y[i]}"
-        assert row["is_suspect"] == (row["suggested_label"] != given_label)
-        corrected = row["corrected_distribution"]
-        if unseen[i]:
-            expected = np.eye(C)[y[i]]
-            assert row["suggested_label"] == given_label
-            assert (row["quality"], row["p_given"], row["p_suggested"]) == (None, None, None)
-        else:
-            expected = np.maximum(target[i].astype(np.float64), 0)
-            expected /= expected.sum()
-            best = int(np.argmax(p[i]))
-            assert row["suggested_label"] == f"class {best}" or p[i, best] == p[i, y[i]]
-            assert row["p_suggested"] == p[i].max()
-            assert row["p_given"] == row["quality"] == p[i, y[i]]
-        if C <= 100:
-            np.testing.assert_allclose(corrected, expected, atol=1e-6)
-        else:
-            assert [c["p"] for c in corrected] == pytest.approx(
-                sorted(expected, reverse=True)[:5], abs=1e-6
-            )
-            for c in corrected:
-                k = int(c["label"].removeprefix("class "))
-                assert c["p"] == pytest.approx(expected[k], abs=1e-6)
-            assert len({c["label"] for c in corrected}) == 5
+        patch.setattr(chunks, "_ELEMENTS", elements)
+        found = judge(predicting(p), y, counts)
+    halves = p.astype(np.float16).astype(np.float64)
+    if np.isnan(p).all():
+        assert np.isnan(found.quality).all()
+        assert found.suggested.tolist() == y.tolist()
+        return
+    expected = naive_judgement(halves.tolist(), y.tolist(), counts.tolist())
+    quality, other = (np.array(column) for column in zip(*expected, strict=True))
+    assert found.quality.dtype == np.float32
+    np.testing.assert_allclose(found.quality, quality, rtol=0, atol=2e-5)
+    known = ~np.isnan(p[:, 0])
+    np.testing.assert_array_equal(known, ~np.isnan(found.quality))
+    assert ((found.quality[known] >= 0) & (found.quality[known] <= 1)).all()
+    suspect = found.suggested != y
+    np.testing.assert_array_equal(suspect, found.quality < 0.5)
+    assert not suspect[~known].any()
+    for i in np.flatnonzero(suspect):
+        k = int(found.suggested[i])
+        if k != other[i]:  # two that float32 cannot tell apart
+            best = naive_lift(counts.tolist())[other[i]][y[i]] * halves[i, other[i]]
+            root = math.sqrt(max((y == other[i]).sum(), 1) / max((y == k).sum(), 1))
+            same = naive_lift(counts.tolist())[k][y[i]] * halves[i, k]
+            assert same * root == pytest.approx(best, rel=1e-4, abs=1e-5)
 
 
-def test_five_remembered_classes() -> None:
-    """The given label is among the five, is not, and may be hidden below the smallest."""
-    labels = labels_of([1, 0, 0, 0], 7)
-    epochs = [epoch_of(*[(2, p, 1.0, 0.5) for p in (0.125, 0.03125, 0.5, 0.25)])]
-    five = [(2, 0.375), (1, 0.25), (3, 0.125), (4, 0.125), (5, 0.0625)]
-    p = top([five, five, five, [(6, 1.0)]])
-    target = top([five, [(6, 0.75), (5, 0.75)], [(2, 0.5), (3, -0.25)], []])
-    table = examples(labels, epochs, Recent(p, target))
-    assert table["suggested_label"].to_pylist() == ["class 2", "class 2", "class 2", "class 6"]
-    # The second is what the last epoch saw; the third cannot be more than the fifth of the five.
-    assert table["quality"].to_pylist() == [0.25, 0.03125, 0.0625, 0.0]
-    np.testing.assert_allclose(
-        table["corrected_distribution"].to_pylist(),
-        [
-            [0.0, 0.25, 0.375, 0.125, 0.125, 0.0625, 0.0],  # the rest is elsewhere
-            [0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.5],
-            [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0],
-            [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
-        ],
-    )
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**31), n=st.integers(1, 60), C=st.integers(2, 5))
+def test_the_chances_have_the_noise_rate_for_their_mean(seed: int, n: int, C: int) -> None:
+    p, y, counts = drawn(seed, n, C)
+    quality = judge(predicting(p), y, counts).quality
+    if not np.isnan(quality).all():
+        rate = 1 - counts.trace() / counts.sum()
+        assert 1 - np.nanmean(quality, dtype=np.float64) == pytest.approx(rate, abs=1e-6)
 
 
-def test_five_remembered_classes_of_many() -> None:
-    labels = labels_of([1, 150, 3], 200)
-    p = top([[(1, 1.0)], [(150, 1.0)], [(3, 1.0)]])
-    target = top([[(1, 0.5), (180, 0.25)], [], [(0, math.nan)] * 5])
-    table = examples(labels, [], Recent(p, target))
-    found = [
-        [(c["label"], c["p"]) for c in row] for row in table["corrected_distribution"].to_pylist()
-    ]
-    assert found[0][:2] == [("class 1", pytest.approx(2 / 3)), ("class 180", pytest.approx(1 / 3))]
-    assert found[0][2:] == [("class 0", 0), ("class 2", 0), ("class 3", 0)]
-    assert found[1][:2] == [("class 150", 1), ("class 0", 0)]
-    assert found[2] == [(f"class {k}", float(k == 3)) for k in (3, 0, 1, 2, 4)]
+def test_the_judgement_looks_at_all_epochs() -> None:
+    """Two epochs that each believe one of two labels, and a third that was not seen."""
+    rows = np.zeros((3, 2), ROW)
+    rows["p_given"] = [[0.75, 0.25], [0.25, 0.25], [np.nan, np.nan]]
+    rows["p_other"] = [[0.25, 0.5], [0.5, 0.75], [np.nan, np.nan]]
+    rows["other"] = [[1, 2], [2, 2], [7, 7]]
+    y, counts = np.array([0, 0]), np.array([[5.0, 1, 0], [2, 5, 1], [4, 0, 5]])
+    mean = np.array([[0.5, 0.25, 0.25], [0.25, 0.125, 0.625]])
+    found = judge(Records(list(rows), NOTHING, NOTHING), y, counts)
+    expected = judge(predicting(mean), y, counts)
+    np.testing.assert_array_equal(found.quality, expected.quality)
+    np.testing.assert_array_equal(found.suggested, expected.suggested)
+    assert found.suggested.tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("largest", [0, 10**8])
-def test_what_the_recorder_writes_can_be_read(
-    largest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A network that is sure of the true class from the second epoch on."""
-    monkeypatch.setattr(observations, "LARGEST", largest)
-    n, C = 12, 7
-    clean = torch.arange(n) % C
-    y = clean.clone()
-    y[:3] = (y[:3] + 1) % C
-    recorder = Recorder(tmp_path, n, C, epochs=4)
-    for epoch in range(4):
-        target_class = y if epoch == 0 else clean
-        logits = 4.0 * torch.nn.functional.one_hot(target_class, C)
-        index = torch.arange(n - 1)  # the last is never seen
-        batch = Batch(torch.zeros(n - 1), y[index], index)
-        recorder.add(epoch, see(BootSoft(0.75), logits[index], batch, 0.5, means=True))
-        recorder.end_epoch(epoch)
-    recorder.end()
-    recent = Recent(observations.recent(tmp_path, "p"), observations.recent(tmp_path, "target"))
-    assert (recent.p.dtype == TOP) == (largest == 0)
-    labels = labels_of(y.tolist(), C, clean.tolist())
-    table = examples(labels, observations.observed(tmp_path), recent)
-    assert table["is_suspect"].to_pylist() == [True] * 3 + [False] * 9
-    assert table["flips"].to_pylist() == [1] * 3 + [0] * 9
-    assert table["first_learned_epoch"].to_pylist() == [0] * 11 + [None]
-    assert table["trust"].to_pylist() == [0.75] * 11 + [None]
-    assert label_accuracy(table) == (0.75, 1.0)
-    corrected = np.array(table["corrected_distribution"].to_pylist())
-    np.testing.assert_array_equal(corrected[:11].argmax(1), clean[:11].numpy())
-    other = 1 / (math.exp(4) + 6)
-    np.testing.assert_allclose(corrected[0, 1], 0.25 + 0.75 * other, atol=2e-3)
-    np.testing.assert_allclose(table["quality"].to_pylist()[0], other, atol=2e-3)
+def test_without_noise_nobody_is_suspect() -> None:
+    p, y, _ = drawn(0, 40, 3)
+    found = judge(predicting(p), y, np.diag([20.0, 10, 10]))
+    np.testing.assert_array_equal(found.quality, np.where(np.isnan(p[:, 0]), np.nan, 1))
+    np.testing.assert_array_equal(found.suggested, y)
 
 
-@pytest.mark.parametrize(
-    ("observed", "p", "sentence"),
-    [
-        ([epoch_of(None)], dense([NEVER, NEVER]), "record of epoch 0 is of 1 examples"),
-        ([], top([[], []]), r"is \[2, 5\], but there are 2 labels of 3 classes"),
-        ([], dense([NEVER]), r"is \[1, 3\], but there are 2 labels of 3 classes"),
-        ([], dense([NEVER[:2], NEVER[:2]]), r"is \[2, 2\], but there are 2 labels of 3 classes"),
-    ],
-)
-def test_records_of_another_run_are_refused(observed: list[Rows], p: Mean, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        examples(labels_of([0, 1], 3), observed, Recent(p, dense([NEVER, NEVER])))
+def test_where_all_labels_are_wrong_all_are_suspect() -> None:
+    y = np.array([0, 1, 2, 1])
+    p = np.array([[1.0, 0, 0], [0.2, 0.7, 0.1], [0.3, 0.3, 0.4], [np.nan] * 3])
+    found = judge(predicting(p), y, np.array([[0.0, 9, 1], [5, 0, 5], [2, 8, 0]]))
+    np.testing.assert_array_equal(found.quality, [0, 0, 0, np.nan])
+    assert found.suggested[3] == 1
+    assert (found.suggested[:3] != y[:3]).all()
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    rows=st.lists(
-        st.tuples(st.booleans(), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.booleans()),
-        min_size=1,
-        max_size=30,
-    )
-)
-def test_detection_is_that_of_scikit_learn(rows: list[tuple[bool, float, bool]]) -> None:
-    is_suspect, quality, flipped = (np.array(column) for column in zip(*rows, strict=True))
-    found = detection(is_suspect, quality, flipped)
-    if flipped.any() and not flipped.all():
-        assert found.auroc == pytest.approx(roc_auc_score(flipped, 1 - quality))
-        # The chance that a wrong label ranks below a right one, ties counting half.
-        wrong, right = quality[flipped][:, None], quality[~flipped]
-        chance = ((wrong < right) + 0.5 * (wrong == right)).mean()
-        assert found.auroc == pytest.approx(chance)
-        assert found.average_precision == pytest.approx(
-            average_precision_score(flipped, 1 - quality)
+@pytest.mark.parametrize("rate", [0.25, 0.75])
+def test_a_single_example_is_as_wrong_as_labels_are(rate: float) -> None:
+    for p in ([0.9, 0.1], [0.0, 1.0], [0.5, 0.5]):
+        found = judge(
+            predicting(np.array([p])), np.array([0]), np.array([[1 - rate, 0], [rate, 0]])
         )
+        assert found.quality.tolist() == pytest.approx([1 - rate])
+        assert found.suggested.tolist() == [int(rate > 0.5)]
+
+
+def test_nothing_to_judge() -> None:
+    found = judge(predicting(np.zeros((0, 3))), np.zeros(0, np.int64), np.zeros((3, 3)))
+    assert found.quality.shape == found.suggested.shape == (0,)
+
+
+Noise = Literal["pair", "symmetric"]
+
+
+def world(
+    seed: int, shares: list[float], noise: Noise, rate: float, sharpness: float
+) -> tuple[Ints, Ints, Doubles]:
+    """Of 6,000 examples the true class, the label, and the exact chance of every true class."""
+    generator = np.random.default_rng(seed)
+    n, C = 6000, len(shares)
+    clean = generator.choice(C, n, p=shares)
+    steps = np.ones(n, np.int64) if noise == "pair" else generator.integers(1, C, n)
+    y = np.where(generator.random(n) < rate, (clean + steps) % C, clean)
+    z = sharpness * (generator.normal(size=(n, C)) + sharpness * np.eye(C)[clean])
+    p = np.exp(z - z.max(1, keepdims=True)) * shares
+    return clean, y, p / p.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_labels_go_astray_helps_to_find_them(seed: int) -> None:
+    """With pair noise an example between other classes is hard, but not wrong."""
+    clean, y, p = world(seed, [0.2] * 5, "pair", 0.3, sharpness=2)
+    records = predicting(p)
+    quality = judge(records, y, joint(records, y, 5)).quality
+    ours = roc_auc_score(y != clean, -quality)
+    assert ours > 0.965
+    assert ours > roc_auc_score(y != clean, -p[np.arange(len(y)), y]) + 0.008
+    no_lift = judge(records, y, np.full((5, 5), 0.3 / 4) + (0.7 - 0.3 / 4) * np.eye(5)).quality
+    assert ours > roc_auc_score(y != clean, -no_lift) + 0.008
+
+
+@pytest.mark.parametrize("noise", ["pair", "symmetric"])
+def test_false_alarms_are_not_much_more_frequent_in_rare_classes(noise: Noise) -> None:
+    """Of classes with 60 % and with 2 and 1 % of the examples, the ratio is at most 7.
+
+    Where the label is not the likeliest class, which is the usual rule, it is more than 8.
+    """
+    alarms = {"ours": np.zeros(2), "usual": np.zeros(2)}
+    right = np.zeros(2)
+    for seed in range(5):
+        clean, y, p = world(seed, [0.6, 0.3, 0.07, 0.02, 0.01], noise, 0.2, sharpness=3)
+        records = predicting(p)
+        found = judge(records, y, joint(records, y, 5))
+        for where, group in enumerate((clean == 0, clean >= 3)):
+            group &= y == clean
+            right[where] += group.sum()
+            alarms["ours"][where] += (found.suggested != y)[group].sum()
+            alarms["usual"][where] += (p.argmax(1) != y)[group].sum()
+    common, rare = alarms["ours"] / right
+    usual_common, usual_rare = alarms["usual"] / right
+    assert 0 < rare < 7 * common
+    assert usual_rare > 8 * usual_common
+    assert rare < 0.75 * usual_rare
+
+
+def labelled(y: Ints, clean: Ints | None, C: int) -> Labels:
+    n = len(y)
+    names, ids = (tuple(f"{what} {k}" for k in range(m)) for what, m in (("class", C), ("id", n)))
+    flipped = np.zeros(n, np.bool_) if clean is None else y != clean
+    return Labels(y, clean, flipped, np.eye(C), names, ids, "none", "")
+
+
+def of_training(p: Doubles, y: Ints) -> Records:
+    """Three epochs that each saw p, which is their mean."""
+    n = np.arange(len(y))
+    rows = np.zeros(len(y), ROW)
+    others = p.copy()
+    others[n, y] = -1
+    rows["predicted"], rows["p_given"] = p.argmax(1), p[n, y]
+    rows["other"], rows["p_other"] = others.argmax(1), others.max(1)
+    mean = p.astype(np.float16)
+    return Records([rows] * 3, mean, mean)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("folds", [None, 4])
+def test_the_audit_says_what_the_table_says(known: bool, folds: int | None) -> None:
+    clean, y, p = world(0, [0.4, 0.3, 0.2, 0.1], "pair", 0.3, sharpness=2)
+    records = of_training(p, y)
+    if folds is not None:
+        records = replace(records, held_out=HeldOut(folds, p.astype(np.float16)))
+    table, audit = examine(labelled(y, clean if known else None, 4), records)
+    is_suspect, quality = table["is_suspect"].to_numpy(), table["quality"].to_numpy()
+    assert (audit.num_examples, audit.folds) == (6000, folds)
+    assert audit.names == ("class 0", "class 1", "class 2", "class 3")
+    assert audit.suspects == is_suspect.sum() > 1000
+    np.testing.assert_array_equal(is_suspect, quality < 0.5)
+    assert audit.expected_precision == pytest.approx((1.0 - quality[is_suspect]).mean())
+    np.testing.assert_array_equal(audit.joint, joint(records, y, 4))
+    beside = audit.joint.sum() - sum(audit.joint[k, k] for k in range(4))
+    assert audit.estimated_noise_rate == pytest.approx(beside / 6000)
+    assert audit.estimated_noise_rate == pytest.approx(1 - quality.mean(dtype=float), abs=1e-5)
+    assert ("clean_label" in table.column_names) == known
+    if known:
+        np.testing.assert_array_equal(audit.realised, confusion_matrix(clean, y))
+        assert audit.realised_noise_rate == pytest.approx((clean != y).mean())
+        assert audit.expected_precision == pytest.approx((clean != y)[is_suspect].mean(), abs=0.15)
     else:
-        assert (found.auroc, found.average_precision) == (None, None)
-    for value, score, defined in (
-        (found.precision, precision_score, is_suspect.any()),
-        (found.recall, recall_score, flipped.any()),
-        (found.f1, f1_score, (is_suspect | flipped).any()),
-    ):
-        if defined:
-            assert value == pytest.approx(score(flipped, is_suspect, zero_division=0))
-        else:
-            assert value is None
+        assert audit.realised is None
+        assert audit.realised_noise_rate is None
 
 
-def test_what_has_no_quality_is_not_ranked() -> None:
-    found = detection(
-        np.array([True, False, False, False]),
-        np.array([0.1, 0.9, np.nan, np.nan], dtype=np.float32),
-        np.array([True, False, True, False]),
-    )
-    assert found == Detection(auroc=1.0, average_precision=1.0, precision=1.0, recall=0.5, f1=2 / 3)
+def test_labels_that_all_agree_have_no_suspects() -> None:
+    y = np.arange(60) % 11
+    _, audit = examine(labelled(y, y, 11), of_training(np.eye(11)[y], y))
+    assert (audit.suspects, audit.expected_precision) == (0, None)
+    assert (audit.estimated_noise_rate, audit.realised_noise_rate) == (0, 0)
 
 
-def made(C: int = 3, n: int = 4, clean: bool = True) -> pa.Table:
-    y = [i % C for i in range(n)]
-    p = np.random.default_rng(0).dirichlet(np.ones(C), n).astype(np.float16)
-    p[n // 2 :: 2] = np.nan
-    epochs = [epoch_of(*[(0, 0.5, 0.5, 0.5)] * n)]
-    return examples(labels_of(y, C, y if clean else None), epochs, Recent(p, p))
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**31), n=st.integers(2, 30), C=st.integers(2, 12), folded=st.booleans())
+def test_an_audit_of_anything_is_sound(seed: int, n: int, C: int, folded: bool) -> None:
+    p, y, _ = drawn(seed, n, C)
+    mean = p.astype(np.float16)
+    records = replace(of_training(p, y), held_out=HeldOut(2, mean) if folded else None)
+    table, audit = examine(labelled(y, y[::-1].copy(), C), records)
+    assert audit.suspects == sum(table["is_suspect"].to_pylist())
+    assert (audit.expected_precision is None) == (audit.suspects == 0)
+    assert audit.expected_precision is None or 0.5 < audit.expected_precision <= 1
+    assert 0 <= audit.estimated_noise_rate <= 1
+    assert audit.joint.sum() == pytest.approx(n)
+    np.testing.assert_array_equal(audit.realised, confusion_matrix(y[::-1], y, labels=range(C)))
+    for quality, row in zip(table["quality"].to_pylist(), p, strict=True):
+        assert (quality is None) == np.isnan(row).any()
 
 
-@pytest.mark.parametrize("C", [3, 150])
-@pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("n", [0, 1, 7])
-def test_what_is_written_is_read(tmp_path: Path, C: int, clean: bool, n: int) -> None:
-    path = tmp_path / "examples.parquet"
-    table = made(C, n, clean)
-    write_parquet(table, path)
-    assert [file.name for file in tmp_path.iterdir()] == ["examples.parquet"]
-    read = read_examples(path)
-    assert read.equals(table)
-
-
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
-    path = tmp_path / "examples.parquet"
-    write_parquet(made(), path)
-    with pytest.raises(InputError, match="cannot write"):
-        write_parquet(made(), tmp_path / "nowhere" / "examples.parquet")
-    with pytest.raises(AttributeError):
-        write_parquet("no table", path)
-    assert read_examples(path).equals(made())
-    assert [file.name for file in tmp_path.iterdir()] == ["examples.parquet"]
-
-
-def test_columns_of_others_are_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "examples.parquet"
-    pq.write_table(made().append_column("mine", pa.array([1, 2, 3, 4])), path)
-    assert read_examples(path).equals(made())
-
-
-def changed(name: str, values: Any) -> pa.Table:
-    table = made()
-    return table.set_column(table.column_names.index(name), name, values)
-
-
-@pytest.mark.parametrize(
-    ("table", "sentence"),
-    [
-        (made().drop_columns("quality"), 'has no column "quality": it is not an examples.parquet'),
-        (pa.table({"a": [1]}), 'has no column "index"'),
-        (changed("flips", pa.array([1.5] * 4)), '"flips" of .* holds double, but int32 is'),
-        (changed("id", pa.array([1, 2, 3, 4])), '"id" of .* holds int64, but string is'),
-        (changed("id", pa.array(["a", None, "c", "d"])), '"id" of .* has empty cells'),
-        (changed("index", pa.array([0, 1, 2, 2])), "not numbered from 0 in order"),
-        (
-            changed("quality", pa.array([0, 1, 2, 0], pa.float32())),
-            '"quality" of .* outside 0 … 1',
-        ),
-        (
-            changed("p_given", pa.array([0, 1, math.nan, 0], pa.float32())),
-            '"p_given" of .* outside 0 … 1',
-        ),
-        (
-            changed("corrected_distribution", pa.array([[1]] * 4)),
-            r"list<.*int64> ?, but list<.*float> or list<.*struct<label: string, p: float>> is",
-        ),
-    ],
-)
-def test_a_file_that_is_something_else_is_refused(
-    tmp_path: Path, table: pa.Table, sentence: str
-) -> None:
-    path = tmp_path / "examples.parquet"
-    pq.write_table(table, path)
-    with pytest.raises(InputError, match=sentence):
-        read_examples(path)
-
-
-@settings(max_examples=80, deadline=None)
-@given(data=st.data())
-def test_a_damaged_file_is_a_sentence(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    path = tmp_path_factory.mktemp("damaged") / "examples.parquet"
-    write_parquet(made(), path)
-    content = bytearray(path.read_bytes())
-    where = data.draw(st.integers(0, len(content) - 1))
-    if data.draw(st.booleans()):
-        content[where] ^= data.draw(st.integers(1, 255))
-    else:
-        del content[where:]
-    path.write_bytes(content)
-    with contextlib.suppress(InputError):
-        table = read_examples(path)
-        numbers: npt.NDArray[np.float32] = table["quality"].drop_null().to_numpy()
-        assert ((numbers >= 0) & (numbers <= 1)).all()
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read"):
-        read_examples(tmp_path / "examples.parquet")
+def test_records_of_other_labels_are_refused() -> None:
+    y = np.array([0, 1, 2])
+    records = of_training(np.eye(3)[y], y)
+    with pytest.raises(InputError, match="but there are 4 labels"):
+        examine(labelled(np.array([0, 1, 2, 0]), None, 3), records)
+    with pytest.raises(InputError, match="labels of 4 classes"):
+        examine(labelled(y, None, 4), records)
+    with pytest.raises(InputError, match="the run has no dynamics"):
+        examine(labelled(y, None, 3), replace(records, observed=[]))

@@ -7,11 +7,13 @@ import pytest
 
 from proselflc.app import cli
 from proselflc.app.config import Config
+from proselflc.app.start import Start, may_begin
 from proselflc.data.opening import Request
 from proselflc.errors import InputError
 from proselflc.training import methods
 from proselflc.training.methods import TRAINABLE, Parameters
 from proselflc.training.recipe import Recipe
+from proselflc.training.run_directory import FORMAT, RunDirectory, read_toml
 
 
 @pytest.mark.parametrize("name", TRAINABLE)
@@ -51,6 +53,7 @@ def _assert_comes_back(config: Config, path: Path) -> None:
     cli._read_config(arguments)
     _, bound, _ = cli.app.parse_args(arguments, exit_on_error=False, print_error=False)
     assert bound.arguments["options"] == config
+    assert Config.from_table(read_toml(path), path) == config
 
 
 @pytest.mark.parametrize("spelling", ["A", "a"])
@@ -74,3 +77,48 @@ def test_a_hostile_file_is_one_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / "hostile.toml").write_text(text)
     with pytest.raises(InputError, match="is no TOML file"):
         cli._read_config(["train", "--config", str(tmp_path / "hostile.toml")])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("nonsense", 1, 'unknown key "nonsense"'),
+        ("out", "elsewhere", "Unknown option"),
+        ("lr", "fast", "lr must be a number"),
+        ("lr", -1.0, "--lr must be a positive number"),
+        ("augment", "zoom", "Choose from"),
+        ("steps", 3, "give one of --epochs and --steps"),
+        ("method", {"name": 3}, "method must be a string"),
+        ("format", "new", "format should be a number"),
+        ("format", 0, "format should be a number"),
+    ],
+)
+def test_a_run_that_says_what_cannot_be_is_one_sentence(
+    key: str, value: object, words: str
+) -> None:
+    table = {**Config(recipe=Recipe(epochs=3)).table(), key: value}
+    with pytest.raises(InputError) as raised:
+        Config.from_table(table, Path("there/config.toml"))
+    assert "there/config.toml" in str(raised.value)
+    assert words in str(raised.value)
+    assert "\\n" not in str(raised.value)
+
+
+def test_the_format_is_written_and_no_option(tmp_path: Path) -> None:
+    Config().write(tmp_path / "config.toml", "0123")
+    table = read_toml(tmp_path / "config.toml")
+    assert table["format"] == FORMAT == 1
+    del table["format"]  # of the first version
+    assert Config.from_table(table, tmp_path / "config.toml") == Config()
+
+
+def test_a_run_of_a_later_format_is_not_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    Config().write(path, "0123")
+    path.write_text(path.read_text().replace("format = 1", "format = 2\nbrand_new = 1"))
+    words = r"a newer version of proselflc \(format 2, this one reads 1\): update it"
+    with pytest.raises(InputError, match=words):
+        cli._read_config(["train", "--out", str(tmp_path), "--resume"])
+    with pytest.raises(InputError, match=words):
+        may_begin(RunDirectory(tmp_path), Start(tmp_path, resume=True))
+    assert may_begin(RunDirectory(tmp_path), Start(tmp_path, overwrite=True))

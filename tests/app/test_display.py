@@ -127,3 +127,11 @@ def test_a_terminal_shows_a_bar(program: Any, tmp_path: Path) -> None:
     assert re.search(bar + r"ε \d\.\d{3}  examples/s [\d,]+ \d\d:\d\d", text)
     assert "epoch 90  step 990  loss " in text
     assert "proselflc with mlp, 990 steps, into " in text
+
+
+def test_one_training_after_the_other_has_one_bar() -> None:
+    display = Terminal(io.StringIO())
+    for total in (9, 5):
+        display.begin(("title",), 0, total)
+        assert [task.total for task in display._progress.tasks] == [total]
+        display.end()

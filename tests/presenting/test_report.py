@@ -104,12 +104,12 @@ def test_the_page_is_whole_and_says_what_was_found(fabricate: Callable[..., Path
     check_safe(found)
     for words in (
         "ProSelfLC on pets",
-        "it predicts 70.0% of the test set.",
+        "it gets 70.0% of the test set right.",
         "6 are marked as suspects",
         "How it was learned",
         "Expected calibration error",
-        "Which way labels went",
-        "Most confused classes",
+        "Which classes are mixed up",
+        "Suspects, by what they should be",
         "Showing 6 of 6",
         "Class by class",
         "config.toml --out",
@@ -314,7 +314,10 @@ def test_however_large_the_run_the_page_is_small(fabricate: Callable[..., Path])
     assert len(made.html.encode()) < 5_000_000
     found = Page(made.html)
     check_safe(found)
-    assert "Showing 300 of 300 (of 2,000 suspects; every class has its share)" in found.words
+    assert (
+        "Showing 300 of 300 on this page (2,000 suspects in all; every class has its share)"
+        in found.words
+    )
     assert "The 1,000 of 1,200 classes with the most suspects." in found.words
     texts = report.make(readings([path]), inputs=Texts(('"<' * 500_000,) * 2400))
     assert len(texts.html.encode()) < 5_000_000

@@ -19,11 +19,11 @@ def reading(fabricate: Callable[..., Path]) -> Callable[..., Reading]:
 
 def test_what_was_run_and_what_was_found(reading: Callable[..., Reading]) -> None:
     assert verdict.of_one(reading(n=2000, suspects=600), 600) == (
-        "ProSelfLC learned pets with 40% pair noise for 4 epochs; it predicts 70.0% of the test "
-        "set.",
+        "ProSelfLC learned pets with 40% pair noise for 4 epochs; it gets 70.0% of the test "
+        "set right.",
         "About 30% of the 2,000 labels look wrong (30.0% are); 600 are marked as suspects, of "
-        "which about 9 in 10 should really be wrong, and the suggested labels are right for 100.0% "
-        "(50.0% before).",
+        "which about 9 in 10 should really be wrong, and with the suggested labels 100.0% of "
+        "all are right (50.0% before).",
     )
 
 
@@ -44,7 +44,7 @@ def test_nothing_is_said_of_what_is_not_known(reading: Callable[..., Reading]) -
     ("suspects", "audited", "said"),
     [
         (0, True, "About 0% of the 12 labels look wrong; none is marked as a suspect."),
-        (1, True, "About 8% of the 12 labels look wrong; 1 is marked as suspect."),
+        (1, True, "About 8% of the 12 labels look wrong; 1 is marked as a suspect."),
         (0, False, "None is marked as a suspect."),
         (3, False, "3 are marked as suspects."),
     ],
@@ -87,12 +87,12 @@ def test_several_runs_are_compared_and_the_test_set_chooses_nothing(
     sure = fabricate("sure", summary={"label_accuracy_after": 0.8, "method": "cce"})
     assert verdict.of_several(readings([sure, good])) == (
         "2 runs of 2 methods learned pets with 40% pair noise.",
-        "The suggested labels of good are right most often, for 90.0% of the examples (50.0% "
-        "before), and the test set, which chose nothing, is predicted best by sure (70.0%).",
+        "The labels are best as good suggests them, with 90.0% right (50.0% before), and the test "
+        "set is predicted best by sure, with 70.0% right.",
     )
     opening, closing = verdict.of_several(readings([good, good]))
     assert opening == "2 runs of ProSelfLC learned pets with 40% pair noise."
-    assert "is predicted best by it too (60.0%)" in closing
+    assert closing.endswith("and it also predicts the test set best, with 60.0% right.")
 
 
 def test_several_runs_without_truth(fabricate: Callable[..., Path]) -> None:
@@ -104,7 +104,7 @@ def test_several_runs_without_truth(fabricate: Callable[..., Path]) -> None:
     for path, accuracy in ((one, 0.4), (two, 0.5)):
         (path / "evaluation.json").write_text(f'{{"validation": {{"accuracy": {accuracy}}}}}')
     assert verdict.of_several(readings([one, two]))[1] == (
-        "The validation set is predicted best by two (50.0%)."
+        "The validation set is predicted best by two, with 50.0% right."
     )
 
 
@@ -123,6 +123,7 @@ def test_a_good_run_has_no_warning(reading: Callable[..., Reading]) -> None:
         ({"history": {"train_accuracy": 0.4}}, 0.0, "hardly more than chance"),
         ({}, 0.2, "20.0% of the examples were not seen"),
         ({"suspects": 9}, None, "More than half of the labels look wrong"),
+        ({"suspects": 4, "summary": {"label_accuracy_after": 0.4}}, None, "suggestions do harm"),
     ],
 )
 def test_what_is_not_to_be_trusted_is_said(

@@ -63,6 +63,56 @@ def test_clearing_removes_what_a_run_writes_and_nothing_else(tmp_path: Path) -> 
     assert not directory.checkpoints.exists()
 
 
+def test_folds_are_cleared_and_swept_with_their_run(tmp_path: Path) -> None:
+    directory = begun(tmp_path / "run")
+    for k in (1, 2):
+        fold = begun(directory.fold(k, 2).path)
+        fold.checkpoints.mkdir()
+        for path in (fold.labels, fold.held_out, fold.path / ".lock"):
+            path.write_text("of the fold")
+        (fold.checkpoints / f".{'0' * 16}.part").write_text("half")
+    directory.folds_p.write_text("")
+    directory.folds_done.write_text("")
+    assert directory.present() == ("folds", "config.toml")
+    assert [fold.path.name for fold in directory.runs_of_folds()] == ["2-1", "2-2"]
+    directory.sweep()
+    assert not list(directory.path.rglob("*.part"))
+    (directory.folds / "2-2" / "notes.md").write_text("mine")
+    directory.clear()
+    left = [path for path in directory.path.rglob("*") if path.is_file()]
+    assert left == [directory.folds / "2-2" / "notes.md"]
+    left[0].unlink()
+    directory.clear()
+    assert not directory.folds.exists()
+
+
+def test_folds_behind_links_are_not_ours(tmp_path: Path) -> None:
+    directory, other = begun(tmp_path / "run"), begun(tmp_path / "other")
+    directory.folds.mkdir()
+    directory.fold(1, 2).path.symlink_to(other.path)
+    directory.fold(2, 2).path.symlink_to(directory.path)
+    assert directory.runs_of_folds() == []
+    directory.clear()
+    assert other.is_begun
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        ("2", "newer version of proselflc (format 2, this one reads 1): update it"),
+        ("'x'", "damaged"),
+    ],
+)
+def test_a_later_format_is_refused(tmp_path: Path, number: str, words: str) -> None:
+    directory = begun(tmp_path)
+    directory.check_format()
+    directory.config.write_text(f"format = {number}\n{CONFIG}")
+    with pytest.raises(InputError) as raised:
+        directory.check_format()
+    assert str(raised.value).startswith(str(tmp_path))
+    assert words in str(raised.value)
+
+
 def test_the_config_is_removed_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clearing that is killed half way leaves a run that can be seen to be one."""
     directory = begun(tmp_path)

@@ -96,37 +96,43 @@ class Audit:
         Raises:
             InputError: there is none, or it is damaged.
         """
-        if not directory.audit.is_file():
-            raise InputError(
-                f"{directory.path} has no {directory.audit.name}: make it with proselflc audit "
-                f"{directory.path}"
-            )
+        for path in (directory.audit, directory.audit_arrays):
+            if not path.is_file():
+                raise InputError(
+                    f"{directory.path} has no {path.name}: make it with proselflc audit "
+                    f"{directory.path}"
+                )
         facts = directory.read_json(directory.audit)
         classes = facts.get("classes")
         if not isinstance(classes, list) or not all(isinstance(one, dict) for one in classes):
             raise _damaged(directory)
-        names = tuple(str(one.get("name")) for one in classes)
+        names = tuple(one.get("name") for one in classes)
+        if not all(isinstance(name, str) for name in names):
+            raise _damaged(directory)
+        n, suspects = (_count(directory, facts, name) for name in ("examples", "suspects"))
+        rate = _share(directory, facts, "estimated_noise_rate")
         arrays = npz.arrays(directory.audit_arrays, ("joint", "realised"))
-        for name in ("joint", "realised"):
-            matrix = arrays.get(name)
-            if matrix is None and name == "realised":
-                continue
+        for matrix in arrays.values():
             if (
-                matrix is None
-                or matrix.dtype != np.float64
+                matrix.dtype != np.float64
                 or matrix.shape != (len(names), len(names))
-                or not (np.isfinite(matrix).all() and (matrix >= 0).all())
+                or not ((matrix >= 0) & (matrix <= n + 0.5)).all()
+                or abs(matrix.sum() - n) > 0.5
             ):
                 raise _damaged(directory)
+        joint = arrays.get("joint")
+        # A run that is audited again gets two new files, one after the other.
+        if joint is None or rate is None or abs(noise_rate(joint) - rate) > 1e-6 or suspects > n:
+            raise _damaged(directory)
         return cls(
-            num_examples=int(_number(directory, facts, "examples") or 0),
-            suspects=int(_number(directory, facts, "suspects") or 0),
-            folds=None if facts.get("folds") is None else int(_number(directory, facts, "folds")),
-            estimated_noise_rate=_number(directory, facts, "estimated_noise_rate"),
-            realised_noise_rate=_optional(directory, facts, "realised_noise_rate"),
-            expected_precision=_optional(directory, facts, "expected_precision"),
+            num_examples=n,
+            suspects=suspects,
+            folds=None if facts.get("folds") is None else _count(directory, facts, "folds"),
+            estimated_noise_rate=rate,
+            realised_noise_rate=_share(directory, facts, "realised_noise_rate"),
+            expected_precision=_share(directory, facts, "expected_precision"),
             names=names,
-            joint=arrays["joint"],
+            joint=joint,
             realised=arrays.get("realised"),
         )
 
@@ -138,6 +144,12 @@ def counted(clean: Ints, given: Ints, C: int) -> Matrix:
     return counts
 
 
+def noise_rate(counts: Matrix) -> float:
+    """The share of examples that are not on the diagonal; 0 without examples."""
+    # The two sums are rounded in another order, so that the first can be the larger.
+    return max(0.0, float(1 - counts.trace() / counts.sum())) if counts.sum() else 0.0
+
+
 def _rows_to_1(counts: Matrix) -> Matrix:
     """Each row divided by its sum; a class without examples keeps its label."""
     total = counts.sum(1, keepdims=True)
@@ -147,15 +159,20 @@ def _rows_to_1(counts: Matrix) -> Matrix:
     return rates
 
 
-def _number(directory: RunDirectory, facts: Json, name: str) -> float:
+def _count(directory: RunDirectory, facts: Json, name: str) -> int:
     value = facts.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 48:
         raise _damaged(directory)
     return value
 
 
-def _optional(directory: RunDirectory, facts: Json, name: str) -> float | None:
-    return None if facts.get(name) is None else _number(directory, facts, name)
+def _share(directory: RunDirectory, facts: Json, name: str) -> float | None:
+    value = facts.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise _damaged(directory)
+    return float(value)
 
 
 def _damaged(directory: RunDirectory) -> InputError:

@@ -65,7 +65,7 @@ def label_accuracy(table: pa.Table) -> tuple[float | None, float | None]:
     """The share of given labels that are true, and of suggested ones; None where unknown.
 
     Args:
-        table: as `examples` makes it.
+        table: as `examples.table` makes it.
     """
     import pyarrow.compute as pc
 

@@ -74,6 +74,7 @@ numbers, or for more than 100 classes the five largest as structs {label, p}, th
     for rows in slices(len(labels.given), width):
         given, suggested = labels.given[rows], judgement.suggested[rows]
         last = past.p_given[rows]
+        last_of_suggested = np.where(suggested == given, last, np.float32(np.inf))
         columns = {
             "index": pa.array(np.arange(rows.start, rows.stop)),
             "id": pa.array(labels.ids[rows], pa.string()),
@@ -84,7 +85,9 @@ numbers, or for more than 100 classes the five largest as structs {label, p}, th
             "trust": _nullable(past.trust[rows]),
             "entropy": _nullable(past.entropy[rows]),
             "p_given": _nullable(_p_of(records.p, rows, given, last, len(names))),
-            "p_suggested": _nullable(_p_of(records.p, rows, suggested, last, len(names))),
+            "p_suggested": _nullable(
+                _p_of(records.p, rows, suggested, last_of_suggested, len(names))
+            ),
             "first_learned_epoch": pa.array(past.learned[rows], mask=past.learned[rows] < 0),
             "flips": pa.array(past.flips[rows]),
             "corrected_distribution": _distribution(records.target, rows, given, names),
@@ -178,8 +181,8 @@ def _known(mean: Mean, rows: slice, C: int) -> tuple[Ints, Floats, Bools]:
 def _p_of(mean: Mean, rows: slice, label: Ints, last: Floats, C: int) -> Floats:
     """[rows] mean p of a label; NaN where the example was not seen.
 
-    Where the label is none of the classes that are known, p is what was seen last of the given
-    label, but no more than the smallest that is known.
+    Where the label is none of the classes that are known, p is what was seen of it last, infinite
+    if nothing was, but no more than the smallest that is known.
     """
     classes, values, seen = _known(mean, rows, C)
     own = classes == label[:, None]

@@ -28,8 +28,8 @@ def joint(records: Records, given: Ints, num_classes: int) -> Matrix:
     The anchors of class k are the examples with the largest mean p_k in the early epochs, half as
     many as have the label k; equals share the last places, so that the order of the examples does
     not matter. Their labels are row k of the transition T, and a class that nobody is taken for
-    keeps its label. The true classes' shares π solve Σ_k π_k T_ki = share of label i, and the joint is n π_k T_ki, scaled so that every column
-    sums to the number of examples with that label.
+    keeps its label. The true classes' shares π solve Σ_k π_k T_ki = share of label i, and the joint
+    is n π_k T_ki, scaled so that every column sums to the number of examples with that label.
 
     Args:
         records: of n examples.
@@ -56,9 +56,10 @@ def joint(records: Records, given: Ints, num_classes: int) -> Matrix:
 
 
 def early_epochs(records: Records, given: Ints) -> int:
-    """How many epochs it took until 60 % of the labels were predicted; at least three.
+    """How many epochs there were before one predicted more than 60 % of the labels it saw.
 
-    By then a network begins to learn wrong labels, if there are any.
+    By then a network begins to learn wrong labels, if there are any. At least three, where there
+    are that many.
     """
     for e, epoch in enumerate(records.observed):
         seen = ~np.isnan(epoch["p_given"])

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.analysis import examples, noise_estimate
-from proselflc.analysis.audit import Audit, counted
+from proselflc.analysis.audit import Audit, counted, noise_rate
 from proselflc.analysis.examples import Judgement
 from proselflc.analysis.records import Records, slices
 from proselflc.data.dataset import Floats, Ints
@@ -43,7 +43,7 @@ def examine(labels: Labels, records: Records) -> tuple[pa.Table, Audit]:
         num_examples=n,
         suspects=int(suspect.sum()),
         folds=None if records.held_out is None else records.held_out.folds,
-        estimated_noise_rate=_noise_rate(joint),
+        estimated_noise_rate=noise_rate(joint),
         realised_noise_rate=None if labels.clean is None else float(labels.flipped.mean()),
         expected_precision=float(wrong.mean()) if suspect.any() else None,
         names=labels.names,
@@ -66,8 +66,9 @@ def judge(records: Records, given: Ints, joint: Matrix) -> Judgement:
 
         P = σ(2 log(Σ_{k≠i} s_k / s_i) + b)
 
-    whose b makes the mean of P over all examples the estimated noise rate. Quality is 1 − P. Where
-    P > ½ the label is suspect, and the class k ≠ i with the largest s_k is suggested.
+    whose b makes the mean of P over all examples that were seen the estimated noise rate. Quality
+    is 1 − P. Where P > ½ the label is suspect, and the class k ≠ i with the largest s_k is
+    suggested.
 
     Args:
         records: of n examples.
@@ -75,7 +76,7 @@ def judge(records: Records, given: Ints, joint: Matrix) -> Judgement:
         joint: [C, C] as `noise_estimate.joint` estimates it.
     """
     log_odds, other = _supports(records, given, joint)
-    wrong = _calibrated(log_odds, _noise_rate(joint))
+    wrong = _calibrated(log_odds, noise_rate(joint))
     suggested = np.where(wrong > 0.5, other, given)
     return Judgement(quality=1 - wrong, suggested=suggested)
 
@@ -98,11 +99,6 @@ def lift(joint: Matrix) -> Matrix:
     weights: Matrix = granted / np.sqrt((granted[beside] ** 2).mean())
     weights[~beside] = 1
     return weights
-
-
-def _noise_rate(joint: Matrix) -> float:
-    """The share of examples that are not on the diagonal."""
-    return float(1 - joint.trace() / joint.sum()) if joint.sum() else 0.0
 
 
 def _supports(records: Records, given: Ints, joint: Matrix) -> tuple[npt.NDArray[np.float64], Ints]:

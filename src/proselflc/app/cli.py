@@ -234,6 +234,8 @@ def train(
         json: print the run's summary as JSON.
         options: what to do.
     """
+    from proselflc.analysis.run import Run
+    from proselflc.app import auditing
     from proselflc.app.display import Silent, chosen
     from proselflc.app.run import train as run_train
     from proselflc.app.start import Start
@@ -259,9 +261,9 @@ def train(
     if json:
         _print_json({"run": str(path), **directory.read_json(directory.summary)})
     elif not quiet:
-        summary = directory.read_json(directory.summary)
-        suspects = f"{summary['estimated_noise_rate']:.1%} of the labels are suspect"
-        _say(f"{suspects}; {shown(str(directory.examples))} says which, and what they should be")
+        if directory.audit.is_file():
+            found = Run(path)
+            _say("\n" + auditing.in_words(found, found.audit, found.examples, 3))
         sys.stdout.write(f"{shown(str(path))}\n")
 
 

@@ -26,7 +26,7 @@ from proselflc.data.labels import Labels
 from proselflc.data.opening import FROM_PYTHON, Request
 from proselflc.data.splits import Split
 from proselflc.errors import InputError
-from proselflc.training import processes
+from proselflc.training import checkpoint, processes
 from proselflc.training.fit import DivergenceError
 from proselflc.training.run_directory import RunDirectory, read_toml
 
@@ -76,7 +76,7 @@ def predict(run: Run, folds: int, data: Data, display: Display) -> None:
         whole = _examples(run, data)
         for k, split in enumerate(splits, 1):
             directory = run.directory.fold(k, folds)
-            dataset = _without_fold(whole, run.labels, split, f"fold {k} of {folds}")
+            dataset = _without_fold(whole, split, f"fold {k} of {folds}")
             own = of_fold(config, len(whole.train), len(dataset.train))
             _train(own, directory, dataset, display)
             _predict(own, directory, whole.train, split.validation, run.made_by)
@@ -154,7 +154,7 @@ def _examples(run: Run, data: Data) -> Dataset:
     elif run.config.get("data") == FROM_PYTHON:
         raise InputError(
             f"the data of {run.path} was given in Python, so folds of it can only be made there: "
-            "proselflc.app.auditing.audit(run, folds=…, dataset=…)"
+            "proselflc.audit(run, folds=…, dataset=…)"
         )
     else:
         found, rows = original.dataset(run, data=data.place)
@@ -172,13 +172,13 @@ def _examples(run: Run, data: Data) -> Dataset:
     )
 
 
-def _without_fold(whole: Dataset, labels: Labels, split: Split, name: str) -> Dataset:
+def _without_fold(whole: Dataset, split: Split, name: str) -> Dataset:
     """What is left to learn from when a fold is held out; all the class names stay."""
     return replace(
         whole,
         name=f"{whole.name}, {name}",
         train=whole.train.take(split.train),
-        clean=None if labels.clean is None else labels.clean[split.train],
+        clean=None if whole.clean is None else whole.clean[split.train],
     )
 
 
@@ -190,16 +190,29 @@ def _train(config: Config, directory: RunDirectory, dataset: Dataset, display: D
         other = differences(stored, config.table()) or stored.get("fingerprint") != fingerprint
         if not other and directory.is_finished:
             return
-        try:
-            if not other:
-                train(config, Start(directory.path, resume=True), display, dataset=dataset)
-                return
-        except InputError as error:
-            # Whatever is wrong beside the state of the fold is wrong with a new one too.
-            display.note(f"{directory.path} cannot go on and begins anew: {error}")
+        if not other and _can_go_on(directory):
+            _resume(config, directory, dataset, display)
+            return
+        display.note(f"{directory.path} cannot go on and begins anew")
         with directory.locked():
             directory.clear()
     train(config, Start(directory.path), display, dataset=dataset)
+
+
+def _can_go_on(directory: RunDirectory) -> bool:
+    """Whether there is a state that is not damaged, or none at all."""
+    state, damages = checkpoint.read_last(directory.checkpoints)
+    return state is not None or not damages
+
+
+def _resume(config: Config, directory: RunDirectory, dataset: Dataset, display: Display) -> None:
+    try:
+        train(config, Start(directory.path, resume=True), display, dataset=dataset)
+    except InputError as error:
+        raise InputError(
+            f"{error}; where that cannot be mended, remove {directory.path}, whose fold then "
+            "begins anew"
+        ) from None
 
 
 def _predict(
@@ -227,16 +240,14 @@ def _put_together(run: Run, splits: tuple[Split, ...], seed: int) -> None:
     """Write what all the folds have predicted, row for row with the labels."""
     directory, labels, folds = run.directory, run.labels, len(splits)
     n, C = len(labels.given), len(labels.names)
-    parts = [
-        held_out.read(directory.fold(k, folds).held_out, (len(split.validation), C))
-        for k, split in enumerate(splits, 1)
-    ]
 
     def pieces() -> Iterator[Halves]:
         for rows in slices(n, C):
             piece = np.full((rows.stop - rows.start, C), np.nan, np.float16)
-            for split, p in zip(splits, parts, strict=True):
+            for k, split in enumerate(splits, 1):
                 first, last = np.searchsorted(split.validation, (rows.start, rows.stop))
+                # Mapped anew each time, so that what was read does not stay in memory.
+                p = held_out.read(directory.fold(k, folds).held_out, (len(split.validation), C))
                 piece[split.validation[first:last] - rows.start] = p[first:last]
             yield piece
 

@@ -24,7 +24,7 @@ class Meter:
         self._at_point = 0.0  # of these, up to the last evaluation point
         self.examples = 0
         self.loss_sum = 0.0
-        self._facts = torch.full((1, len(ROW)), math.nan)  # of the last step
+        self._facts = torch.full((1, len(ROW.names or ())), math.nan)  # of the last step
 
     @property
     def seconds(self) -> float:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 WIDTH = 260.0
-SMALL, PLAIN, LARGE = 7.2, 7.6, 9.6  # letters; shown 340 pixels wide, the smallest have 9.4 pixels
+SMALL, PLAIN, LARGE = 7.8, 8.0, 9.8  # letters; on a phone, the smallest have 9.8 pixels
 DPI = 200  # of a PNG file
 ROUND = (1, 2, 2.5, 5, 10)  # steps of an axis
 
@@ -202,7 +202,7 @@ def _marked(y: Series, marks: int, shift: int) -> list[int]:
 
 def _rendered(drawing: Drawing, kind: Literal["svg", "png"], *, titled: bool) -> bytes:
     with _house_style():
-        canvas = _composed(drawing, _TOP + (_TITLE if titled else 0))
+        canvas = _composed(drawing, titled=titled)
         canvas.set_frameon(kind == "png")  # a page has its own background
         file = io.BytesIO()
         unsaid: dict[str, None] = (
@@ -266,18 +266,19 @@ def _house_style() -> Iterator[None]:
             log.setLevel(level)
 
 
-def _composed(drawing: Drawing, top: float) -> Canvas:
-    """The drawing, with so much room above the plot; its title is left out where there is none."""
+def _composed(drawing: Drawing, *, titled: bool) -> Canvas:
+    """The drawing; without its title it stands flush with what a page says above it."""
     from matplotlib.figure import Figure as Canvas
 
+    top, edge = (_TOP + _TITLE, _EDGE) if titled else (_TOP, 0.0)
     longest = max((extent(text, PLAIN) for text, _ in drawing.legend), default=0.0)
-    columns = max(1, min(4, int((WIDTH - _EDGE) / (longest + _SAMPLE + 12))))
+    columns = max(1, min(4, int((WIDTH - edge) / (longest + _SAMPLE + 12))))
     rows = -(-len(drawing.legend) // columns)
     height = top + drawing.height + drawing.below + rows * _ROW + (4 if rows else 0)
     canvas = Canvas(figsize=(WIDTH / 72, height / 72))
-    if top > _TOP:
-        canvas.text(_EDGE / WIDTH, 1 - 13 / height, drawing.title, size=LARGE, weight="bold")
-    canvas.text(_EDGE / WIDTH, 1 - (top - 11) / height, drawing.note, size=SMALL, alpha=0.8)
+    if titled:
+        canvas.text(edge / WIDTH, 1 - 13 / height, drawing.title, size=LARGE, weight="bold")
+    canvas.text(edge / WIDTH, 1 - (top - 11) / height, drawing.note, size=SMALL, alpha=0.8)
     axes = canvas.add_axes(
         (
             drawing.left / WIDTH,
@@ -291,7 +292,7 @@ def _composed(drawing: Drawing, top: float) -> Canvas:
     axes.grid(axis="y")
     drawing.plot(axes)
     for k, (text, style) in enumerate(drawing.legend):
-        x = _EDGE + (k // rows) * (WIDTH - _EDGE) / columns
+        x = edge + (k // rows) * (WIDTH - edge) / columns
         y = height - top - drawing.height - drawing.below - (k % rows + 0.5) * _ROW
         _explain(canvas, x / WIDTH, y / height, text, style)
     return canvas

@@ -124,7 +124,7 @@ def reliability(evaluations: Mapping[str, Json]) -> Figure | None:
         "reliability",
         Drawing(
             "Reliability",
-            "test accuracy by confidence; larger mark, more examples",
+            "test accuracy by confidence; larger mark: more",
             plot,
             (*legend, ("as sure as right", _DIAGONAL)),
             right=16,

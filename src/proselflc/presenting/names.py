@@ -72,6 +72,17 @@ def percent(share: float | None, digits: int = 1) -> str:
     return f"{share:.{digits}%}"
 
 
+def chance(share: float | None) -> str:
+    """A probability in words, never more certain than it is; empty where it is unknown.
+
+    >>> chance(0.774), chance(0.001), chance(0.999), chance(None)
+    ('77%', '<1%', '>99%', '')
+    """
+    if share is not None and 0 <= share < 0.005:
+        return "<1%"
+    return ">99%" if share is not None and 0.995 < share <= 1 else percent(share, 0)
+
+
 def _line(text: str) -> str:
     line = re.sub(r"\s+", " ", text).strip()
     return _CODES.sub(lambda code: ascii(code[0])[1:-1], line)

@@ -25,7 +25,7 @@ from proselflc.errors import InputError
 from proselflc.presenting import figures, gallery, tables, verdict
 from proselflc.presenting.figures import Figure
 from proselflc.presenting.gallery import Looks, Suspect
-from proselflc.presenting.names import NAME, TITLE, in_the_middle, on_page, percent
+from proselflc.presenting.names import NAME, TITLE, chance, in_the_middle, on_page, percent
 from proselflc.presenting.reading import Reading, share, text
 from proselflc.presenting.tables import Cell, Table
 from proselflc.presenting.thumbnails import Thumbnail
@@ -310,7 +310,7 @@ def _tiles(reading: Reading, suspects: int | None) -> Iterator[Tile]:
         yield Tile("Test accuracy", percent(reading.accuracy), remark)
     if audit is not None:
         truth = audit.realised_noise_rate
-        remark = "" if truth is None else f"{percent(truth)} are"
+        remark = "" if truth is None else f"in truth {percent(truth)}"
         yield Tile("Labels that look wrong", percent(audit.estimated_noise_rate), remark)
     if suspects is not None:
         n = None if audit is None else audit.num_examples
@@ -318,11 +318,11 @@ def _tiles(reading: Reading, suspects: int | None) -> Iterator[Tile]:
     found = summary.get("detection")
     precision = share(found, "precision") if isinstance(found, dict) else None
     if audit is not None and audit.expected_precision is not None:
-        remark = "" if precision is None else f"{percent(precision)} are"
-        yield Tile("Suspects expected wrong", percent(audit.expected_precision), remark)
+        remark = "expected" if precision is None else f"in truth {percent(precision)}"
+        yield Tile("Wrong among suspects", percent(audit.expected_precision), remark)
     after, before = (share(summary, f"label_accuracy_{when}") for when in ("after", "before"))
     if after is not None:
-        yield Tile("Suggested labels right", percent(after), f"{percent(before)} before")
+        yield Tile("Right after correction", percent(after), f"{percent(before)} before")
     if isinstance(found, dict) and (auroc := share(found, "auroc")) is not None:
         yield Tile("Ranking by quality", f"{auroc:.3f}", "AUROC; 1 is perfect")
 
@@ -355,9 +355,9 @@ def _card(suspect: Suspect, given_place: int, suggested_place: int, runs: int) -
         truth=None if suspect.clean is None else _titled(suspect.clean),
         given_place=given_place,
         suggested_place=suggested_place,
-        quality=percent(suspect.quality, 0),
+        quality=chance(suspect.quality),
         quality_order=1.0 if suspect.quality is None else round(suspect.quality, 6),
-        sure=percent(suspect.confidence, 0),
+        sure=chance(suspect.confidence),
         sure_order=0.0 if suspect.confidence is None else round(suspect.confidence, 6),
         agreeing=agreeing,
         picture=suspect.looks.picture,

@@ -146,7 +146,7 @@ def _references(element: ET.Element) -> Iterator[str]:
 def _rename(element: ET.Element, names: Mapping[str, str]) -> None:
     """Ids that are referred to get the figure's own, others go."""
     own = element.attrib.pop("id", None)
-    if own in names:
+    if own is not None and own in names:
         element.set("id", names[own])
     for key in ("xlink:href", "clip-path"):
         found = _REFERENCE.search(element.get(key, ""))

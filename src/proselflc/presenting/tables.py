@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_CLASSES = 1000  # rows of the table of classes
-MOST_PAIRS = 20
+MOST_PAIRS = 10
 MOST_OPTIONS = 200
 MOST_DIFFERING = 20  # options that runs are compared by
 
@@ -172,7 +172,7 @@ def pairs(table: pa.Table) -> Table | None:
         rows.append(tuple(cells))
     heading = ("given", "suggested", "examples", *(("right",) if known else ()))
     numeric = (False, False, True, *((True,) if known else ()))
-    return Table("Most confused classes", heading, numeric, tuple(rows), True)
+    return Table("Suspects, by what they should be", heading, numeric, tuple(rows), True)
 
 
 def classes(reading: Reading, table: pa.Table) -> tuple[Table, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from proselflc.analysis.audit import Audit
 from proselflc.data.noise import Matrix
 from proselflc.presenting.drawing import (
+    ROUND,
     SMALL,
     WIDTH,
     Drawing,
@@ -23,12 +25,13 @@ from proselflc.presenting.svg import COLOURS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NAMED = 25  # classes up to which a matrix has names and numbers
+NAMED = 15  # classes up to which a matrix has names and numbers
 CELLS = 150  # rows of a matrix beyond which neighbouring classes are taken together
 FLOWS = 8  # that are listed where names do not fit into the matrix
 
 _SHADES = 16
-_SMALLEST = 6.9  # letters of a class's name
+_SMALLEST = 7.2  # letters of a class's name; on a phone they have 9 pixels
+_STRONGEST = 0.5  # shade of a cell with a number, which can be read on it in either theme
 
 
 def transitions(audit: Audit, *, run: str = "") -> list[Figure]:
@@ -66,12 +69,12 @@ def _matrix(audit: Audit, counts: Matrix, kind: str, run: str) -> Figure:
         drawing = _named(title, note, audit, _rates(counts))
     elif together == 1:
         drawing = _picture(
-            title, f"share of every true class (row) by given label; {C} classes", _rates(counts), C
+            title, f"true classes (rows) by given labels; {C} classes", _rates(counts), C
         )
     else:
         begins = np.arange(0, C, together)
         blocks = np.add.reduceat(np.add.reduceat(counts, begins, axis=0), begins, axis=1)
-        note = f"true classes (rows) by given label, every {together} of {C} together"
+        note = f"true (rows) by given labels; every {together} of {C} together"
         drawing = _picture(title, note, _rates(blocks), C)
         alt += f". Every {together} neighbouring classes are taken together"
     return figure(named_after(run, f"transition_{kind}"), drawing, f"{alt}.")
@@ -80,29 +83,28 @@ def _matrix(audit: Audit, counts: Matrix, kind: str, run: str) -> Figure:
 def _named(title: str, note: str, audit: Audit, rates: Matrix) -> Drawing:
     """A matrix with names and numbers."""
     C = len(rates)
-    names = [label(name, 14 if C <= 12 else 11) for name in audit.names]
+    names = _short(audit.names, 14 if C <= 12 else 11)
     longest = max(extent(name, _SMALLEST) for name in names)
     left = longest + 10
     cell = (WIDTH - left - 8) / C
     upright = longest > cell - 2
 
     def plot(axes: Axes) -> None:
-        opacity = _opacity(rates)
-        _shade(axes, opacity, C)
-        for strong, colour in ((False, "ink"), (True, "paper")):
-            for i, j in np.argwhere((opacity > 0.55) == strong):
-                if rates[i, j] >= 0.005:
-                    axes.text(
-                        j,
-                        i,
-                        f"{100 * rates[i, j]:.0f}",
-                        size=min(SMALL, 0.75 * cell),  # two digits are no wider than the cell
-                        color=COLOURS[colour],
-                        ha="center",
-                        va="center_baseline",
-                    )
+        _shade(axes, _STRONGEST * _opacity(rates), C)
+        for i, j in np.argwhere(rates >= 0.005):
+            axes.text(
+                j,
+                i,
+                f"{100 * rates[i, j]:.0f}",
+                size=max(_SMALLEST, min(SMALL, 0.75 * cell)),  # two digits fit into the cell
+                ha="center",
+                va="center_baseline",
+            )
         places = np.arange(C)
-        axes.set_xticks(places, names, size=_SMALLEST, rotation=90 if upright else 0)
+        axes.set_xticks(places, names, size=_SMALLEST)
+        if upright:  # they hang from their end, however wide the page's font is
+            for name in axes.get_xticklabels():
+                name.set(rotation=90, rotation_mode="anchor", ha="right", va="center")
         axes.set_yticks(places, names, size=_SMALLEST)
 
     return Drawing(
@@ -114,6 +116,21 @@ def _named(title: str, note: str, audit: Audit, rates: Matrix) -> Drawing:
         height=min(cell, 44) * C,
         below=(longest if upright else _SMALLEST) + 8,
     )
+
+
+def _short(names: Sequence[str], limit: int) -> list[str]:
+    """Names cut where most of them still differ: in the middle, else at the end or beginning.
+
+    >>> _short(["breed 1 hound", "breed 2 hound"], 11)
+    ['breed 1 ho…', 'breed 2 ho…']
+    """
+    plain = [label(name, 10 * limit) for name in names]
+    ways: tuple[Callable[[str], str], ...] = (
+        lambda name: label(name, limit),
+        lambda name: name if len(name) <= limit else name[: limit - 1] + "…",
+        lambda name: name if len(name) <= limit else "…" + name[1 - limit :],
+    )
+    return max(([cut(name) for name in plain] for cut in ways), key=lambda cut: len(set(cut)))
 
 
 def _picture(title: str, note: str, rates: Matrix, C: int) -> Drawing:
@@ -174,6 +191,8 @@ def _largest(audit: Audit, run: str) -> Figure:
     texts = [f"{_name(audit, i)} → {_name(audit, j)}" for i, j in flows]
 
     def plot(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         places = np.arange(len(flows))
         axes.barh(places, estimated, height=0.3, color=COLOURS["line-1"])
         for k, text in enumerate(texts):
@@ -193,6 +212,7 @@ def _largest(audit: Audit, run: str) -> Figure:
         axes.set_yticks([])
         axes.grid(visible=False, axis="y")
         axes.grid(axis="x")
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=ROUND))
         axes.set_xlabel("labels")
 
     legend = [("estimated", Style("line-1", marker="s", width=0))]

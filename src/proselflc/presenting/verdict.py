@@ -47,8 +47,8 @@ def of_several(readings: Sequence[Reading]) -> tuple[str, str]:
     if corrected is not None:
         before = share(corrected.summary, "label_accuracy_before")
         winners.append(
-            f"the suggested labels of {corrected.name} are right most often, for "
-            f"{percent(share(corrected.summary, 'label_accuracy_after'))} of the examples "
+            f"the labels are best as {corrected.name} suggests them, with "
+            f"{percent(share(corrected.summary, 'label_accuracy_after'))} right "
             f"({percent(before)} before)"
         )
     else:
@@ -59,14 +59,15 @@ def of_several(readings: Sequence[Reading]) -> tuple[str, str]:
         )
         if trusted is not None:
             accuracy = percent(share(trusted.validation, "accuracy"))
-            winners.append(f"the validation set is predicted best by {trusted.name} ({accuracy})")
+            winners.append(
+                f"the validation set is predicted best by {trusted.name}, with {accuracy} right"
+            )
     tested = _best(readings, "test_accuracy")
     if tested is not None:
-        who = "it too" if tested is corrected else tested.name
-        winners.append(
-            f"the test set, which chose nothing, is predicted best by {who} "
-            f"({percent(tested.accuracy)})"
-        )
+        best = "it also predicts the test set best"
+        if tested is not corrected:
+            best = f"the test set is predicted best by {tested.name}"
+        winners.append(f"{best}, with {percent(tested.accuracy)} right")
     if not winners:
         return opening, "Neither true labels nor a test set say which of them is better."
     return opening, _sentence(", and ".join(winners))
@@ -100,6 +101,14 @@ def warnings(reading: Reading, unseen: float | None) -> list[str]:
             f"{percent(unseen)} of the examples were not seen in the last epochs, so nothing is "
             "said about their labels. Train for more epochs."
         )
+    after, before = (
+        share(reading.summary, f"label_accuracy_{when}") for when in ("after", "before")
+    )
+    if after is not None and before is not None and after < before:
+        found.append(
+            f"The suggestions do harm: with all of them taken over, {percent(after)} of the labels "
+            f"would be right, and {percent(before)} are now."
+        )
     audit = reading.audit
     if audit is None:
         return found
@@ -125,10 +134,10 @@ def warnings(reading: Reading, unseen: float | None) -> list[str]:
 def _learned(reading: Reading) -> str:
     sentence = f"{reading.method} learned {reading.data}{_noise(reading)}{_duration(reading)}"
     if reading.accuracy is not None:
-        return f"{sentence}; it predicts {percent(reading.accuracy)} of the test set."
+        return f"{sentence}; it gets {percent(reading.accuracy)} of the test set right."
     accuracy = share(reading.validation, "accuracy")
     if accuracy is not None:
-        return f"{sentence}; it predicts {percent(accuracy)} of the validation set."
+        return f"{sentence}; it gets {percent(accuracy)} of the validation set right."
     return f"{sentence}; there is no test set to measure it on."
 
 
@@ -148,8 +157,9 @@ def _found(reading: Reading, suspects: int | None) -> str:
         return "Which labels look wrong is not known."
     if suspects == 0:
         return _sentence(sentence + "none is marked as a suspect")
-    sentence += f"{suspects:,} {'is' if suspects == 1 else 'are'} marked as suspect"
-    sentence += "" if suspects == 1 else "s"
+    sentence += (
+        "1 is marked as a suspect" if suspects == 1 else f"{suspects:,} are marked as suspects"
+    )
     precision = None if audit is None else audit.expected_precision
     if precision is not None and suspects > 1:
         sentence += f", of which {_in_ten(precision)} should really be wrong"
@@ -157,7 +167,8 @@ def _found(reading: Reading, suspects: int | None) -> str:
     before = share(reading.summary, "label_accuracy_before")
     if after is not None and before is not None:
         sentence += (
-            f", and the suggested labels are right for {percent(after)} ({percent(before)} before)"
+            f", and with the suggested labels {percent(after)} of all are right "
+            f"({percent(before)} before)"
         )
     return _sentence(sentence)
 

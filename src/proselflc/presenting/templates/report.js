@@ -40,10 +40,11 @@
 
   const controls = document.getElementById("controls");
   if (!controls) return;
-  const FEW = 24;
+  const FEW = matchMedia("(max-width: 40rem)").matches ? 12 : 24;
   const list = document.getElementById("cards");
   const count = document.getElementById("count");
   const more = document.getElementById("more");
+  const nothing = document.getElementById("nothing");
   const cards = all(".card", list).map((card) => ({
     card, ...card.dataset, id: card.querySelector(".id").title,
   }));
@@ -66,12 +67,21 @@
     }
     list.append(...cards.map((one) => one.card));
     const shown = isWhole ? matching : Math.min(matching, FEW);
-    count.textContent = `Showing ${shown}`;
+    count.textContent = `Showing ${shown}`
+      + (matching < cards.length ? ` of ${matching} that match,` : "");
+    nothing.hidden = matching > 0;
     more.hidden = shown >= matching;
     more.textContent = `Show all ${matching}`;
   };
   controls.addEventListener("input", show);
   controls.addEventListener("submit", (event) => event.preventDefault());
-  more.addEventListener("click", () => { isWhole = true; show(); });
+  controls.addEventListener("reset", () => setTimeout(() => { show(); controls.elements.search.focus(); }));
+  more.addEventListener("click", () => {
+    isWhole = true;
+    show();
+    const next = cards.filter(({ card }) => !card.classList.contains("away"))[FEW].card;
+    next.tabIndex = -1; // the button is gone: the keyboard goes on with what it has shown
+    next.focus();
+  });
   show();
 })();
