@@ -44,6 +44,7 @@ from proselflc.data.noise import fingerprint
 from proselflc.training import checkpoint, observations
 from proselflc.training.observations import Recorder, see
 from proselflc.training.run_directory import Json, RunDirectory
+from proselflc.training.strategy import Strategy
 
 RESULTS = Path(__file__).parent / "results"
 SIZES = (10_000, 40_000, 160_000, 640_000, 1_280_000)
@@ -73,7 +74,7 @@ def work(labels: Labels, path: Path) -> tuple[dict[str, float], int, int]:
     directory = RunDirectory(path)
     folder = directory.dynamics
     recorder = Recorder(folder, n, C, epochs=1)
-    criterion = ProSelfLC(2)
+    strategy = Strategy(ProSelfLC(2))
     logits = 3 * torch.randn(BATCH, C, generator=torch.Generator().manual_seed(0))
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     given = torch.from_numpy(labels.given)
@@ -82,7 +83,7 @@ def work(labels: Labels, path: Path) -> tuple[dict[str, float], int, int]:
         for start in range(0, n, BATCH):
             index = order[start : start + BATCH]
             batch = Batch(logits[: len(index)], given[index], index)
-            recorder.add(0, see(criterion, batch.x, batch, 0.5, means=True))
+            recorder.add(0, see(strategy, batch.x, batch, 0.5, means=True))
 
     def evaluate() -> None:
         fitting = Fitting(C, clean_known=False)

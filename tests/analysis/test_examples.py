@@ -28,6 +28,7 @@ from proselflc.data.noise import fingerprint
 from proselflc.errors import InputError
 from proselflc.training import observations
 from proselflc.training.observations import NO_CLASS, ROW, TOP, Mean, Recorder, Rows, see
+from proselflc.training.strategy import Strategy
 
 COLUMNS = [
     "index",
@@ -272,7 +273,7 @@ def test_what_the_recorder_writes_can_be_read(
         logits = (4.0 if epoch else 0.0) * torch.nn.functional.one_hot(clean, C)
         index = torch.arange(n - 1)  # the last is never seen
         batch = Batch(torch.zeros(n - 1), y[index], index)
-        recorder.add(epoch, see(BootSoft(0.75), logits[index], batch, 0.5, means=True))
+        recorder.add(epoch, see(Strategy(BootSoft(0.75)), logits[index], batch, 0.5, means=True))
         recorder.end_epoch(epoch)
     recorder.end()
     p, target = (observations.recent(tmp_path, name) for name in ("p", "target"))

@@ -93,6 +93,11 @@ def test_methods_lists_every_method() -> None:
     assert [line.split()[0] for line in lines[1:]] == list(METHODS)
     listed = json.loads(run("methods", "--json").stdout)
     assert listed["proselflc"]["where"] == "Eq. 7"
+    assert listed["proselflc"]["needs"] is None
+    assert listed["pseudo_label"]["needs"] == "a trusted part"
+    for one in listed.values():
+        assert 0.5 < one["cost"] < 20
+    assert lines[0].split() == ["name", "paper", "needs", "cost", "loss", "title"]
     assert set(listed) == set(METHODS)
 
 

@@ -53,6 +53,25 @@ def test_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_a_stage_is_named_when_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    for display in (Lines(), Terminal(stream)):
+        with showing(display):
+            display.begin(("digits",), 0, 9)
+            for stage in (None, "labels", "labels", "weights\x1b[2J", "weights\x1b[2J"):
+                display.point({**LINE, "stage": stage})
+    expected = [
+        in_words(LINE),
+        *(in_words({**LINE, "stage": "labels"}), in_words(LINE)),
+        *(in_words({**LINE, "stage": "weights\x1b[2J"}), in_words(LINE)),
+    ]
+    assert expected[1].startswith("epoch 2  step 22  stage labels  loss 1.235")
+    assert capsys.readouterr().err.splitlines()[1:] == expected
+    assert "\x1b[2J" not in stream.getvalue()
+    said = [line.strip() for line in stream.getvalue().splitlines()]
+    assert [line for line in said if "step 22" in line] == expected
+
+
 def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
     for display in (Silent(notes=False), chosen(quiet=True)):
         display.begin(("title",), 0, 9)
@@ -87,8 +106,9 @@ def test_lines_in_a_pipe_and_the_result_on_stdout(program: Any, tmp_path: Path) 
     lines = done.stderr.splitlines()
     assert re.fullmatch(r"digits: 1,297 examples of 10 classes, \d\d\.\d% of .* wrong", lines[0])
     assert lines[1] == f"proselflc with mlp, 22 steps, into {tmp_path / 'run'}"
-    assert len(lines) == 5
-    assert re.match(r"\d+\.\d% of the labels are suspect; .*examples\.parquet says", lines[4])
+    assert lines[4] == ""
+    assert re.match(r"\d+ of 1,297 labels are suspect \(\d+\.\d%\); ", lines[5])
+    assert any("examples.parquet" in line for line in lines[6:])
     for line, step in zip(lines[2:4], (11, 22), strict=True):
         assert re.match(rf"epoch \d  step {step}  loss \d\.\d+  fits given ", line)
         assert all(f"  {name} " in line for name in ("test", "g", "ε", "examples/s"))

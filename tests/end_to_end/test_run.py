@@ -25,7 +25,8 @@ else:
     import tomli as tomllib
 
 HISTORY = [
-    *("step", "epoch", "progress", "train_loss", "train_accuracy", "test_accuracy", "val_accuracy"),
+    *("step", "epoch", "progress", "stage", "train_loss", "train_accuracy"),
+    *("test_accuracy", "val_accuracy"),
     *("lr", "g", "epsilon", "entropy", "correct_fitting", "wrong_fitting", "semantic_correction"),
     *("entropy_clean", "entropy_noisy", "epsilon_clean", "epsilon_noisy"),
     *("seconds", "images_per_second"),
@@ -48,6 +49,7 @@ COLUMNS = [
 FILES = {
     *(".lock", "config.toml", "labels.npz", "history.jsonl", "dynamics", "checkpoints"),
     *("model.safetensors", "model.json", "examples.parquet", "summary.json", "evaluation.json"),
+    *("audit.json", "audit.npz"),
 }
 
 Train = Callable[..., Path]
@@ -142,6 +144,7 @@ def test_the_history(noisy: Path) -> None:
     for line in lines:
         assert sorted(line) == sorted(HISTORY)
         assert line.pop("val_accuracy") is None
+        assert line.pop("stage") is None
         assert all(isinstance(value, int | float) for value in line.values())
         for name in ("train_accuracy", "test_accuracy", *NEEDS_CLEAN[:3]):
             assert 0 <= line[name] <= 1
@@ -192,7 +195,9 @@ def test_the_examples(noisy: Path) -> None:
     assert all(0 <= value <= 1 for value in columns["quality"])
     assert {len(row) for row in columns["corrected_distribution"]} == {10}
     found = summary(noisy)
-    assert found["estimated_noise_rate"] == pytest.approx(np.mean(columns["is_suspect"]))
+    audit = json.loads((noisy / "audit.json").read_text())
+    assert audit["suspects"] == sum(columns["is_suspect"])
+    assert found["estimated_noise_rate"] == audit["estimated_noise_rate"]
     right = np.mean(np.array(columns["suggested_label"]) == np.array(columns["clean_label"]))
     assert found["label_accuracy_after"] == pytest.approx(right)
 
@@ -240,7 +245,7 @@ def test_what_cannot_be_known_is_null(train: Train, tmp_path: Path) -> None:
     run = train("--data", data, "--method", "cce", "--epochs", 2, "--batch-size", 30)
     for line in history(run):
         unknown = {key for key, value in line.items() if value is None}
-        assert unknown == {*NEEDS_CLEAN, "test_accuracy", "val_accuracy", "g"}
+        assert unknown == {*NEEDS_CLEAN, "test_accuracy", "val_accuracy", "g", "stage"}
     found = summary(run)
     assert {key for key, value in found.items() if value is None} == {
         *("test_accuracy", "test_accuracy_at_best_validation", "correct_fitting", "wrong_fitting"),

@@ -195,6 +195,35 @@ def test_one_run_has_the_papers_six_panels_and_the_trust() -> None:
     assert [one.name for one in found] == [*PAPER, "trust"]
 
 
+def test_stages_begin_where_a_thin_line_and_a_name_say_so() -> None:
+    runs = {"a": history(10)}
+    later: list[Json] = [{"name": "weights from scratch", "first_epoch": 6}]
+    plain, marked = figures.dynamics(runs), figures.dynamics(runs, later)
+    assert [one.name for one in plain] == [one.name for one in marked]
+    for before, after in zip(plain, marked, strict=True):
+        assert "weights from scratch →" in texts(after)
+        assert "weights from scratch →" not in texts(before)
+        assert after.alt == f"{before.alt} From epoch 6 on: weights from scratch."
+    early = figures.dynamics(runs, [{"name": "student", "first_epoch": 2}] * 3)
+    assert all(texts(one).count("student") == 1 for one in early)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        *({}, {"name": "x"}, {"first_epoch": 3.5, "name": None}, {"first_epoch": -1, "name": "x"}),
+        *({"first_epoch": 10**400, "name": "x"}, {"first_epoch": 99, "name": "x"}),
+        {"first_epoch": 2, "name": "<script>\x00" * 99},
+    ],
+)
+def test_stages_of_a_stranger_do_no_harm(stage: Json) -> None:
+    found = figures.dynamics({"a": history(4)}, [stage])
+    assert len(found) == 7
+    for one in found:
+        drawn(one)
+        assert "<script" not in one.svg
+
+
 def test_runs_that_are_compared_have_the_trust_of_the_subsets_apart() -> None:
     found = figures.dynamics({"a": history(3), "b": history(5)})
     assert [one.name for one in found] == [*PAPER, "trust", "trust_subsets"]
@@ -461,6 +490,17 @@ def test_a_small_matrix_has_names_and_numbers() -> None:
 def test_the_realised_matrix_is_absent_where_it_is_not_known() -> None:
     (only,) = figures.transitions(audit(flowing(4), known=False))
     assert only.name == "transition_estimated"
+
+
+def test_the_matrix_that_the_method_used_stands_beside_the_others() -> None:
+    counts = np.array([[60.0, 40.0, 0.0], [0.0, 97.0, 3.0], [0.0, 0.0, 50.0]])
+    used = np.array([[0.8, 0.2, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    *_, figure = figures.transitions(audit(counts, names=["cat", "dog", "eel"]), used)
+    assert figure.name == "transition_used"
+    assert figure.title == "Given labels by true class, used by the method"
+    assert sorted(one for one in texts(figure) if one.isdigit()) == ["100", "100", "20", "80"]
+    assert "used by the method, 3 classes: 8.0% of the labels are wrong" in figure.alt
+    assert len(figures.transitions(audit(counts), np.eye(7))) == 2  # of other classes
 
 
 def test_labels_that_are_all_right_are_said_to_be() -> None:

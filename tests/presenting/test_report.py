@@ -74,7 +74,7 @@ class Page(HTMLParser):
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures have tests of their own, and take their time."""
     for name in ("dynamics", "transitions"):
-        monkeypatch.setattr(figures, name, lambda _: [])
+        monkeypatch.setattr(figures, name, lambda *_: [])
     for name in ("reliability", "quality"):
         monkeypatch.setattr(figures, name, lambda _: None)
 
@@ -173,6 +173,7 @@ def test_without_suspects_there_is_no_gallery(fabricate: Callable[..., Path]) ->
         ("audit.npz", b""),
         ("history.jsonl", b"nothing"),
         ("evaluation.json", b"[1]"),
+        ("transition.npy", b"\x93NUMPY no array"),
         ("dynamics/epoch-00001.npy", b"\x93NUMPY no array"),
     ],
 )
@@ -185,6 +186,24 @@ def test_a_damaged_file_costs_its_part_alone(
     assert "Incomplete." in found.words
     assert file in found.words
     assert "ProSelfLC learned pets" in found.words
+
+
+@pytest.mark.parametrize("matrix", [np.full((3, 3), 1.0), np.eye(3) * np.nan, np.float64(1)])
+@pytest.mark.usefixtures("without_figures")
+def test_a_transition_that_is_none_is_said(fabricate: Callable[..., Path], matrix: object) -> None:
+    path = fabricate()
+    np.save(path / "transition.npy", np.asarray(matrix))
+    assert "transition.npy is damaged" in page(path).words
+
+
+def test_the_transition_that_the_method_used_is_shown(fabricate: Callable[..., Path]) -> None:
+    path = fabricate()
+    np.save(path / "transition.npy", np.eye(3))
+    names = [figure.name for figure in report.make(readings([path])).figures]
+    wanted = ["transition_estimated", "transition_realised", "transition_used"]
+    assert [name for name in names if name.startswith("transition")] == wanted
+    assert "used by the method" in page(path).words
+    assert "the transition matrix that the method worked with" in page(path).words
 
 
 def test_every_file_but_two_may_be_gone(fabricate: Callable[..., Path]) -> None:

@@ -25,6 +25,7 @@ from proselflc.training import processes, schedule
 from proselflc.training.checkpoint import State
 from proselflc.training.fit import DivergenceError, Training, lessons
 from proselflc.training.recipe import Recipe
+from proselflc.training.strategy import Strategy
 
 N, C, FEATURES = 12, 3, 5
 STEPS = 6
@@ -68,9 +69,10 @@ def training(
 ) -> Training:
     return Training(
         network() if model is None else model,
-        ProSelfLC(STEPS, 8.0) if criterion is None else criterion,
+        Strategy(ProSelfLC(STEPS, 8.0) if criterion is None else criterion),
         recipe,
         STEPS,
+        len(Few()),
         accelerator=processes.accelerator(recipe.precision),
     )
 
@@ -281,7 +283,7 @@ def test_a_state_holds_tensors_alone() -> None:
     assert all(isinstance(tensor, Tensor) for tensor in tensors.values())
     assert {name.split(".")[0] for name in tensors} == {
         "model",
-        "criterion",
+        "strategy",
         "average",
         "optimizer",
     }
@@ -330,7 +332,12 @@ def test_a_loss_that_is_no_number_stops_before_the_weights_change(
 def test_lessons_come_in_order_and_say_where_an_epoch_ends() -> None:
     recipe, total = replace(SGD, steps=8), 8
     model = Training(
-        network(), CrossEntropy(), recipe, total, accelerator=processes.accelerator("no")
+        network(),
+        Strategy(CrossEntropy()),
+        recipe,
+        total,
+        len(Few()),
+        accelerator=processes.accelerator("no"),
     )
     loader = Few()
     seen = list(lessons(model, loader))
@@ -404,4 +411,4 @@ def test_a_method_that_remembers_is_told_which_examples_it_sees() -> None:
     lesson = next(some)
     assert memory.seen.tolist() == [True] * N + [False] * 2 * N
     assert_close(memory.average[:N], lesson.logits.softmax(1))
-    assert "criterion.memory.average" in model.tensors()
+    assert "strategy.criterion.memory.average" in model.tensors()

@@ -1,4 +1,4 @@
-"""A name and its parameters become the criterion that they stand for."""
+"""A name and its parameters become the strategy that they stand for."""
 
 from pathlib import Path
 from typing import Any
@@ -10,27 +10,50 @@ from torch.testing import assert_close
 
 import proselflc
 from proselflc.correction.catalogue import METHODS
+from proselflc.data.dataset import Features
+from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.training import methods
-from proselflc.training.methods import TRAINABLE, Parameters
+from proselflc.training.methods import OPTIONAL, TRAINABLE, Parameters
+from proselflc.training.strategy import Situation, Strategy
 
-NAMES = sorted(set(TRAINABLE) - {"forward", "backward"})
+NAMES = sorted(name for name, one in TRAINABLE.items() if None not in one.defaults.values())
+X = Features(np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32))
+SITUATION = Situation(
+    total_steps=10,
+    batches=5,
+    given=np.arange(40) % 4,
+    names=("a", "b", "c", "d"),
+    preprocessing=fit(X),
+    coarse=np.array([0, 0, 1, 1]),
+    trusted=np.arange(40) < 8,
+)
+
+
+def strategy(name: str, parameters: Parameters | None = None) -> Strategy:
+    return methods.strategy(name, methods.resolved(name, parameters or Parameters()), SITUATION)
 
 
 def made(name: str, parameters: Parameters | None = None) -> Any:
-    resolved = methods.resolved(name, parameters or Parameters())
-    return methods.criterion(name, resolved, total_steps=10, num_classes=4)
+    return strategy(name, parameters).criterion
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_the_class_that_the_catalogue_says(name: str) -> None:
-    assert type(made(name)).__name__ == METHODS[name].criterion
+    one = strategy(name)
+    if type(one) is Strategy:
+        assert type(one.criterion).__name__ == METHODS[name].criterion
+    assert hasattr(proselflc, METHODS[name].criterion)
+    assert sum(stage.share for stage in one.stages) == pytest.approx(1)
 
 
-def test_every_method_of_the_catalogue_can_be_trained_or_says_why_not() -> None:
-    for name in METHODS.keys() - TRAINABLE.keys():
-        with pytest.raises(InputError, match="needs a teacher's logits"):
-            methods.resolved(name, Parameters())
+def test_every_method_of_the_catalogue_can_be_trained() -> None:
+    assert METHODS.keys() == TRAINABLE.keys()
+
+
+def test_what_learns_from_trusted_examples_says_that_it_needs_them() -> None:
+    learning = {name for name, one in TRAINABLE.items() if one.learns_trusted}
+    assert learning == {name for name, one in METHODS.items() if one.needs == "a trusted part"}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +88,8 @@ def test_parameters_reach_the_criterion(name: str, parameters: Parameters, expec
 @pytest.mark.parametrize("name", NAMES)
 def test_defaults_are_filled_in_and_nothing_else(name: str) -> None:
     resolved = methods.resolved(name, Parameters())
-    assert resolved.given() == dict(TRAINABLE[name].defaults)
+    defaults = TRAINABLE[name].defaults
+    assert resolved.given() == {k: v for k, v in defaults.items() if v is not OPTIONAL}
     assert methods.resolved(name, resolved) == resolved
 
 
@@ -84,7 +108,7 @@ def test_a_transition_is_read_from_a_file(tmp_path: Path) -> None:
         ("proselfc", Parameters(), 'unknown method "proselfc"; did you mean "proselflc"?'),
         ("cce", Parameters(epsilon=0.1), "has no --method.epsilon: it takes no parameters"),
         ("gce", Parameters(epsilon=0.1), "has no --method.epsilon: it takes --method.q"),
-        ("forward", Parameters(), "method forward needs --method.transition"),
+        ("distillation", Parameters(), "method distillation needs --method.teacher"),
         ("boot_soft", Parameters(epsilon=2.0), "epsilon must be a number between 0 and 1, got 2"),
         ("proselflc", Parameters(trust="lokal"), 'did you mean "local"?'),
         ("forward", Parameters(transition=Path("nowhere.npy")), "nowhere.npy"),

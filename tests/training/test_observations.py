@@ -32,11 +32,11 @@ from proselflc.training.observations import (
     TOP,
     Recorder,
     Seen,
-    evidence,
     observed,
     recent,
     see,
 )
+from proselflc.training.strategy import Strategy
 
 Array = npt.NDArray[Any]
 FIELDS = ROW.names or ()
@@ -89,7 +89,7 @@ def test_what_is_seen_is_what_a_loop_over_numbers_sees(
         (criteria.CrossEntropy(), lambda H, top: 0.0, 1),
     ]
     for criterion, trust, sign in methods:
-        seen = see(criterion, logits, batch, progress, means=True)
+        seen = see(Strategy(criterion), logits, batch, progress, means=True)
         assert seen.index is batch.index
         assert seen.facts.dtype == torch.float32
         assert seen.facts.shape == (N, len(FIELDS))
@@ -121,7 +121,7 @@ def test_what_is_seen_is_what_the_criterion_says_it_teaches(
     logits = 4 * torch.randn(50, 6, generator=torch.Generator().manual_seed(3)).to(dtype)
     batch = batch_of(logits)
     taught = criterion.correct(logits, batch.y, progress=0.8)
-    seen = see(criterion, logits, batch, 0.8, means=True)
+    seen = see(Strategy(criterion), logits, batch, 0.8, means=True)
     assert_close(seen.facts[:, 5], taught.trust.float(), rtol=0, atol=0)
     assert torch.equal(seen.facts[:, 6].long(), taught.target.argmax(1))
     assert_close(seen.means[1], taught.target.float(), rtol=0, atol=0)
@@ -131,7 +131,7 @@ def test_what_is_seen_is_what_the_criterion_says_it_teaches(
 def test_the_first_of_equal_classes_is_the_predicted_one() -> None:
     logits = torch.tensor([[1.0, 2.0, 2.0, 0.0, 2.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
     batch = Batch(logits, torch.tensor([4, 2]), torch.arange(2))
-    seen = see(criteria.BootSoft(1.0), logits, batch, 0.5, means=False)
+    seen = see(Strategy(criteria.BootSoft(1.0)), logits, batch, 0.5, means=False)
     assert seen.facts[:, 0].tolist() == [1, 0]
     assert seen.facts[:, 4].tolist() == [1, 0]
     assert seen.facts[:, 6].tolist() == [1, 0]
@@ -146,12 +146,12 @@ def test_the_strongest_other_class_is_never_the_given_one(C: int) -> None:
     sure = torch.full((C, C), -torch.inf)
     sure[given, given] = 0
     for logits in (sure, 1e4 * torch.eye(C)):
-        seen = see(criteria.CrossEntropy(), logits, batch, 0.5, means=False)
+        seen = see(Strategy(criteria.CrossEntropy()), logits, batch, 0.5, means=False)
         assert seen.facts[:, 1].tolist() == [1.0] * C
         assert seen.facts[:, 3].tolist() == [0.0] * C
         assert seen.facts[:, 4].tolist() == [1] + [0] * (C - 1)
     # Where p of the given label is itself 0, the others still have one that is larger.
-    seen = see(criteria.CrossEntropy(), sure.roll(1, 0), batch, 0.5, means=False)
+    seen = see(Strategy(criteria.CrossEntropy()), sure.roll(1, 0), batch, 0.5, means=False)
     assert seen.facts[:, 1].tolist() == [0.0] * C
     assert seen.facts[:, 3].tolist() == [1.0] * C
     assert seen.facts[:, 4].tolist() == [(k - 1) % C for k in range(C)]
@@ -161,7 +161,7 @@ def test_seeing_keeps_no_gradient_and_changes_nothing() -> None:
     logits = torch.randn(4, 3, requires_grad=True)
     criterion = criteria.ProSelfLC(10)
     before = logits.detach().clone()
-    seen = see(criterion, logits, batch_of(logits), 0.9, means=True)
+    seen = see(Strategy(criterion), logits, batch_of(logits), 0.9, means=True)
     assert not seen.facts.requires_grad
     assert not any(mean.requires_grad for mean in seen.means)
     assert torch.equal(logits, before)
@@ -175,10 +175,10 @@ def test_a_method_that_remembers_is_seen_with_its_memory() -> None:
     logits = torch.randn(2, 3)
     batch = Batch(logits, torch.tensor([0, 0]), torch.tensor([4, 1]))
     taught = criterion.correct(logits, batch.y, index=batch.index, progress=0.1)
-    seen = see(criterion, logits, batch, 0.1, means=True)
+    seen = see(Strategy(criterion), logits, batch, 0.1, means=True)
     assert_close(seen.means[1], taught.target)
     assert_close(seen.means[1], torch.tensor([[0.36, 0.4, 0.24], [0.2, 0.0, 0.8]]))
-    assert evidence(criterion, logits, batch, 0.1).remembered is not None
+    assert Strategy(criterion).evidence(logits, batch, 0.1).remembered is not None
 
 
 def synthetic(
@@ -260,6 +260,17 @@ def test_the_last_epochs_are_a_quarter_and_at_least_two(
     recorder = Recorder(tmp_path, 2, 2, epochs)
     wanted = [epoch for epoch in range(epochs) if recorder.wants_means(epoch)]
     assert wanted == list(range(max(first, 0), epochs))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "begins", "first"), [(100, 60, 75), (100, 80, 80), (8, 7, 7), (8, 2, 6), (2, 1, 1)]
+)
+def test_the_last_epochs_are_of_the_last_stage(
+    tmp_path: Path, epochs: int, begins: int, first: int
+) -> None:
+    recorder = Recorder(tmp_path, 2, 2, epochs, first=begins)
+    wanted = [epoch for epoch in range(epochs) if recorder.wants_means(epoch)]
+    assert wanted == list(range(first, epochs))
 
 
 def plain_mean(

@@ -45,6 +45,7 @@ def test_clearing_removes_what_a_run_writes_and_nothing_else(tmp_path: Path) -> 
     state = f"{7:010d}-{'0' * 32}.safetensors"
     for path in (
         directory.labels,
+        directory.stages,
         directory.report,
         directory.checkpoints / state,
         outside / "epoch-00000.npy",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,20 +16,19 @@ from proselflc.analysis import held_out
 from proselflc.analysis.audit import Audit
 from proselflc.analysis.examples import read_examples
 from proselflc.analysis.records import Records
-from proselflc.data import preprocessing
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Floats, Inputs, Ints, Part, check_rows
 from proselflc.data.labels import Labels
+from proselflc.data.noise import Matrix, checked_transition
 from proselflc.data.preprocessing import Preprocessing
-from proselflc.data.sources import arrays
+from proselflc.data.sources import arrays, npz
 from proselflc.errors import InputError
-from proselflc.models import catalogue
-from proselflc.models.weights import load_strictly, read_state
 from proselflc.training import observations
 from proselflc.training.inference import answers
 from proselflc.training.observations import Mean, Rows
 from proselflc.training.run_directory import Json, RunDirectory, read_toml
-from proselflc.training.serving import loader, shape_of
+from proselflc.training.saved_model import SavedModel, finished_run
+from proselflc.training.serving import loader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +99,23 @@ class Run:
         return self.directory.read_history()
 
     @cached_property
+    def stages(self) -> list[Json]:
+        """Name, first epoch and step and length of the stages, in order; empty if there was one."""
+        path = self.directory.stages
+        if not path.is_file():
+            return []
+        stages = self.directory.read_json(path).get("stages")
+        numbers = ("first_epoch", "epochs", "first_step", "steps")
+        if not isinstance(stages, list) or not all(
+            isinstance(one, dict)
+            and isinstance(one.get("name"), str)
+            and all(type(one.get(name)) is int and one[name] >= 0 for name in numbers)
+            for one in stages
+        ):
+            raise InputError(f"{path} lists no stages: it is damaged")
+        return stages
+
+    @cached_property
     def summary(self) -> Json:
         """The run in a few numbers."""
         return self.directory.read_json(self.directory.summary)
@@ -118,6 +134,22 @@ class Run:
     def audit(self) -> Audit:
         """How many labels are wrong, and which way they went."""
         return Audit.load(self.directory)
+
+    @cached_property
+    def transition(self) -> Matrix | None:
+        """[C, C] the transition matrix that the method worked with; None where it had none.
+
+        Raises:
+            InputError: the file is no such matrix.
+        """
+        path = self.directory.transition
+        if not path.is_file():
+            return None
+        matrix = npz.array(path)
+        try:
+            return checked_transition(matrix, matrix.shape[0] if matrix.ndim else 0)
+        except InputError as error:
+            raise InputError(f"{path} is damaged: {error}") from None
 
     @property
     def dynamics(self) -> Iterator[Rows]:
@@ -140,18 +172,15 @@ class Run:
         """What was recorded of the training examples while they were learned, memory-mapped."""
         return Records(list(self.dynamics), self.recent("p"), self.recent("target"))
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
         """C class names."""
-        names = self._description.get("names")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise InputError(f"{self.directory.model} lists no class names: it is damaged")
-        return tuple(names)
+        return self._saved.names
 
-    @cached_property
+    @property
     def preprocessing(self) -> Preprocessing:
         """What is done to inputs before the model sees them."""
-        return preprocessing.from_json(self._description.get("preprocessing"))
+        return self._saved.preprocessing
 
     @property
     def model_name(self) -> str:
@@ -160,24 +189,14 @@ class Run:
         Raises:
             InputError: by code that the user has not named.
         """
-        name = self.made_by or self._description.get("model")
-        if not isinstance(name, str) or (self.made_by is None and name not in catalogue.MODELS):
-            raise InputError(
-                f"the model of {self.path} is not one of ours ({name}): say who makes it, with "
-                "--model package.module:factory, or load_run(path, model=…) in Python"
-            )
-        return name
+        return self._saved.model_name
 
     @cached_property
     def model(self) -> nn.Module:
         """The trained model, in evaluation mode; it maps preprocessed inputs to logits [N, C]."""
         if self.module is not None:
             return self.module.eval()
-        shape = shape_of(self.preprocessing)
-        module = catalogue.build(self.model_name, shape, len(self.names), generator_seed=0)
-        weights = self.directory.weights
-        load_strictly(module, read_state(weights), weights)
-        return module.eval()
+        return self._saved.read()
 
     def predict(self, x: object, *, batch_size: int = 512, workers: int = 2) -> Predictions:
         """What the model says about arrays, texts or image paths; see `proselflc.fit` for x."""
@@ -200,8 +219,8 @@ class Run:
         return Predictions(probabilities, self.names)
 
     @cached_property
-    def _description(self) -> dict[str, Any]:
-        return self.directory.read_json(self.directory.model)
+    def _saved(self) -> SavedModel:
+        return SavedModel(self.directory, self.made_by)
 
 
 def load_run(path: str | Path, *, model: str | None = None) -> Run:
@@ -211,15 +230,4 @@ def load_run(path: str | Path, *, model: str | None = None) -> Run:
         path: its directory.
         model: `package.module:factory`, for a run whose model is the user's own.
     """
-    run = Run(Path(path), made_by=model)
-    if not run.path.is_dir():
-        raise InputError(f"there is no run {run.path}")
-    if not run.directory.is_begun:
-        raise InputError(f"{run.path} is not a run: it has no config.toml")
-    run.directory.check_format()
-    if not run.directory.is_finished:
-        raise InputError(
-            f"the run {run.path} is not finished: go on with proselflc train --out {run.path} "
-            "--resume, or with fit(…, resume=True) if it was begun in Python"
-        )
-    return run
+    return Run(finished_run(Path(path)).path, made_by=model)

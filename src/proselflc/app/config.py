@@ -46,6 +46,7 @@ class Config:
         noise_seed: of the noise; the run's seed unless given.
         trusted: examples whose labels are right, for validation: a share of the training data to
             cut out, such as 0.2 (with its true labels where they are known), or a folder or file.
+            A method that learns from them, as `proselflc methods` says, has no validation part.
         method: see `proselflc methods`.
         parameters: the method's own.
         model: see `proselflc models`; left out, one that suits the data. package.module:factory,

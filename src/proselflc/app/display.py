@@ -37,6 +37,7 @@ class Silent:
 
     def __init__(self, notes: bool = True) -> None:
         self.notes = notes
+        self._stage: str | None = None
 
     def note(self, text: str) -> None:
         if self.notes:
@@ -52,7 +53,12 @@ class Silent:
         pass
 
     def end(self) -> None:
-        pass
+        self._stage = None  # another training may follow
+
+    def _told(self, line: Mapping[str, Any]) -> str:
+        """A line of the history in words, with its stage where that is a new one."""
+        before, self._stage = self._stage, line.get("stage")
+        return in_words(line if self._stage != before else {**line, "stage": None})
 
 
 class Lines(Silent):
@@ -65,7 +71,7 @@ class Lines(Silent):
             sys.stderr.write(f"going on after step {step} of {total}\n")
 
     def point(self, line: Mapping[str, Any]) -> None:
-        sys.stderr.write(in_words(line) + "\n")
+        sys.stderr.write(self._told(line) + "\n")
         sys.stderr.flush()
 
 
@@ -108,9 +114,10 @@ class Terminal(Silent):
         self._progress.update(self._task, completed=step, numbers=words)
 
     def point(self, line: Mapping[str, Any]) -> None:
-        self._print(in_words(line))
+        self._print(self._told(line))
 
     def end(self) -> None:
+        super().end()
         self._progress.stop()
         if self._task is not None:  # another training may follow
             self._progress.remove_task(self._task)
@@ -150,6 +157,8 @@ def in_words(line: Mapping[str, Any]) -> str:
         "images_per_second": "examples/s",
     }
     words = [f"epoch {round(line['epoch'], 2):g}", f"step {line['step']}"]
+    if line.get("stage") is not None:
+        words.append(f"stage {shown(line['stage'])}")
     words += [
         f"{word} {_number(word, line[name])}"
         for name, word in names.items()

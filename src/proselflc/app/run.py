@@ -27,7 +27,7 @@ from proselflc.app.interruption import Interrupted, stop_signals
 from proselflc.app.meter import Meter
 from proselflc.app.setting import Setting, prepare
 from proselflc.app.start import Start, may_begin, place
-from proselflc.app.summary import summary, write_model
+from proselflc.app.summary import summary, write_model, write_transition
 from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data.dataset import Dataset
@@ -39,7 +39,7 @@ from proselflc.training.fit import DivergenceError, Lesson, Training, lessons
 from proselflc.training.inference import answers
 from proselflc.training.observations import Recorder, Seen, see
 from proselflc.training.run_directory import Json, RunDirectory, read_toml
-from proselflc.training.strategy import Scene
+from proselflc.training.strategy import Scene, described
 
 SHOWN_EVERY = 0.2  # seconds between two movements of the bar
 LEARNED_BY_HEART = 0.98  # of the labels, before half of training
@@ -130,8 +130,10 @@ class _Run:
             len(setting.dataset.train),
             setting.dataset.num_classes,
             setting.epochs,
+            first=self.training.spans[-1].first // len(setting.train),
         )
         self.history: list[Json] = []
+        self.notes: list[str] = []  # what the method wants to be known of its estimates
         self.meter = Meter()
         self.saved_step = -1
 
@@ -167,6 +169,10 @@ class _Run:
             directory.clear()
             setting.config.write(directory.config, setting.labels.fingerprint)
             setting.labels.save(directory.labels)
+            spans = self.training.spans
+            if len(spans) > 1:
+                stages = described(spans, len(setting.train))
+                directory.write_json(directory.stages, {"stages": stages})
         self.accelerator.wait_for_everyone()
 
     def learn(self, stack: contextlib.ExitStack) -> None:
@@ -221,8 +227,14 @@ class _Run:
             setting.labels.given,
             setting.dataset.num_classes,
             said,
-            self.display.note if self.is_main else _nobody,
+            self._note,
         )
+
+    def _note(self, sentence: str) -> None:
+        """Say it now, and in the summary."""
+        if self.is_main:
+            self.display.note(sentence)
+            self.notes.append(sentence)
 
     def finish(self) -> None:
         """Write what a reader of the run wants, the summary last."""
@@ -233,6 +245,7 @@ class _Run:
         if self.is_main:
             self.recorder.end()
             write_model(directory, setting, training.evaluated)
+            write_transition(directory, training.strategy)
             table, audit = suspects.examine(
                 setting.labels,
                 Records(
@@ -247,7 +260,14 @@ class _Run:
             directory.write_json(directory.evaluation, measured)
             steps, seconds = training.step, self.meter.seconds
             numbers = summary(
-                setting, self.history, measured, table, audit, steps=steps, seconds=seconds
+                setting,
+                self.history,
+                measured,
+                table,
+                audit,
+                steps=steps,
+                seconds=seconds,
+                notes=self.notes,
             )
             directory.write_json(directory.summary, numbers)
             self._warn_of_memorising()
@@ -318,6 +338,8 @@ class _Run:
             )
         self.training.restore(state)
         self.meter.restore(state.facts.get("meter"))
+        notes = state.facts.get("notes")
+        self.notes = [str(note) for note in notes] if isinstance(notes, list) else []
         self.saved_step = state.step
         if self.is_main:
             batches, total = len(self.setting.train), self.setting.total_steps
@@ -350,6 +372,7 @@ class _Run:
         facts = {
             **self.training.facts(),
             "meter": self.meter.facts(),
+            "notes": self.notes,
             "config": self.setting.config.table(),
             "fingerprint": self.setting.labels.fingerprint,
             "batches": len(self.setting.train),
@@ -410,7 +433,7 @@ class _Run:
             self.directory.write_history(self.history)
             self.display.point(line)
         if setting.config.tracker is not None:
-            numbers = {key: value for key, value in line.items() if value is not None}
+            numbers = {key: one for key, one in line.items() if isinstance(one, int | float)}
             self.accelerator.log(numbers, step=lesson.step)
         self.meter.start_anew()
 
@@ -420,7 +443,9 @@ class _Run:
         rows = observations.ROW.itemsize * n * self.setting.epochs
         means = 4 * n * min(C, observations.TOP_CLASSES * 2 if n * C > observations.LARGEST else C)
         weights = sum(p.numel() * p.element_size() for p in self.training.module.parameters())
-        needed = rows + 4 * means + 14 * weights + 10**6  # states of weights, average, optimiser
+        method = sum(t.numel() * t.element_size() for t in self.training.strategy.buffers())
+        # Of weights, average and optimiser, and of the method: two states, and one being written.
+        needed = rows + 4 * means + 14 * weights + 3 * method + 10**6
         free = shutil.disk_usage(self.directory.path).free
         if free < needed:
             raise InputError(

@@ -17,7 +17,7 @@ from proselflc.app.corruption import corrupted, surprises
 from proselflc.data import labels as labels_of
 from proselflc.data import noise, preprocessing, splits
 from proselflc.data.batches import Batches, Order
-from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, checked
+from proselflc.data.dataset import Bools, Dataset, ImageFiles, Inputs, Ints, Part, checked
 from proselflc.data.labels import Labels
 from proselflc.data.opening import FROM_PYTHON, Request, open_data
 from proselflc.data.preprocessing import ImageScaling, Preprocessing
@@ -112,7 +112,7 @@ def prepare(
             f"{len(dataset.skipped)} examples could not be read and are left out, the first is "
             f"{first.id} ({first.reason}); the run's model.json lists them"
         )
-    dataset, labels = _labelled(config, dataset, report)
+    dataset, labels, trusted = _labelled(config, dataset, report)
     n, C = len(dataset.train), dataset.num_classes
     scaling = _preprocessing(config, dataset.train.inputs)
     shape = shape_of(scaling)
@@ -185,7 +185,9 @@ def prepare(
                 given=labels.given,
                 names=dataset.names,
                 preprocessing=scaling,
+                model=name,
                 coarse=dataset.coarse,
+                trusted=trusted,
                 seed=recipe.seed,
             ),
         ),
@@ -198,8 +200,12 @@ def prepare(
 
 def _labelled(
     config: Config, dataset: Dataset, report: Callable[[str], None]
-) -> tuple[Dataset, Labels]:
-    """The data set with its noise and its validation part, and the labels of its training part."""
+) -> tuple[Dataset, Labels, Bools | None]:
+    """The data set with its noise, the labels of its training part, and [n] whose are trusted.
+
+    Trusted examples are the validation part, or part of the training part for a method that learns
+    from them.
+    """
     generator = "none"
     if config.noise is not None:
         spec = noise.parse(config.noise)
@@ -211,7 +217,11 @@ def _labelled(
         dataset = checked(dataset.with_labels(result.given, truth))
     if config.trusted is not None:
         dataset = _with_validation(config, dataset)
-    return dataset, replace(labels_of.from_dataset(dataset, None), generator=generator)
+    trusted = None
+    if config.trusted is not None and methods.TRAINABLE[config.method].learns_trusted:
+        dataset, trusted = splits.with_trusted_learned(dataset)
+    labels = replace(labels_of.from_dataset(dataset, None), generator=generator)
+    return dataset, labels, trusted
 
 
 def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 from safetensors.torch import save
 from torch import nn
 
@@ -15,6 +16,7 @@ from proselflc.app.setting import Setting
 from proselflc.data.labels import Labels
 from proselflc.data.writing import whole_file
 from proselflc.training.run_directory import Json, RunDirectory
+from proselflc.training.strategy import Strategy
 
 
 def summary(
@@ -26,6 +28,7 @@ def summary(
     *,
     steps: int,
     seconds: float,
+    notes: Sequence[str] = (),
 ) -> Json:
     """The run in a few numbers, named as in the interface.
 
@@ -36,6 +39,7 @@ def summary(
         table, audit: as `suspects.examine` makes them.
         steps: that were taken.
         seconds: that training took.
+        notes: what the method wants to be known of its estimates, in sentences.
     """
     last = history[-1] if history else {}
     test = measured.get("test", {})
@@ -54,6 +58,8 @@ def summary(
         "nll": test.get("nll"),
         "brier": test.get("brier"),
         **of_labels(setting.labels, table, audit),
+        **setting.strategy.facts(),
+        **({"notes": list(notes)} if notes else {}),
         "seconds": round(seconds, 3),
         "fingerprint": setting.labels.fingerprint,
     }
@@ -88,6 +94,15 @@ def best_validation(history: list[Json]) -> float | None:
     best = max(lines, key=lambda line: (float(str(line["val_accuracy"])), -int(str(line["step"]))))
     accuracy = best["test_accuracy"]
     return None if accuracy is None else float(str(accuracy))
+
+
+def write_transition(directory: RunDirectory, strategy: Strategy) -> None:
+    """Write the transition matrix that a method has worked with, where it has one."""
+    T = strategy.transition()
+    if T is not None:
+        with whole_file(directory.transition) as file:
+            array = T.detach().double().cpu().numpy()
+            np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def write_model(directory: RunDirectory, setting: Setting, module: nn.Module) -> None:

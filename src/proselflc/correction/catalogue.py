@@ -12,7 +12,7 @@ from proselflc.correction.reference import (
     Uniform,
 )
 from proselflc.correction.target import Target
-from proselflc.correction.trust import Fixed, Sharpened, Trust, named
+from proselflc.correction.trust import Fixed, Ramp, Sharpened, Trust, named
 
 
 def cce() -> Target:
@@ -37,6 +37,10 @@ def boot_hard(epsilon: float) -> Target:
 
 def distillation(epsilon: float, temperature: float = 1.0) -> Target:
     return Target(Teacher(_checked(temperature)), Fixed(epsilon))
+
+
+def pseudo_label_ramped(epsilon: float = 0.75, begin: float = 0.1, end: float = 0.6) -> Target:
+    return Target(HardPrediction(), Ramp(epsilon, begin, end))
 
 
 def proselflc(
@@ -77,6 +81,7 @@ class Method:
         loss: the loss, in the paper's letters.
         entropy: what it does to low-entropy predictions beside cross entropy.
         semantic_class: where the class of its target can come from.
+        needs: what the user has to give beside the data, in a few words.
     """
 
     title: str
@@ -86,6 +91,7 @@ class Method:
     loss: str
     entropy: str
     semantic_class: str
+    needs: str = "–"
 
 
 METHODS: dict[str, Method] = {
@@ -111,6 +117,11 @@ METHODS: dict[str, Method] = {
     "distillation": Method(
         "Knowledge distillation", "Distillation", "Eq. 6", distillation(0.25),
         "(1 − ε) H(q, p) + ε KL(p_t‖p)", "follows the teacher", "annotated and taught",
+        needs="a finished run as the teacher",
+    ),
+    "tf_kd_self": Method(
+        "Tf-KD_self", "Distillation", "Section 1", distillation(0.95, 20.0),
+        "(1 − α) H(q, p) + α m τ² KL(p_t‖p)", "follows the teacher", "annotated and taught",
     ),
     "proselflc": Method(
         "ProSelfLC", "ProSelfLC", "Eq. 7", proselflc(),
@@ -136,5 +147,32 @@ METHODS: dict[str, Method] = {
     "backward": Method(
         "Backward correction", "BackwardCorrection", "beside Forward", None,
         "Σ_j (T⁻¹)_yj (−log p_j)", "–", "annotated",
+    ),
+    "s_adaptation": Method(
+        "S-adaptation", "CrossEntropy", "Table 4", None,
+        "H(q, p), then −log (Tᵀp)_y with T learned", "–", "annotated",
+    ),
+    "masking": Method(
+        "Masking", "CrossEntropy", "Table 4", None,
+        "H(q, p), then −log (Sᵀp)_y with S generated", "–", "annotated",
+        needs="a mask, or coarse classes",
+    ),
+    "joint_soft": Method(
+        "Joint-soft", "CrossEntropy", "Section 1, Table 6", None,
+        "H(ỹ, p) + α L_p + β H(p), then H(ỹ, p)", "rewards", "learned",
+    ),
+    "joint_hard": Method(
+        "Joint-hard", "CrossEntropy", "Section 1", None,
+        "H(ỹ, p) + α L_p + β H(p), then H(ỹ, p)", "rewards", "learned",
+    ),
+    "pseudo_label": Method(
+        "Pseudo-Label", "Criterion", "Section 1", None,
+        "H(q, p) if trusted, else −α(t) log max p", "rewards", "trusted or learned",
+        needs="a trusted part",
+    ),
+    "pseudo_label_ramped": Method(
+        "Pseudo-Label, ramped (our adaptation)", "Criterion", "beside Pseudo-Label",
+        pseudo_label_ramped(), "(1 − ε(t)) H(q, p) − ε(t) log max p", "rewards",
+        "annotated and learned",
     ),
 }  # fmt: skip

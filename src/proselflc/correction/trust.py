@@ -104,6 +104,59 @@ class Growth(Trust):
 
 
 @dataclass(frozen=True)
+class Ramp(Trust):
+    """ε(t) = ε_f (t/Γ − T1)/(T2 − T1), held within [0, ε_f]: by training time, in a straight line.
+
+    Args:
+        epsilon: ε_f, the trust from T2 on.
+        begin: T1, the share of training at which trust begins to rise from 0.
+        end: T2, the share at which it has risen; equal to T1 it rises at once, just after T1.
+    """
+
+    epsilon: float
+    begin: float
+    end: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", Fixed(self.epsilon).epsilon)
+        for name in ("begin", "end"):
+            what = "it is a share of training, between whose two the weight of predictions rises"
+            value = number(
+                getattr(self, name), name, "between 0 and 1", what, fits=lambda x: 0 <= x <= 1
+            )
+            object.__setattr__(self, name, value)
+        if self.begin > self.end:
+            raise ValueError(
+                f"begin must not be after end, got {self.begin} and {self.end}: they are the "
+                "shares of training between which the weight of predictions rises"
+            )
+
+    @property
+    def symbol(self) -> str:
+        return "ε(t)"
+
+    def at(self, progress: float) -> float:
+        """ε at one moment, t/Γ = progress."""
+        if progress <= self.begin:
+            return 0.0
+        if progress >= self.end:
+            return self.epsilon
+        return self.epsilon * (progress - self.begin) / (self.end - self.begin)
+
+    def __call__(self, e: Evidence) -> Tensor | float:
+        if type(e.progress) is float and not torch.compiler.is_compiling():
+            return self.at(e.progress)
+        if e.progress is None:
+            raise ValueError(
+                "this trust rises with training time, and nobody said how far training is: "
+                "give total_steps to the criterion, or progress= to the call"
+            )
+        progress = e.logits.new_zeros(()) + e.progress  # as `Growth` does
+        width = max(self.end - self.begin, 1e-12)
+        return self.epsilon * ((progress - self.begin) / width).clamp(0, 1)
+
+
+@dataclass(frozen=True)
 class Confidence(Trust):
     """Local trust l(p) = 1 − H(p)/H(u), clamped to [0, 1]: in one prediction, by its entropy."""
 

@@ -330,21 +330,42 @@ def read_transition(path: Path) -> Matrix:
 
     An .npz holds it as `transition` or `T`; a .csv has one row per line and no heading.
     """
+    return _read_matrix(path, "transition matrix", ("transition", "T"))
+
+
+def read_mask(path: Path, num_classes: int) -> Matrix:
+    """A [C, C] matrix of 0 and 1 from an .npy, .npz or .csv file; an .npz holds it as `mask`.
+
+    Raises:
+        InputError: it is no such file, or is of other classes or values.
+    """
+    mask, C = _read_matrix(path, "mask", ("mask",)), num_classes
+    if mask.shape != (C, C):
+        raise InputError(
+            f"the mask in {path} has shape {mask.shape}, but there are {C} classes: it must be "
+            f"[{C}, {C}], row = true class"
+        )
+    if not ((mask == 0) | (mask == 1)).all():
+        raise InputError(f"the mask in {path} must hold nothing but 0 and 1")
+    return mask
+
+
+def _read_matrix(path: Path, what: str, names: tuple[str, ...]) -> Matrix:
     import numpy as np
 
     from proselflc.data.sources import npz
 
-    _must_be_file(path, "a transition matrix")
+    _must_be_file(path, f"a {what}")
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        matrix = next(iter(npz.arrays(path, ("transition", "T")).values()))
+        matrix = next(iter(npz.arrays(path, names).values()))
     elif suffix == ".npy":
         matrix = npz.array(path)
     elif suffix == ".csv":
         matrix = _read_numbers(path)
     else:
-        raise InputError(f"a transition matrix is an .npy, .npz or .csv file, got {path}")
-    if matrix.dtype.kind not in "fiu":
+        raise InputError(f"a {what} is an .npy, .npz or .csv file, got {path}")
+    if matrix.dtype.kind not in "fiub":
         raise InputError(f"{path} holds {matrix.dtype} values: expected a matrix of numbers")
     return matrix.astype(np.float64)
 

@@ -11,7 +11,18 @@ from decimal import Decimal
 
 import numpy as np
 
-from proselflc.data.dataset import Dataset, Features, Images, Inputs, Ints, Part, checked
+from proselflc.data.dataset import (
+    Bools,
+    Dataset,
+    Features,
+    ImageFiles,
+    Images,
+    Inputs,
+    Ints,
+    Part,
+    Texts,
+    checked,
+)
 from proselflc.data.noise import exact
 from proselflc.errors import InputError, unknown
 
@@ -138,6 +149,51 @@ def with_trusted(dataset: Dataset, trusted: Dataset) -> Dataset:
     labels = trusted.train.labels if trusted.clean is None else trusted.clean
     validation = Part(trusted.train.inputs, to_class[labels], trusted.train.ids)
     return checked(replace(dataset, validation=validation))
+
+
+def with_trusted_learned(dataset: Dataset) -> tuple[Dataset, Bools]:
+    """The data set with its trusted validation part at the end of the training part instead.
+
+    An id that is in both parts names two examples, so then all of the trusted ones are renamed.
+
+    Returns:
+        the data set, and [n] which of its training examples are trusted.
+    """
+    train, trusted = dataset.train, dataset.validation
+    assert trusted is not None
+    ids = trusted.ids
+    if not set(ids).isdisjoint(train.ids):
+        ids = tuple(f"trusted/{one}" for one in ids)
+    joined = Part(
+        _joined(train.inputs, trusted.inputs),
+        np.concatenate((train.labels, trusted.labels)),
+        (*train.ids, *ids),
+    )
+    clean = dataset.clean
+    return (
+        checked(
+            replace(
+                dataset,
+                train=joined,
+                validation=None,
+                clean=None if clean is None else np.concatenate((clean, trusted.labels)),
+            )
+        ),
+        np.arange(len(joined)) >= len(train),
+    )
+
+
+def _joined(one: Inputs, other: Inputs) -> Inputs:
+    """Inputs of the same form, one after the other."""
+    if isinstance(one, Images) and isinstance(other, Images):
+        return Images(np.concatenate((one.pixels, other.pixels)))
+    if isinstance(one, Features) and isinstance(other, Features):
+        return Features(np.concatenate((one.values, other.values)), one.columns)
+    if isinstance(one, ImageFiles) and isinstance(other, ImageFiles):
+        return ImageFiles((*one.paths, *other.paths))
+    assert isinstance(one, Texts)
+    assert isinstance(other, Texts)
+    return Texts((*one.texts, *other.texts))
 
 
 def _form(inputs: Inputs) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from proselflc.presenting.drawing import (
     ROUND,
+    SMALL,
     Drawing,
     Figure,
     Legend,
@@ -22,7 +23,8 @@ from proselflc.presenting.drawing import (
 )
 from proselflc.presenting.lettering import label, told
 from proselflc.presenting.names import percent
-from proselflc.presenting.reading import number
+from proselflc.presenting.reading import number, text
+from proselflc.presenting.svg import COLOURS
 from proselflc.training.run_directory import Json
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ _MARKS = 60  # and how many markers
 _MOST = 80  # of a line; what lies closer cannot be told apart
 _LARGEST = 1e9  # number that can be drawn
 _NATS = 100.0  # more than any entropy
+_STAGES = 6  # beginnings of stages in a figure
 
 _SECOND = Style("ink", (4, 2), width=1.1)  # a second measure of the same runs
 _GROWTH = Style("ink", (1, 1.5), width=1.1)
@@ -49,12 +52,14 @@ class _Panel:
         title, note: of the figure.
         scale: "percent" from 0 to 100, "part" of that as far as it was reached, "trust" from 0
             to 1, or "nats" from 0.
+        begins: epochs at which a later stage begins, and its name.
     """
 
     name: str
     title: str
     note: str
     scale: Literal["percent", "part", "trust", "nats"] = "percent"
+    begins: tuple[tuple[float, str], ...] = ()
 
     def told(self, value: float) -> str:
         """A number of it."""
@@ -126,7 +131,7 @@ class _Line:
         return replace(self, style=replace(style, colour=self.style.colour))
 
 
-def dynamics(histories: Histories) -> list[Figure]:
+def dynamics(histories: Histories, later: Sequence[Json] = ()) -> list[Figure]:
     """The paper's six panels and the trust over the epochs, runs on top of each other.
 
     What no run has numbers for is absent. Most panels need to know which labels are wrong; where a
@@ -134,11 +139,15 @@ def dynamics(histories: Histories) -> list[Figure]:
 
     Args:
         histories: lines of `history.jsonl` by the run's name.
+        later: stages of the runs as `Run.stages` has them, without the first of each.
     """
+    begins = _begins(later)
     panels = dict(_PAPER)
     if len(_lines(histories, "correct_fitting")) < len(histories):
         panels |= _WITHOUT_TRUTH
-    drawn = {panel: _lines(histories, column) for column, panel in panels.items()}
+    drawn = {
+        replace(panel, begins=begins): _lines(histories, column) for column, panel in panels.items()
+    }
     top = max(  # entropies are compared with each other
         (one.highest for panel in drawn for one in drawn[panel].values() if panel.scale == "nats"),
         default=1.0,
@@ -148,12 +157,24 @@ def dynamics(histories: Histories) -> list[Figure]:
     }
     tests, validations = (_lines(histories, f"{part}_accuracy") for part in ("test", "val"))
     if tests:
-        found["generalisation"] = _beside(_GENERALISATION, tests, validations, "validation")
-    return [*(found[name] for name in _ORDER if name in found), *_trust(histories)]
+        panel = replace(_GENERALISATION, begins=begins)
+        found["generalisation"] = _beside(panel, tests, validations, "validation")
+    return [*(found[name] for name in _ORDER if name in found), *_trust(histories, begins)]
 
 
-def _trust(histories: Histories) -> list[Figure]:
+def _begins(later: Sequence[Json]) -> tuple[tuple[float, str], ...]:
+    """Where stages begin, in order and each once; those of a run that says so, as it may lie."""
+    found = {
+        (epoch, label(text(stage, "name")))
+        for stage in later
+        if (epoch := number(stage, "first_epoch")) is not None and 0 < epoch <= _LARGEST
+    }
+    return tuple(sorted(found))[:_STAGES]
+
+
+def _trust(histories: Histories, begins: tuple[tuple[float, str], ...]) -> list[Figure]:
     """ε and g(t): of one run with its subsets, of several these apart."""
+    of_all, by_subset = (replace(one, begins=begins) for one in (_TRUST, _TRUST_BY_SUBSET))
     mean, clean, noisy, growth = (
         _lines(histories, column) for column in ("epsilon", "epsilon_clean", "epsilon_noisy", "g")
     )
@@ -165,9 +186,9 @@ def _trust(histories: Histories) -> list[Figure]:
         dotted = [replace(dotted[0], style=_GROWTH)]
     legend: Legend = (("g(t)", _GROWTH),) if dotted else ()
     if len(histories) > 1:
-        found = [_overlaid(_TRUST, mean, dotted, legend)]
+        found = [_overlaid(of_all, mean, dotted, legend)]
         if clean and noisy:
-            found.append(_beside(_TRUST_BY_SUBSET, clean, noisy, "wrong labels"))
+            found.append(_beside(by_subset, clean, noisy, "wrong labels"))
         return found
     subsets = {"all examples": mean, "right labels": clean, "wrong labels": noisy}
     lines = {
@@ -175,7 +196,7 @@ def _trust(histories: Histories) -> list[Figure]:
         for k, (said, of_run) in enumerate(subsets.items())
         for one in of_run.values()
     }
-    return [_overlaid(_TRUST, lines, dotted, legend)]
+    return [_overlaid(of_all, lines, dotted, legend)]
 
 
 def _beside(
@@ -214,6 +235,7 @@ def _overlaid(
     if any(len(one.x) > most for one in every):
         axis += "; means of neighbouring points"
     end = max(float(one.x.max()) for one in every)
+    begins = [(epoch, name) for epoch, name in panel.begins if epoch < end]
 
     def plot(axes: Axes) -> None:
         from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -221,6 +243,20 @@ def _overlaid(
         for one in every:
             x, y = averaged(one.x, one.y, most)
             line(axes, x, y, one.style, marks=marks, shift=one.shift)
+        for epoch, name in begins:
+            axes.axvline(epoch, color=COLOURS["ink"], linewidth=0.5, alpha=0.5, zorder=0.5)
+            is_late = epoch > end / 2
+            axes.annotate(
+                f"{name} →" if is_late else name,
+                (epoch, 1.0),
+                (-2.0 if is_late else 2.0, -2.0),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                size=SMALL,
+                ha="right" if is_late else "left",
+                va="top",
+                alpha=0.8,
+            )
         axes.set_xlim(0.0, end or 1.0)
         axes.set_ylim(*_limits(panel, every, top))
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=ROUND))
@@ -235,7 +271,8 @@ def _overlaid(
         panel.name,
         Drawing(panel.title, panel.note, plot, (*own, *legend)),
         f"{panel.title} over {end:g} epochs: {panel.note}. "
-        f"At the end: {told([f'{said} {last}' for said, last, _ in ends])}.",
+        f"At the end: {told([f'{said} {last}' for said, last, _ in ends])}."
+        + "".join(f" From epoch {epoch:g} on: {name}." for epoch, name in begins),
     )
 
 

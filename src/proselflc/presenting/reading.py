@@ -35,6 +35,7 @@ class Reading:
         history: evaluation points, at most `POINTS`; None is what is not known.
         test, validation: what was measured there, without what is no number; empty if nothing was.
         audit: None where there is none.
+        stages: as `Run.stages` has them.
         notes: a sentence for each part that cannot be read.
     """
 
@@ -46,6 +47,7 @@ class Reading:
     test: Json
     validation: Json
     audit: Audit | None
+    stages: tuple[Json, ...]
     notes: tuple[str, ...]
 
     @property
@@ -153,6 +155,7 @@ def _reading(run: Run, name: str) -> Reading:
         test=_measures(evaluation.get("test")),
         validation=_measures(evaluation.get("validation")),
         audit=part(lambda: run.audit, None),
+        stages=tuple(part(lambda: run.stages, none)),
         notes=tuple(notes),
     )
 

@@ -163,11 +163,17 @@ def make(
         shown = _shown(readings, table, inputs, data, notes)
     suspects = None if table is None else int(table["is_suspect"].to_numpy().sum())
     unseen = None if table is None else table["quality"].null_count / max(len(table), 1)
-    dynamics = figures.dynamics({one.name: one.history for one in readings if one.history})
+    dynamics = figures.dynamics(
+        {one.name: one.history for one in readings if one.history},
+        [stage for one in readings if one.history for stage in one.stages[1:]],
+    )
     reliability = figures.reliability(
         {one.name: {"test": one.test} for one in readings if one.test}
     )
-    transitions = figures.transitions(first.audit) if first.audit is not None else []
+    transitions: Sequence[Figure] = ()
+    if first.audit is not None:
+        used = _or_note(lambda: first.run.transition, notes)
+        transitions = figures.transitions(first.audit, used)
     quality = figures.quality(table) if table is not None else None
     classes, num_classes = tables.classes(first, table) if table is not None else (None, 0)
     options, differences = tables.options(readings)

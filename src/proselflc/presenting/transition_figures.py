@@ -34,19 +34,25 @@ _SMALLEST = 7.2  # letters of a class's name; on a phone they have 9 pixels
 _STRONGEST = 0.5  # shade of a cell with a number, which can be read on it in either theme
 
 
-def transitions(audit: Audit, *, run: str = "") -> list[Figure]:
-    """The estimated transition matrix, the realised one where it is known, and the largest flows.
+def transitions(audit: Audit, used: Matrix | None = None, *, run: str = "") -> list[Figure]:
+    """The estimated transition matrix, the realised and the used one, and the largest flows.
+
+    The realised one is there where it is known, the used one where the method has worked with one.
 
     Rows are true classes, columns given ones, and rows sum to 1. Beyond `NAMED` classes a matrix is
     a picture; its largest flows are then listed with their names.
 
     Args:
         audit: of a run.
+        used: [C, C] the transition matrix that its method worked with, or None.
         run: its name, where figures of several runs stand on a page.
     """
     found = [_matrix(audit, audit.joint, "estimated", run)]
     if audit.realised is not None:
         found.append(_matrix(audit, audit.realised, "realised", run))
+    if used is not None and len(used) == len(audit.names):
+        true = audit.joint.sum(1) if audit.realised is None else audit.realised.sum(1)
+        found.append(_matrix(audit, used * true[:, None], "used by the method", run))
     if len(audit.names) > NAMED and _flows(audit.joint):
         found.append(_largest(audit, run))
     return found
@@ -56,7 +62,7 @@ def _matrix(audit: Audit, counts: Matrix, kind: str, run: str) -> Figure:
     C = len(audit.names)
     wrong = 1 - counts.trace() / max(counts.sum(), 1e-300)
     flows = _flows(counts)
-    alt = f"{kind.capitalize()} chance of every given label by true class, {C} classes: "
+    alt = f"Chance of every given label by true class, {kind}, {C} classes: "
     alt += f"{percent(wrong)} of the labels are wrong" if flows else "no label is wrong"
     if flows:
         i, j = flows[0]
@@ -77,7 +83,7 @@ def _matrix(audit: Audit, counts: Matrix, kind: str, run: str) -> Figure:
         note = f"true (rows) by given labels; every {together} of {C} together"
         drawing = _picture(title, note, _rates(blocks), C)
         alt += f". Every {together} neighbouring classes are taken together"
-    return figure(named_after(run, f"transition_{kind}"), drawing, f"{alt}.")
+    return figure(named_after(run, f"transition_{kind.split()[0]}"), drawing, f"{alt}.")
 
 
 def _named(title: str, note: str, audit: Audit, rates: Matrix) -> Drawing:

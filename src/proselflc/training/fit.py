@@ -98,6 +98,7 @@ class Training:
         self.total_steps = total_steps
         self.accelerator = accelerator
         self.step = 0
+        self._entered = -1  # the last stage that was begun
         self.wants_stop = False
         self.strategy = strategy.to(accelerator.device)
         self.module = model.to(accelerator.device)
@@ -106,6 +107,7 @@ class Training:
             self._initial = {name: t.clone() for name, t in self.module.state_dict().items()}
         if recipe.channels_last:
             self.module = self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._arrange(0)  # before the optimiser: a strategy may make parameters that fit the model
         self.average = None
         if recipe.ema is not None:
             self.average = AveragedModel(
@@ -113,13 +115,12 @@ class Training:
             )
         if recipe.compile:
             self.module.compile()
-        self.bare_optimizer = _optimizer([*trainable(self.module), *trainable(strategy)], recipe)
+        self.bare_optimizer = _optimizer(trainable(self.module), trainable(strategy), recipe)
         self.model, prepared = accelerator.prepare(self.module, self.bare_optimizer)
         # At every step Accelerate's looks for a package that is not there, which takes longer than
         # a step of a small network. All that it adds here is the gradient scaler of float16.
         self.optimizer = self.bare_optimizer if accelerator.scaler is None else prepared
         self.model.train()
-        self._arrange(0)
 
     @property
     def progress(self) -> float:
@@ -134,7 +135,8 @@ class Training:
     def begins_stage(self) -> int | None:
         """The number of the stage whose first step is next, or None."""
         firsts = [span.first for span in self.spans]
-        return firsts.index(self.step) if self.step in firsts else None
+        stage = firsts.index(self.step) if self.step in firsts else -1
+        return stage if stage > self._entered else None
 
     def enter(self, stage: int, scene: Callable[[nn.Module], Scene] | None) -> None:
         """Begin a stage; what the one before has left is there to be looked at.
@@ -143,6 +145,7 @@ class Training:
             stage: its number.
             scene: what its strategy may look at, of the model; None for one that looks at nothing.
         """
+        self.share_buffers()  # what is kept of the model must be the same in every process
         looked_at = None if scene is None else scene(self.evaluated)
         self._arrange(stage)
         if looked_at is not None:
@@ -156,6 +159,7 @@ class Training:
             if self.average is not None:
                 self.average.module.load_state_dict(self._initial)
                 self.average.n_averaged.zero_()
+        self._entered = stage
 
     def _arrange(self, stage: int) -> None:
         self.stage, self.span = stage, self.spans[stage]
@@ -243,6 +247,10 @@ class Training:
         """The tensors of the state, by name; not copies: the next step changes them."""
         state = checkpoint.named("model", self.module.state_dict())
         state |= checkpoint.named("strategy", self.strategy.state_dict())
+        if any(span.stage.fresh for span in self.spans[self._entered + 1 :]):
+            # The user's own model may not be as it was when a run is resumed.
+            assert self._initial is not None
+            state |= checkpoint.named("initial", self._initial)
         if self.average is not None:
             state |= checkpoint.named("average", self.average.state_dict())
         for number, values in self.bare_optimizer.state_dict()["state"].items():
@@ -254,7 +262,10 @@ class Training:
     def facts(self) -> dict[str, object]:
         """What else the state holds."""
         scaler = self.accelerator.scaler
-        return {"scaler": None if scaler is None else scaler.state_dict()}
+        return {
+            "scaler": None if scaler is None else scaler.state_dict(),
+            "stage": self._entered,
+        }
 
     def restore(self, state: checkpoint.State) -> None:
         """Go on from a state that `tensors` and `facts` gave.
@@ -262,8 +273,8 @@ class Training:
         Raises:
             InputError: it is of another model or optimiser.
         """
-        under_way = [k for k, span in enumerate(self.spans) if span.first < state.step]
-        self._arrange(under_way[-1] if under_way else 0)
+        self._entered = self._stage_of(state)
+        self._arrange(max(self._entered, 0))
         mine = self.tensors()
         for name, value in state.tensors.items():
             if name in mine and mine[name].dtype != value.dtype:
@@ -275,6 +286,12 @@ class Training:
             raise InputError(
                 f"the checkpoint is after step {state.step}, but the run has {self.total_steps}"
             )
+        initial = checkpoint.part(state.tensors, "initial")
+        expected = checkpoint.part(mine, "initial")
+        if {name: t.shape for name, t in initial.items()} != {
+            name: t.shape for name, t in expected.items()
+        }:
+            raise InputError("the checkpoint is not of this model: its initial weights do not fit")
         try:
             self.module.load_state_dict(checkpoint.part(state.tensors, "model"))
             self.strategy.load_state_dict(checkpoint.part(state.tensors, "strategy"))
@@ -283,13 +300,26 @@ class Training:
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:300]
             raise InputError(f"the checkpoint is not of this model: {reason}") from None
+        for name, tensor in initial.items():
+            expected[name].copy_(tensor)
         self._restore_optimizer(checkpoint.part(state.tensors, "optimizer"))
         if self.accelerator.scaler is not None and state.facts.get("scaler"):
             self.accelerator.scaler.load_state_dict(state.facts["scaler"])
         self.step = state.step
 
+    def _stage_of(self, state: checkpoint.State) -> int:
+        """The last stage that was begun, −1 for none: the one under way, or the one about to be."""
+        stage = state.facts.get("stage")
+        firsts = [span.first for span in self.spans]
+        possible = {sum(first < state.step for first in firsts) - 1}
+        possible |= {k for k, first in enumerate(firsts) if first == state.step}
+        if isinstance(stage, bool) or not isinstance(stage, int) or stage not in possible:
+            raise InputError(f"the checkpoint is of no stage of this method: it says {stage!r}")
+        return stage
+
     def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
-        parameters = self.bare_optimizer.param_groups[0]["params"]
+        groups = self.bare_optimizer.param_groups
+        parameters = [parameter for group in groups for parameter in group["params"]]
         values: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             number, _, key = name.partition(".")
@@ -351,13 +381,19 @@ def _seed(device: torch.device, *key: int | str) -> None:
         torch.mps.manual_seed(seed)
 
 
-def _optimizer(parameters: list[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
+def _optimizer(
+    parameters: list[nn.Parameter], of_strategy: list[nn.Parameter], recipe: Recipe
+) -> torch.optim.Optimizer:
+    """The optimiser of the model's parameters and a strategy's own, which do not decay."""
     assert recipe.lr is not None
     assert recipe.weight_decay is not None
+    groups: list[dict[str, Any]] = [{"params": parameters}]
+    if of_strategy:
+        groups.append({"params": of_strategy, "weight_decay": 0.0})
     if recipe.optimizer == "adamw":
-        return torch.optim.AdamW(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay)
+        return torch.optim.AdamW(groups, lr=recipe.lr, weight_decay=recipe.weight_decay)
     return torch.optim.SGD(
-        parameters, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+        groups, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
     )
 
 

@@ -22,16 +22,31 @@ class Parameters:
 
     Attributes:
         epsilon: ε, how much the reference is trusted, for label_smoothing, confidence_penalty,
-            boot_soft and boot_hard.
+            boot_soft, boot_hard and distillation; at the end, for pseudo_label_ramped; α for
+            tf_kd_self.
         sharpness: B of the global trust, for proselflc and proselflc_lt.
         midpoint: when the global trust is 1/2, for proselflc and proselflc_lt.
         trust: "global*local", "global", "local" or "global*max_p", for proselflc and proselflc_lt.
-        temperature: T, for proselflc_lt.
+        temperature: T, for proselflc_lt; τ, for distillation and tf_kd_self.
         q: for gce.
-        alpha: for sl; the weight of the class prior for joint_soft and joint_hard.
+        alpha: for sl; the weight of the class prior for joint_soft and joint_hard, and of examples
+            that are not trusted at the end for pseudo_label.
         beta: for sl; the weight of the entropy for joint_soft and joint_hard.
         A: log 0, for sl: -4 in the paper, -9.21 in its code.
-        transition: a .npy, .npz or .csv file, row = true class, for forward and backward.
+        transition: a .npy, .npz or .csv file, row = true class, for forward and backward; left
+            out, it is estimated.
+        estimate: of the transition: "percentile", "anchor" or "confident", for forward and
+            backward where none is given.
+        layer: of noise: "simple", or "complex" which looks at features, for s_adaptation.
+        mask: a .npy, .npz or .csv file of 0 and 1, row = true class, which transitions are
+            possible, for masking; left out, those within a coarse class.
+        teacher: the directory of a finished run, for distillation.
+        first: the method of the first stage, for tf_kd_self, which takes that one's parameters too.
+        multiplier: m of the teacher's part, for tf_kd_self: a published one divided by the number
+            of classes.
+        begin: share of training at which predictions begin to count, for pseudo_label and
+            pseudo_label_ramped.
+        end: share of training from which they count fully, for the same.
     """
 
     epsilon: float | None = None
@@ -44,6 +59,14 @@ class Parameters:
     beta: float | None = None
     A: Annotated[float | None, Parameter(name=["A", "a"])] = None
     transition: Path | None = None
+    estimate: str | None = None
+    layer: str | None = None
+    mask: Path | None = None
+    teacher: Path | None = None
+    first: str | None = None
+    multiplier: float | None = None
+    begin: float | None = None
+    end: float | None = None
 
     def given(self) -> dict[str, Any]:
         """Those that are set."""
@@ -58,10 +81,12 @@ class Trainable:
         defaults: of the parameters it takes; None for one that must be given, and `OPTIONAL` for
             one that need not be.
         make: the strategy from all its parameters that are set.
+        learns_trusted: whether trusted examples are for learning and not for validation.
     """
 
     defaults: Mapping[str, Any]
     make: Callable[[Mapping[str, Any], Situation], Strategy]
+    learns_trusted: bool = False
 
 
 OPTIONAL = object()
@@ -77,7 +102,7 @@ def resolved(name: str, parameters: Parameters) -> Parameters:
     if not isinstance(name, str):
         raise InputError(f"method must be a name such as proselflc, got {type(name).__name__}")
     if name not in known:
-        raise InputError(_why_unknown(name))
+        raise InputError(unknown("method", name, known))
     defaults = known[name].defaults
     for extra in parameters.given().keys() - defaults.keys():
         takes = ", ".join(f"--method.{key}" for key in defaults) or "no parameters"
@@ -105,28 +130,33 @@ def strategy(name: str, parameters: Parameters, situation: Situation) -> Strateg
         raise InputError(f"method {name}: {error}") from None
 
 
-def _why_unknown(name: str) -> str:
-    from proselflc.correction.catalogue import METHODS
+@dataclass(frozen=True)
+class _Plain:
+    """Makes the strategy of a method that is a criterion and nothing else."""
 
-    if name in METHODS:
-        return (
-            f"method {name} needs a teacher's logits, which train has not: use "
-            f"proselflc.{METHODS[name].criterion} in a loop of your own"
-        )
-    return unknown("method", name, TRAINABLE)
+    make: Callable[[Mapping[str, Any], Situation], Criterion]
 
-
-def _criterion(
-    make: Callable[[Mapping[str, Any], Situation], Criterion],
-) -> Callable[[Mapping[str, Any], Situation], Strategy]:
-    """A method that is a criterion and nothing else."""
-
-    def made(p: Mapping[str, Any], situation: Situation) -> Strategy:
+    def __call__(self, p: Mapping[str, Any], situation: Situation) -> Strategy:
         from proselflc.training.strategy import Strategy
 
-        return Strategy(make(p, situation))
+        return Strategy(self.make(p, situation))
 
-    return made
+
+def _criterion(make: Callable[[Mapping[str, Any], Situation], Criterion]) -> _Plain:
+    """A method that is a criterion and nothing else."""
+    return _Plain(make)
+
+
+def _in(module: str) -> Callable[[Mapping[str, Any], Situation], Strategy]:
+    """What `make` of a module in `strategies/` makes, imported when it is wanted."""
+
+    def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
+        from importlib import import_module
+
+        made: Strategy = import_module(f"proselflc.training.strategies.{module}").make(p, situation)
+        return made
+
+    return make
 
 
 def _cce(p: Mapping[str, Any], situation: Situation) -> Criterion:
@@ -171,19 +201,39 @@ def _sl(p: Mapping[str, Any], situation: Situation) -> Criterion:
     return criteria.SymmetricCrossEntropy(p["alpha"], p["beta"], p["A"])
 
 
-def _with_transition(name: str) -> Callable[[Mapping[str, Any], Situation], Criterion]:
-    def make(p: Mapping[str, Any], situation: Situation) -> Criterion:
+def _loss_correction(backward: bool) -> Callable[[Mapping[str, Any], Situation], Strategy]:
+    def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
         import torch
 
-        from proselflc.correction import criteria
         from proselflc.data.noise import checked_transition
         from proselflc.data.opening import read_transition
+        from proselflc.training.strategies.loss_correction import LossCorrection
 
-        matrix = checked_transition(read_transition(p["transition"]), situation.num_classes)
-        made: Criterion = getattr(criteria, name)(torch.from_numpy(matrix).float())
-        return made
+        T = None
+        if "transition" in p:
+            matrix = read_transition(Path(p["transition"]))
+            T = torch.from_numpy(checked_transition(matrix, situation.num_classes))
+        return LossCorrection(situation, backward=backward, transition=T, estimate=p["estimate"])
 
     return make
+
+
+def _s_adaptation(p: Mapping[str, Any], situation: Situation) -> Strategy:
+    from proselflc.training.strategies.noise_layer import NoiseLayer
+
+    return NoiseLayer(situation, layer=p["layer"])
+
+
+def _masking(p: Mapping[str, Any], situation: Situation) -> Strategy:
+    import torch
+
+    from proselflc.data.opening import read_mask
+    from proselflc.training.strategies.masking import Masking
+
+    mask = None
+    if "mask" in p:
+        mask = torch.from_numpy(read_mask(Path(p["mask"]), situation.num_classes)).bool()
+    return Masking(situation, mask=mask)
 
 
 def _joint(hard: bool) -> Callable[[Mapping[str, Any], Situation], Strategy]:
@@ -193,6 +243,50 @@ def _joint(hard: bool) -> Callable[[Mapping[str, Any], Situation], Strategy]:
         return Joint(situation, hard=hard, prior_weight=p["alpha"], entropy_weight=p["beta"])
 
     return make
+
+
+def _distillation(p: Mapping[str, Any], situation: Situation) -> Strategy:
+    from proselflc.training.strategies.distillation import KnowledgeDistillation
+
+    return KnowledgeDistillation(
+        situation, Path(p["teacher"]), epsilon=p["epsilon"], temperature=p["temperature"]
+    )
+
+
+def _tf_kd_self(p: Mapping[str, Any], situation: Situation) -> Strategy:
+    from proselflc.training.strategies.tf_kd import TeacherFreeDistillation
+
+    first = p["first"]
+    plain = [name for name, one in TRAINABLE.items() if isinstance(one.make, _Plain)]
+    if first not in TRAINABLE:
+        raise InputError(f"--method.first: {unknown('method', str(first), plain)}")
+    if first not in plain:
+        raise InputError(
+            f"--method.first cannot be {first}, which is more than a criterion: give one of "
+            f"{', '.join(sorted(plain))}"
+        )
+    own = {"first", "epsilon", "temperature", "multiplier"}
+    others = Parameters(**{key: value for key, value in p.items() if key not in own})
+    return TeacherFreeDistillation(
+        strategy(first, resolved(first, others), situation).criterion,
+        alpha=p["epsilon"],
+        temperature=p["temperature"],
+        multiplier=p["multiplier"],
+    )
+
+
+def _pseudo_label(p: Mapping[str, Any], situation: Situation) -> Strategy:
+    from proselflc.training.strategies.pseudo_label import PseudoLabel
+
+    return PseudoLabel(situation, weight=p["alpha"], begin=p["begin"], end=p["end"])
+
+
+def _pseudo_label_ramped(p: Mapping[str, Any], situation: Situation) -> Criterion:
+    from proselflc.correction import catalogue
+    from proselflc.correction.criterion import Criterion
+
+    target = catalogue.pseudo_label_ramped(p["epsilon"], p["begin"], p["end"])
+    return Criterion(target, total_steps=situation.total_steps)
 
 
 TRAINABLE: dict[str, Trainable] = {
@@ -212,8 +306,31 @@ TRAINABLE: dict[str, Trainable] = {
     ),
     "gce": Trainable({"q": 0.7}, _criterion(_gce)),
     "sl": Trainable({"alpha": 6.0, "beta": 0.1, "A": -4.0}, _criterion(_sl)),
-    "forward": Trainable({"transition": None}, _criterion(_with_transition("ForwardCorrection"))),
-    "backward": Trainable({"transition": None}, _criterion(_with_transition("BackwardCorrection"))),
+    "forward": Trainable(
+        {"transition": OPTIONAL, "estimate": "percentile"}, _loss_correction(backward=False)
+    ),
+    "backward": Trainable(
+        {"transition": OPTIONAL, "estimate": "percentile"}, _loss_correction(backward=True)
+    ),
+    "s_adaptation": Trainable({"layer": "simple"}, _s_adaptation),
+    "masking": Trainable({"mask": OPTIONAL}, _masking),
+    "distillation": Trainable({"teacher": None, "epsilon": 0.5, "temperature": 1.0}, _distillation),
+    "tf_kd_self": Trainable(
+        {
+            **{"first": "cce", "epsilon": 0.95, "temperature": 20.0, "multiplier": 1.0},
+            **dict.fromkeys(
+                ("sharpness", "midpoint", "trust", "q", "alpha", "beta", "A", "begin", "end"),
+                OPTIONAL,
+            ),
+        },
+        _tf_kd_self,
+    ),
     "joint_soft": Trainable({"alpha": 1.0, "beta": 0.5}, _joint(hard=False)),
     "joint_hard": Trainable({"alpha": 1.0, "beta": 0.5}, _joint(hard=True)),
+    "pseudo_label": Trainable(
+        {"alpha": 3.0, "begin": 0.1, "end": 0.6}, _pseudo_label, learns_trusted=True
+    ),
+    "pseudo_label_ramped": Trainable(
+        {"epsilon": 0.75, "begin": 0.1, "end": 0.6}, _criterion(_pseudo_label_ramped)
+    ),
 }

@@ -97,13 +97,16 @@ class Recorder:
         num_examples: n.
         num_classes: C, at most 65,534.
         epochs: how many there will be, for knowing which are the last.
+        first: of these, the first epoch of the last stage.
     """
 
-    def __init__(self, folder: Path, num_examples: int, num_classes: int, epochs: int) -> None:
+    def __init__(
+        self, folder: Path, num_examples: int, num_classes: int, epochs: int, *, first: int = 0
+    ) -> None:
         if num_classes >= NO_CLASS:
             raise InputError(f"there are {num_classes} classes: at most {NO_CLASS - 1} can be kept")
         self.folder = folder
-        self.recent_from = epochs - max(2, epochs // 4)
+        self.recent_from = max(first, epochs - max(2, epochs // 4))
         self.rows = _unseen(num_examples)
         self.count = torch.zeros(num_examples, dtype=torch.int32)  # in how many recent epochs
         self.means: dict[str, _Mean] = {
@@ -116,7 +119,7 @@ class Recorder:
     def wants_means(self, epoch: int) -> bool:
         """Whether an epoch is one of the last, over which p and q̃ are averaged.
 
-        These are the last quarter of the epochs, and at least two.
+        These are the last quarter of the epochs, and at least two, but none before the last stage.
         """
         return epoch >= self.recent_from
 

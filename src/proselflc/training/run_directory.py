@@ -51,6 +51,11 @@ class RunDirectory:
         return self.path / "history.jsonl"
 
     @property
+    def stages(self) -> Path:
+        """When the stages of a run begin that has more than one."""
+        return self.path / "stages.json"
+
+    @property
     def dynamics(self) -> Path:
         return self.path / "dynamics"
 
@@ -81,6 +86,11 @@ class RunDirectory:
     @property
     def evaluation(self) -> Path:
         return self.path / "evaluation.json"
+
+    @property
+    def transition(self) -> Path:
+        """[C, C] the transition matrix that the method worked with, where it had one."""
+        return self.path / "transition.npy"
 
     @property
     def summary(self) -> Path:
@@ -252,12 +262,14 @@ class RunDirectory:
         return (
             self.labels,
             self.history,
+            self.stages,
             self.weights,
             self.model,
             self.examples,
             self.audit,
             self.audit_arrays,
             self.evaluation,
+            self.transition,
             self.summary,
             self.report,
             self.held_out,

@@ -56,6 +56,25 @@ class Span:
     steps: int
 
 
+def described(spans: tuple[Span, ...], batches: int) -> list[dict[str, object]]:
+    """The stages of a run as its directory has them; first epochs and steps are counted from 0.
+
+    Args:
+        spans: of the run.
+        batches: steps per epoch.
+    """
+    return [
+        {
+            "name": span.stage.name,
+            "first_epoch": span.first // batches,
+            "epochs": -(-span.steps // batches),
+            "first_step": span.first,
+            "steps": span.steps,
+        }
+        for span in spans
+    ]
+
+
 def spans(stages: tuple[Stage, ...], total_steps: int, batches: int) -> tuple[Span, ...]:
     """When the stages of Γ steps begin; each is whole epochs but the last.
 
@@ -98,6 +117,7 @@ class Situation:
         given: [n] the labels.
         names: C class names.
         preprocessing: of the inputs, fitted on the training part.
+        model: the name of the model, which the user has chosen and whose code is believed.
         coarse: [C] the coarse class of every class, or None.
         trusted: [n] whose labels are known to be right, or None where the user has named none.
         seed: of the run.
@@ -108,6 +128,7 @@ class Situation:
     given: Ints
     names: tuple[str, ...]
     preprocessing: Preprocessing
+    model: str = ""
     coarse: Ints | None = None
     trusted: Bools | None = None
     seed: int = 0
@@ -190,6 +211,10 @@ class Strategy(nn.Module):
 
     def after_epoch(self, stage: int, epoch: int) -> None:
         """An epoch of a stage, counted from 0 in it, is over."""
+
+    def transition(self) -> Tensor | None:
+        """[C, C] the transition matrix that the method works with, row = true class; or None."""
+        return None
 
     def facts(self) -> dict[str, object]:
         """What the summary says of the method beside the usual, such as an estimate."""

@@ -1,0 +1,139 @@
+"""What a step of every method costs beside one of cross entropy, in the whole loop.
+
+A ResNet-20 learns 32×32 images of 10 classes in batches of 32, with the records of every example;
+evaluations and checkpoints are left out. Steps of a method and of cross entropy take turns, so that
+whatever else the machine does slows both; a stage's cost is the median of the ratios, and a
+method's the mean over its stages by how many steps they have. What a stage computes before its
+first step is left out: that is a pass over the data or two.
+
+    python benchmarks/method_cost.py              # also written to results/, and for `methods`
+    python benchmarks/method_cost.py --quick      # fewer steps and no files
+    python benchmarks/method_cost.py joint_soft   # some methods, the others stay as they were
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from proselflc.app.config import Config
+from proselflc.app.display import Silent
+from proselflc.app.fit import fit
+from proselflc.app.run import _Run
+from proselflc.app.setting import prepare
+from proselflc.data.dataset import Dataset, Images, Part
+from proselflc.training import processes
+from proselflc.training.methods import TRAINABLE, Parameters
+from proselflc.training.recipe import Recipe
+from proselflc.training.run_directory import RunDirectory
+
+EXAMPLES, CLASSES, BATCH, TRUSTED = 128, 10, 32, 0.25
+EPOCHS = 8
+MODEL = "resnet20"
+RESULTS = Path(__file__).parent / "results" / "method_cost.json"
+SHOWN = Path(__file__).parents[1] / "src" / "proselflc" / "app" / "method_cost.json"
+
+
+def images() -> Dataset:
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (EXAMPLES, 32, 32, 3), dtype=np.uint8)
+    labels = np.arange(EXAMPLES) % CLASSES
+    part = Part(Images(pixels), labels, tuple(map(str, range(EXAMPLES))))
+    names = tuple(map(str, range(CLASSES)))
+    return Dataset("noise", part, names, coarse=np.arange(CLASSES) // 2)
+
+
+def steps(method: str, folder: Path, teacher: Path, epochs: int) -> Iterator[tuple[int, float]]:
+    """The stage of every step, and its seconds; NaN for one that begins a stage."""
+    trainable = TRAINABLE[method]
+    config = Config(
+        method=method,
+        parameters=Parameters(teacher=teacher) if "teacher" in trainable.defaults else Parameters(),
+        trusted=str(TRUSTED) if trainable.learns_trusted else None,
+        model=MODEL,
+        augment="crop-flip",
+        recipe=Recipe(epochs=epochs, batch_size=BATCH),
+    )
+    directory = RunDirectory(folder)
+    directory.make()
+    setting = prepare(config, images(), report=_nobody)
+    run = _Run(setting, directory, processes.accelerator("no"), Silent(notes=False))
+    lessons = run._lessons()
+    while run.training.step < setting.total_steps:
+        begins = run.training.begins_stage() is not None
+        start = time.perf_counter()
+        run._record(next(lessons))
+        seconds = time.perf_counter() - start
+        yield run.training.stage, float("nan") if begins else seconds
+
+
+def cost(method: str, teacher: Path, epochs: int) -> list[dict[str, float]]:
+    """Per stage, how many times as long as one of cross entropy a step takes, and its share."""
+    ratios: dict[int, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        theirs = steps(method, Path(folder) / "method", teacher, epochs)
+        plain = steps("cce", Path(folder) / "cce", teacher, epochs)
+        for (stage, seconds), (_, beside) in zip(theirs, plain, strict=True):
+            ratios.setdefault(stage, []).append(seconds / beside)
+    total = sum(map(len, ratios.values()))
+    return [
+        {
+            "times_cross_entropy": round(statistics.median(r for r in found if r == r), 3),
+            "share": round(len(found) / total, 3),
+        }
+        for found in ratios.values()
+    ]
+
+
+def _nobody(text: str) -> None:
+    pass
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("methods", nargs="*")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    measured = {}
+    if RESULTS.is_file():
+        measured = json.loads(RESULTS.read_text(encoding="utf-8"))["costs"]
+    with tempfile.TemporaryDirectory() as folder:
+        data = images()
+        teacher = Path(folder) / "teacher"
+        assert isinstance(data.train.inputs, Images)
+        y, ids = data.train.labels, list(data.train.ids)
+        fit(data.train.inputs.pixels, y, ids=ids, model=MODEL, steps=2, out=teacher)
+        for method in options.methods or TRAINABLE:
+            stages = cost(method, teacher, 4 if options.quick else EPOCHS)
+            mean = sum(one["times_cross_entropy"] * one["share"] for one in stages)
+            measured[method] = {"times_cross_entropy": round(mean, 2), "stages": stages}
+            print(f"{method:22} × {mean:.2f}", flush=True)
+    if options.quick:
+        return
+    measured = {name: measured[name] for name in TRAINABLE if name in measured}
+    facts = {
+        "model": MODEL,
+        "batch": BATCH,
+        "classes": CLASSES,
+        "steps": EPOCHS * EXAMPLES // BATCH,
+        "machine": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "costs": measured,
+    }
+    RESULTS.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    shown = {name: one["times_cross_entropy"] for name, one in measured.items()}
+    SHOWN.write_text(json.dumps(shown, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

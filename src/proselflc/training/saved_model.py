@@ -1,0 +1,106 @@
+"""The model of a finished run: the network, its classes and how its inputs are prepared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torch import nn
+
+from proselflc.data import preprocessing
+from proselflc.data.preprocessing import Preprocessing
+from proselflc.errors import InputError
+from proselflc.models import catalogue
+from proselflc.models.weights import load_strictly, read_state
+from proselflc.training.run_directory import Json, RunDirectory
+from proselflc.training.serving import shape_of
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """What a run has left to predict with, read when it is asked for.
+
+    Attributes:
+        directory: of the run.
+        made_by: `package.module:factory` that makes the model, where that was the user's own. A
+            run that somebody else has written could name any code, so it is not believed.
+    """
+
+    directory: RunDirectory
+    made_by: str | None = None
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """C class names."""
+        names = self._description.get("names")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise InputError(f"{self.directory.model} lists no class names: it is damaged")
+        return tuple(names)
+
+    @cached_property
+    def preprocessing(self) -> Preprocessing:
+        """What is done to inputs before the model sees them."""
+        return preprocessing.from_json(self._description.get("preprocessing"))
+
+    @property
+    def claimed_name(self) -> str:
+        """What the run says that its model is made by, not to be believed."""
+        return str(self._description.get("model"))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the run says that its model is one of the catalogue."""
+        return self.claimed_name in catalogue.MODELS
+
+    @property
+    def model_name(self) -> str:
+        """What a model like the run's is made by.
+
+        Raises:
+            InputError: by code that the user has not named.
+        """
+        if self.made_by is None and not self.is_ours:
+            raise InputError(
+                f"the model of {self.directory.path} is not one of ours ({self.claimed_name}): say "
+                "who makes it, with --model package.module:factory, or load_run(path, model=…) in "
+                "Python"
+            )
+        return self.made_by or self.claimed_name
+
+    def read(self) -> nn.Module:
+        """The trained model, in evaluation mode; it maps preprocessed inputs to logits [N, C].
+
+        Raises:
+            InputError: it is made by code that the user has not named, it cannot be made, or its
+                weights do not fit.
+        """
+        shape = shape_of(self.preprocessing)
+        module = catalogue.build(self.model_name, shape, len(self.names), generator_seed=0)
+        weights = self.directory.weights
+        load_strictly(module, read_state(weights), weights)
+        return module.eval()
+
+    @cached_property
+    def _description(self) -> Json:
+        return self.directory.read_json(self.directory.model)
+
+
+def finished_run(path: Path) -> RunDirectory:
+    """The directory of a finished run.
+
+    Raises:
+        InputError: there is none, it is not finished, or a later version has written it.
+    """
+    directory = RunDirectory(path)
+    if not path.is_dir():
+        raise InputError(f"there is no run {path}")
+    if not directory.is_begun:
+        raise InputError(f"{path} is not a run: it has no config.toml")
+    directory.check_format()
+    if not directory.is_finished:
+        raise InputError(
+            f"the run {path} is not finished: go on with proselflc train --out {path} "
+            "--resume, or with fit(…, resume=True) if it was begun in Python"
+        )
+    return directory

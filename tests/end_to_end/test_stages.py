@@ -1,0 +1,142 @@
+"""A run of several stages is one run, which says so and can be resumed in any of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from proselflc.analysis.run import load_run
+from proselflc.app.config import Config
+from proselflc.app.display import Silent
+from proselflc.app.reporting import report
+from proselflc.app.run import train
+from proselflc.app.start import Start
+from proselflc.data.opening import Request
+from proselflc.errors import InputError
+from proselflc.training.recipe import Recipe
+
+CONFIG = Config(
+    request=Request(data="digits"),
+    noise="symmetric:0.4",
+    method="joint_soft",
+    model="mlp",
+    recipe=Recipe(epochs=8),
+    eval_epochs=1,
+    checkpoint_seconds=0,
+)
+NAMES = ["labels and weights"] * 5 + ["weights from scratch"] * 3
+
+
+class CrashError(Exception):
+    pass
+
+
+class Crashing(Silent):
+    """Raises in the middle of an evaluation."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(notes=False)
+        self.at = step
+
+    def point(self, line: Mapping[str, Any]) -> None:
+        if line["step"] == self.at:
+            raise CrashError
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    return train(CONFIG, Start(tmp_path_factory.mktemp("stages") / "run"), Silent(notes=False))
+
+
+def history(run: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    for line in lines:
+        del line["seconds"], line["images_per_second"]
+    return lines
+
+
+def test_the_run_says_which_stage_is_when(whole: Path) -> None:
+    run = load_run(whole)
+    assert run.stages == [
+        {
+            "name": NAMES[0],
+            **{"first_epoch": 0, "epochs": 5, "first_step": 0, "steps": 55},
+        },
+        {
+            "name": NAMES[-1],
+            **{"first_epoch": 5, "epochs": 3, "first_step": 55, "steps": 33},
+        },
+    ]
+    lines = history(whole)
+    assert [line["stage"] for line in lines] == NAMES
+    assert [line["lr"] for line in lines[:5]] == [0.05] * 5
+    assert [line["progress"] for line in lines] == [(k + 1) / 8 for k in range(8)]
+    assert len(list((whole / "dynamics").glob("epoch-*.npy"))) == 8
+
+
+def test_the_means_are_of_the_last_stage(whole: Path) -> None:
+    p = np.load(whole / "dynamics" / "recent_p.npy").astype(float)
+    last = [np.load(whole / "dynamics" / f"epoch-0000{k}.npy") for k in (6, 7)]
+    given = load_run(whole).labels.given
+    mean = np.mean([rows["p_given"].astype(float) for rows in last], axis=0)
+    np.testing.assert_allclose(p[np.arange(len(given)), given], mean, atol=2e-3)
+
+
+@pytest.mark.parametrize("epoch", [2, 5, 6, 7], ids=["first", "boundary", "second", "later"])
+def test_a_run_that_crashes_in_any_stage_goes_on_as_if_it_had_not(
+    whole: Path, tmp_path: Path, epoch: int
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(CrashError):
+        train(CONFIG, Start(out), Crashing(epoch * 11))
+    train(CONFIG, Start(out, resume=True), Silent(notes=False))
+    assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert history(out) == history(whole)
+    for name in ("stages.json", "examples.parquet", "dynamics/recent_target.npy"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_the_report_marks_the_second_stage(whole: Path) -> None:
+    page = Path(report(whole)).read_text(encoding="utf-8")
+    assert "weights from scratch →" in page
+
+
+def test_a_run_in_its_place_that_has_no_stages_has_no_such_file(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    short = replace(CONFIG, recipe=Recipe(epochs=2))
+    train(short, Start(out), Silent(notes=False))
+    assert (out / "stages.json").is_file()
+    train(replace(short, method="cce"), Start(out, overwrite=True), Silent(notes=False))
+    assert not (out / "stages.json").exists()
+    assert load_run(out).stages == []
+    assert {line["stage"] for line in history(out)} == {None}
+
+
+def test_fewer_epochs_than_stages_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has 2 stages .* needs an epoch for each, got 1"):
+        train(
+            replace(CONFIG, recipe=Recipe(epochs=1)), Start(tmp_path / "run"), Silent(notes=False)
+        )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "{}", '{"stages": 3}', '{"stages": [{"name": "x"}]}', "{", '{"stages": [{"name": 1}]}'],
+)
+def test_damaged_stages_are_a_sentence(whole: Path, tmp_path: Path, text: str) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    for name in ("config.toml", "summary.json"):
+        (out / name).write_bytes((whole / name).read_bytes())
+    (out / "stages.json").write_text(text)
+    with pytest.raises(InputError, match="damaged"):
+        _ = load_run(out).stages
