@@ -12,9 +12,9 @@ import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 
+from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.export import Corrected, corrected_labels, find_label_issues, text_lines
 from proselflc.analysis.run import Run
-from proselflc.analysis.suspects import write_parquet
 from proselflc.data.labels import Labels
 from proselflc.data.noise import fingerprint
 from proselflc.errors import InputError

@@ -21,7 +21,9 @@ from proselflc.data.noise import Matrix
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SLOPE = 2.0  # of the chance of being wrong in the log-odds
+# Of the chance of being wrong in the log-odds: a mean over the epochs is less sure of itself than a
+# model is when it is trained.
+SLOPE, SLOPE_OUT_OF_SAMPLE = 2.0, 1.0
 _EVEN = 0.5  # of the mean transition that every pair of classes is granted
 _ROUNDS = 60
 
@@ -64,7 +66,7 @@ def judge(records: Records, given: Ints, joint: Matrix) -> Judgement:
     where w_ki says how much more often than is usual class k gets the label i (`lift`), and the
     root keeps large classes from swamping rare ones. The label is wrong with the chance
 
-        P = σ(2 log(Σ_{k≠i} s_k / s_i) + b)
+        P = σ(a log(Σ_{k≠i} s_k / s_i) + b)        a = 2, or 1 out of sample
 
     whose b makes the mean of P over all examples that were seen the estimated noise rate. Quality
     is 1 − P. Where P > ½ the label is suspect, and the class k ≠ i with the largest s_k is
@@ -76,7 +78,8 @@ def judge(records: Records, given: Ints, joint: Matrix) -> Judgement:
         joint: [C, C] as `noise_estimate.joint` estimates it.
     """
     log_odds, other = _supports(records, given, joint)
-    wrong = _calibrated(log_odds, noise_rate(joint))
+    slope = SLOPE if records.held_out is None else SLOPE_OUT_OF_SAMPLE
+    wrong = _calibrated(slope * log_odds, noise_rate(joint))
     suggested = np.where(wrong > 0.5, other, given)
     return Judgement(quality=1 - wrong, suggested=suggested)
 
@@ -110,8 +113,9 @@ def _supports(records: Records, given: Ints, joint: Matrix) -> tuple[npt.NDArray
     for rows in slices(n, C):
         y = given[rows]
         own = np.arange(len(y)), y
-        support = records.mean_prediction(rows, given, C) / root * weights[y]
-        support = np.maximum(support, np.float32(1e-7))  # float16 knows no smaller p
+        # float16 knows no smaller p.
+        p = np.maximum(records.mean_prediction(rows, given, C), np.float32(1e-7))
+        support = p / root * weights[y]
         right = support[own].astype(np.float64)
         support[own] = 0
         with np.errstate(invalid="ignore"):
@@ -120,11 +124,10 @@ def _supports(records: Records, given: Ints, joint: Matrix) -> tuple[npt.NDArray
     return log_odds, other
 
 
-def _calibrated(log_odds: npt.NDArray[np.float64], rate: float) -> Floats:
-    """[n] σ(2 x + b) with the b that makes their mean the rate, found by halving an interval."""
+def _calibrated(x: npt.NDArray[np.float64], rate: float) -> Floats:
+    """[n] σ(x + b) with the b that makes their mean the rate, found by halving an interval."""
     from scipy.special import expit
 
-    x = SLOPE * log_odds
     known = x[~np.isnan(x)]
     if rate <= 0 or len(known) == 0:
         return np.where(np.isnan(x), np.nan, 0).astype(np.float32)
