@@ -203,8 +203,8 @@ def curves(observed: Iterable[Rows], rows: Ints, n: int) -> list[Curve] | None:
     for epoch in observed:
         if epoch.shape != (n,):
             raise InputError(
-                f"the record of epoch {len(epochs)} is {list(epoch.shape)}, but there are {n} labels: "
-                "it belongs to another run"
+                f"the record of epoch {len(epochs)} is {list(epoch.shape)}, but there are {n} "
+                "labels: it belongs to another run"
             )
         epochs.append(np.asarray(epoch[rows]))  # a copy, so that no file stays open
     if not epochs:
