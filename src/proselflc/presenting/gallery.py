@@ -101,7 +101,7 @@ def worst(table: pa.Table, most: int = SHOWN) -> Ints:
     crowded out by a large one.
 
     Args:
-        table: as `suspects.examples` makes it.
+        table: as `examples.table` makes it.
         most: how many.
     """
     positions = np.flatnonzero(table["is_suspect"].to_numpy()).astype(np.int64)
@@ -137,7 +137,7 @@ def suspects(
     """The examples at these positions.
 
     Args:
-        table: as `suspects.examples` makes it.
+        table: as `examples.table` makes it.
         rows: [k] positions.
         looks: k, as `looks` finds them.
         curves: k, as `curves` reads them, or None.
@@ -222,7 +222,7 @@ def looks(inputs: Inputs, rows: Ints, table: pa.Table) -> list[Looks]:
     Args:
         inputs: of all n examples.
         rows: [k] positions.
-        table: as `suspects.examples` makes it.
+        table: as `examples.table` makes it.
 
     Raises:
         InputError: the inputs are of another number of examples.

@@ -98,8 +98,8 @@ def warnings(reading: Reading, unseen: float | None) -> list[str]:
         )
     if unseen is not None and unseen > NEVER_SEEN:
         found.append(
-            f"{percent(unseen)} of the examples were not seen in the last epochs, so nothing is "
-            "said about their labels. Train for more epochs."
+            f"{percent(unseen)} of the examples were never seen, so nothing is said about "
+            "their labels. Train for more epochs."
         )
     after, before = (
         share(reading.summary, f"label_accuracy_{when}") for when in ("after", "before")

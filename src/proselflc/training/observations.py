@@ -220,7 +220,10 @@ def observed(folder: Path) -> Iterator[Rows]:
             raise InputError(f"{folder} has no record of epoch {epoch}, but of epoch {number}")
         rows = mapped(path)
         if rows.dtype != ROW:
-            raise InputError(f"{path} holds {rows.dtype}: it is no record of an epoch")
+            raise InputError(
+                f"{path} holds {rows.dtype}: it is no record of an epoch, or one of another "
+                "version of proselflc; train the run again"
+            )
         yield rows
 
 
