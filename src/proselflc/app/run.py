@@ -214,11 +214,7 @@ class _Run:
             write_model(directory, setting, training.evaluated)
             table, audit = suspects.examine(
                 setting.labels,
-                Records(
-                    list(observations.observed(directory.dynamics)),
-                    observations.recent(directory.dynamics, "p"),
-                    observations.recent(directory.dynamics, "target"),
-                ),
+                Records(observations.Epochs(directory.dynamics)),
             )
             write_parquet(table, directory.examples)
             audit.save(directory)
