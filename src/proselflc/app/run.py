@@ -18,6 +18,7 @@ from torch import nn
 
 from proselflc.analysis import suspects
 from proselflc.analysis.examples import write_parquet
+from proselflc.analysis.fitting import LEARNED_BY_HEART
 from proselflc.analysis.records import Records
 from proselflc.app import config as config_file
 from proselflc.app import measurement, tracking
@@ -40,7 +41,6 @@ from proselflc.training.observations import Recorder, Seen, see
 from proselflc.training.run_directory import Json, RunDirectory, read_toml
 
 SHOWN_EVERY = 0.2  # seconds between two movements of the bar
-LEARNED_BY_HEART = 0.98  # of the labels, before half of training
 
 
 def train(
