@@ -68,8 +68,8 @@ from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 from proselflc.training.observations import ROW
 
-SCORING = 1
-SEEDS = (1, 2, 3)  # with seed 0 the rule was made; see docs/decisions/0003
+SCORING = 2
+SEEDS = (1, 2)  # with seed 0 the rule was made; see docs/decisions/0003
 QUICK = ("digits-symmetric", "digits-pair")
 QUICK_EPOCHS = 10
 RESULTS = Path(__file__).parent / "results"

@@ -116,6 +116,24 @@ def test_suspects_alone(run: Run) -> None:
     assert corrected.table(soft=True)["p(=dog)"].to_pylist() == pytest.approx([1, 0.3, 1])
 
 
+@pytest.mark.parametrize("has_many", [False, True])
+def test_no_suspects_at_all(tmp_path: Path, has_many: bool) -> None:
+    run = many(tmp_path / "run", [[0, 1, 2, 3, 4]] * 5)[0] if has_many else made(tmp_path / "run")
+    table = run.examples
+    place = table.column_names.index("is_suspect")
+    nobody = table.set_column(place, "is_suspect", pa.array([False] * len(IDS)))
+    write_parquet(nobody, run.directory.examples)
+    corrected = Corrected(Run(run.path), only_suspects=True)
+    found = corrected.table(soft=True)
+    assert len(found) == 0
+    assert found.column_names == Corrected(Run(run.path)).table(soft=True).column_names
+    assert len(found.column_names) == 6 + (10 if has_many else 3)
+    file = io.BytesIO()
+    corrected.write_npz(file, soft=True)
+    arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
+    assert arrays["probabilities"].shape == (0, 5 if has_many else 3)
+
+
 def test_soft_labels(run: Run) -> None:
     table = Corrected(run).table(soft=True)
     columns = [table[f"p({name})"].to_numpy() for name in NAMES]

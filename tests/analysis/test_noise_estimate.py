@@ -15,15 +15,14 @@ from proselflc.analysis import records as chunks
 from proselflc.analysis.noise_estimate import early_epochs, joint
 from proselflc.analysis.records import HeldOut, Records
 from proselflc.data.dataset import Ints
-from proselflc.training.observations import NO_CLASS, ROW, Mean, Rows
+from proselflc.training.observations import NO_CLASS, ROW, Rows
 
 Doubles = npt.NDArray[np.float64]
-NOTHING: Mean = np.zeros((0, 0), np.float16)
 
 
 def predicting(p: npt.NDArray[np.floating]) -> Records:
     """Records whose mean prediction is p in whatever epochs."""
-    return Records([], NOTHING, NOTHING, HeldOut(2, p.astype(np.float16)))
+    return Records([], HeldOut(2, p.astype(np.float16)))
 
 
 def symmetric(C: int, rate: float) -> Doubles:
@@ -96,12 +95,12 @@ def test_the_early_epochs_are_believed_before_labels_are_learned_by_heart() -> N
     clean, y, p = world(0, 4000, pair(5, 0.45), EVEN)
     early = [rows_of(p, y)] * 4
     by_heart = [rows_of(np.eye(5)[y], y)] * 30
-    records = Records(early + by_heart, NOTHING, NOTHING)
+    records = Records(early + by_heart)
     assert early_epochs(records, y) == 4
     counts = joint(records, y, 5)
     assert 1 - counts.trace() / counts.sum() == pytest.approx((y != clean).mean(), abs=0.03)
-    np.testing.assert_array_equal(counts, joint(Records(early, NOTHING, NOTHING), y, 5))
-    memorised = joint(Records(by_heart, NOTHING, NOTHING), y, 5)
+    np.testing.assert_array_equal(counts, joint(Records(early), y, 5))
+    memorised = joint(Records(by_heart), y, 5)
     np.testing.assert_allclose(memorised, np.diag(np.bincount(y)), atol=1e-6)
 
 
@@ -257,7 +256,7 @@ def fitting(*shares: tuple[int, int]) -> tuple[Records, Ints]:
         rows["p_given"][seen:] = np.nan
         rows["predicted"][seen:] = NO_CLASS
         files.append(rows)
-    return Records(files, NOTHING, NOTHING), y
+    return Records(files), y
 
 
 @pytest.mark.parametrize(

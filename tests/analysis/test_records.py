@@ -16,11 +16,10 @@ from proselflc.analysis import records
 from proselflc.analysis.records import HeldOut, Records, slices
 from proselflc.data.labels import Labels
 from proselflc.errors import InputError
-from proselflc.training.observations import NO_CLASS, ROW, TOP, Mean, Rows
+from proselflc.training.observations import NO_CLASS, ROW, Mean, Rows
 
 Doubles = npt.NDArray[np.float64]
 Labelled = npt.NDArray[np.int64]
-NOTHING: Mean = np.zeros((0, 0), np.float16)
 
 
 def drawn(seed: int, n: int, C: int, epochs: int, seen: float) -> tuple[list[Rows], Labelled]:
@@ -64,7 +63,7 @@ def one_by_one(files: list[Rows], y: Labelled, C: int) -> Doubles:
 
 
 def of(files: list[Rows], held_out: HeldOut | None = None) -> Records:
-    return Records(files, NOTHING, NOTHING, held_out)
+    return Records(files, held_out)
 
 
 @settings(max_examples=80, deadline=None)
@@ -162,25 +161,15 @@ def dense(n: int, C: int) -> Mean:
     return np.zeros((n, C), np.float16)
 
 
-GOOD = Records([np.zeros(4, ROW)] * 2, dense(4, 6), dense(4, 6), HeldOut(2, dense(4, 6)))
+GOOD = Records([np.zeros(4, ROW)] * 2, HeldOut(2, dense(4, 6)))
 
 
 @pytest.mark.parametrize(
     "good",
-    [
-        GOOD,
-        replace(GOOD, held_out=None),
-        replace(GOOD, p=np.zeros((4, 5), TOP), target=np.zeros((4, 5), TOP)),
-    ],
+    [GOOD, replace(GOOD, held_out=None)],
 )
 def test_records_of_the_labels_are_taken(good: Records) -> None:
     good.check(labels_of(4, 6))
-
-
-@pytest.mark.parametrize(("n", "C"), [(1, 2), (3, 4), (2, 5)])
-def test_of_few_classes_all_are_remembered(n: int, C: int) -> None:
-    five = np.zeros((n, C), TOP)
-    Records([np.zeros(n, ROW)], five, five).check(labels_of(n, C))
 
 
 @pytest.mark.parametrize(
@@ -196,9 +185,6 @@ def test_of_few_classes_all_are_remembered(n: int, C: int) -> None:
             r"the record of epoch 0 is \[\], but there are 4",
         ),
         (replace(GOOD, observed=[np.zeros((4, 1), ROW)]), r"epoch 0 is \[4, 1\], but there are 4"),
-        (replace(GOOD, p=dense(5, 6)), r"mean over the last epochs is \[5, 6\], but there are 4 "),
-        (replace(GOOD, target=dense(4, 5)), r"is \[4, 5\], but there are 4 labels of 6 classes: "),
-        (replace(GOOD, p=np.zeros((4, 6), TOP)), r"last epochs is \[4, 6\], but there are 4"),
         (
             replace(GOOD, held_out=HeldOut(2, dense(4, 7))),
             r"predictions of the folds are \[4, 7\], but there are 4 labels of 6 classes: they ",

@@ -191,7 +191,7 @@ def test_what_is_said_where_nothing_is_wrong() -> None:
 
 @pytest.mark.parametrize(
     ("precision", "words"),
-    [(0.97, "Nearly all"), (0.5, "About 5 in 10"), (0.06, "About 1 in 10"), (0.04, "Fewer than 1")],
+    [(0.97, "Nearly all"), (0.5, "About 5 in 10"), (0.06, "About 1 in 10"), (0.04, "Hardly any")],
 )
 def test_the_precision_in_words(precision: float, words: str) -> None:
     table = suspect("one", "dog", "cat")

@@ -51,14 +51,20 @@ def _dismiss(dialog: Dialog, seen: Visit) -> None:
     dialog.dismiss()
 
 
-@pytest.fixture(scope="module")  # while it runs, no other test of its process could use asyncio
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
+@pytest.fixture(scope="session", autouse=True)  # before anything is made for a page
+def chromium() -> str:
+    """Where Debian's Chromium is."""
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("Chromium is not installed; `make browser` installs it on Debian")
+    return path
+
+
+@pytest.fixture(scope="module")  # while it runs, no other test of its process could use asyncio
+def browser(chromium: str) -> Iterator[Browser]:
+    """Chromium, running."""
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        launched = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         yield launched
         launched.close()
 

@@ -121,7 +121,7 @@ def test_a_good_run_has_no_warning(reading: Callable[..., Reading]) -> None:
             "99.0% of the given labels were fitted before",
         ),
         ({"history": {"train_accuracy": 0.4}}, 0.0, "hardly more than chance"),
-        ({}, 0.2, "20.0% of the examples were not seen"),
+        ({}, 0.2, "20.0% of the examples were never seen"),
         ({"suspects": 9}, None, "More than half of the labels look wrong"),
         ({"suspects": 4, "summary": {"label_accuracy_after": 0.4}}, None, "suggestions do harm"),
     ],

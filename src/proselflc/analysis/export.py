@@ -15,6 +15,7 @@ from proselflc.data import spreadsheet
 from proselflc.data.dataset import Bools, Floats, Ints
 from proselflc.data.exported import Exported
 from proselflc.errors import InputError
+from proselflc.training.observations import TOP_CLASSES
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -183,10 +184,10 @@ class Corrected:
         cells = pc.list_flatten(column)
         kept_back = examples["is_suspect"].to_numpy() & ~self._followed(examples)
         given = self._class_ids(examples["given_label"])
-        width = len(cells) // max(n, 1)
         many = pa.types.is_struct(cells.type)
+        width = len(cells) // n if n else TOP_CLASSES if many else C
         lengths = pc.list_value_length(column).to_numpy()
-        if not (lengths == width).all() or (n and not many and width != C):
+        if not (lengths == width).all() or (not many and width != C):
             raise InputError(
                 f"the corrected distributions in {self.run.directory.examples} are not of {C} "
                 "classes each: it is damaged"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from proselflc.data.dataset import Floats, Ints
 from proselflc.data.labels import Labels
 from proselflc.errors import InputError
-from proselflc.training.observations import TOP, TOP_CLASSES, Mean, Rows
+from proselflc.training.observations import Rows
 
 _ELEMENTS = 1 << 21  # of [rows, classes] that are worked on at once
 
@@ -35,15 +35,10 @@ class Records:
 
     Attributes:
         observed: [n] of every epoch, in order; may be memory-mapped.
-        p: mean of the prediction over the last epochs, [n, C] or the five largest classes; NaN
-            where it was not seen.
-        target: mean of the target q̃ that was taught, in the same form.
         held_out: predictions out of sample, where there are any.
     """
 
     observed: Sequence[Rows]
-    p: Mean
-    target: Mean
     held_out: HeldOut | None = None
 
     def check(self, labels: Labels) -> None:
@@ -63,12 +58,6 @@ class Records:
                 raise InputError(
                     f"the record of epoch {e} is {list(epoch.shape)}, but there are {n} labels: "
                     "it belongs to another run"
-                )
-        for mean in (self.p, self.target):
-            if mean.shape != (n, min(C, TOP_CLASSES) if mean.dtype == TOP else C):
-                raise InputError(
-                    f"the mean over the last epochs is {list(mean.shape)}, but there are {n} "
-                    f"labels of {C} classes: it belongs to another run"
                 )
         if self.held_out is not None and self.held_out.p.shape != (n, C):
             raise InputError(

@@ -170,7 +170,7 @@ class Run:
     @property
     def records_of_training(self) -> Records:
         """What was recorded of the training examples while they were learned, memory-mapped."""
-        return Records(list(self.dynamics), self.recent("p"), self.recent("target"))
+        return Records(observations.Epochs(self.directory.dynamics))
 
     @property
     def names(self) -> tuple[str, ...]:

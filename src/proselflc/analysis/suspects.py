@@ -5,6 +5,8 @@ See `judge` for the formula; docs/audit.md says what it is good for and what it 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +23,9 @@ from proselflc.data.noise import Matrix
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SLOPE = 2.0  # of the chance of being wrong in the log-odds
+# Of the chance of being wrong in the log-odds: a mean over the epochs is less sure of itself than a
+# model is when it is trained.
+SLOPE, SLOPE_OUT_OF_SAMPLE = 2.0, 1.0
 _EVEN = 0.5  # of the mean transition that every pair of classes is granted
 _ROUNDS = 60
 
@@ -64,7 +68,7 @@ def judge(records: Records, given: Ints, joint: Matrix) -> Judgement:
     where w_ki says how much more often than is usual class k gets the label i (`lift`), and the
     root keeps large classes from swamping rare ones. The label is wrong with the chance
 
-        P = σ(2 log(Σ_{k≠i} s_k / s_i) + b)
+        P = σ(a log(Σ_{k≠i} s_k / s_i) + b)        a = 2, or 1 out of sample
 
     whose b makes the mean of P over all examples that were seen the estimated noise rate. Quality
     is 1 − P. Where P > ½ the label is suspect, and the class k ≠ i with the largest s_k is
@@ -75,10 +79,25 @@ def judge(records: Records, given: Ints, joint: Matrix) -> Judgement:
         given: [n] their labels.
         joint: [C, C] as `noise_estimate.joint` estimates it.
     """
-    log_odds, other = _supports(records, given, joint)
-    wrong = _calibrated(log_odds, noise_rate(joint))
-    suggested = np.where(wrong > 0.5, other, given)
-    return Judgement(quality=1 - wrong, suggested=suggested)
+    n, C = len(given), len(joint)
+    supports = _Supports(records, given, lift(joint).T.astype(np.float32))
+    log_odds, other = np.empty(n), np.empty(n, np.int64)
+    for rows in slices(n, C):
+        right, others = supports.of(rows)
+        with np.errstate(invalid="ignore"):
+            log_odds[rows] = np.log(others.sum(1, dtype=np.float64)) - np.log(right)
+        other[rows] = others.argmax(1)
+    slope = SLOPE if records.held_out is None else SLOPE_OUT_OF_SAMPLE
+    wrong = _calibrated(slope * log_odds, noise_rate(joint))
+
+    def distribution(rows: slice) -> Floats:
+        """[rows, C] 1 − P for the given label; the others share P by their support."""
+        _, others = supports.of(rows)
+        chances: Floats = others * (wrong[rows] / others.sum(1))[:, None]
+        chances[np.arange(len(chances)), given[rows]] = 1 - wrong[rows]
+        return chances
+
+    return Judgement(1 - wrong, np.where(wrong > 0.5, other, given), distribution)
 
 
 def lift(joint: Matrix) -> Matrix:
@@ -101,30 +120,42 @@ def lift(joint: Matrix) -> Matrix:
     return weights
 
 
-def _supports(records: Records, given: Ints, joint: Matrix) -> tuple[npt.NDArray[np.float64], Ints]:
-    """[n] log-odds that the label is wrong, NaN where unknown; [n] the other class to suggest."""
-    n, C = len(given), len(joint)
-    weights = lift(joint).T.astype(np.float32)  # by the given label
-    root = np.sqrt(np.maximum(np.bincount(given, minlength=C), 1)).astype(np.float32)
-    log_odds, other = np.empty(n), np.empty(n, np.int64)
-    for rows in slices(n, C):
-        y = given[rows]
+@dataclass(frozen=True)
+class _Supports:
+    """How much speaks for every class of every example.
+
+    Attributes:
+        records: of n examples.
+        given: [n] their labels.
+        weights: [C, C] lift, row = given class.
+    """
+
+    records: Records
+    given: Ints
+    weights: Floats
+
+    @cached_property
+    def root(self) -> Floats:
+        """[C] of the number of labels."""
+        numbers = np.bincount(self.given, minlength=len(self.weights))
+        return np.sqrt(np.maximum(numbers, 1)).astype(np.float32)
+
+    def of(self, rows: slice) -> tuple[npt.NDArray[np.float64], Floats]:
+        """[rows] the given label's, and [rows, C] the others', with 0 for the given one."""
+        y, C = self.given[rows], len(self.weights)
+        # float16 knows no smaller p.
+        p = np.maximum(self.records.mean_prediction(rows, self.given, C), np.float32(1e-7))
+        support: Floats = np.asarray(p / self.root * self.weights[y], np.float32)
         own = np.arange(len(y)), y
-        support = records.mean_prediction(rows, given, C) / root * weights[y]
-        support = np.maximum(support, np.float32(1e-7))  # float16 knows no smaller p
         right = support[own].astype(np.float64)
         support[own] = 0
-        with np.errstate(invalid="ignore"):
-            log_odds[rows] = np.log(support.sum(1, dtype=np.float64)) - np.log(right)
-        other[rows] = support.argmax(1)
-    return log_odds, other
+        return right, support
 
 
-def _calibrated(log_odds: npt.NDArray[np.float64], rate: float) -> Floats:
-    """[n] σ(2 x + b) with the b that makes their mean the rate, found by halving an interval."""
+def _calibrated(x: npt.NDArray[np.float64], rate: float) -> Floats:
+    """[n] σ(x + b) with the b that makes their mean the rate, found by halving an interval."""
     from scipy.special import expit
 
-    x = SLOPE * log_odds
     known = x[~np.isnan(x)]
     if rate <= 0 or len(known) == 0:
         return np.where(np.isnan(x), np.nan, 0).astype(np.float32)

@@ -20,6 +20,7 @@ from proselflc.app.folds import Data
 from proselflc.app.summary import of_labels
 from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError, shown
+from proselflc.presenting.names import in_ten
 from proselflc.training.run_directory import Json
 
 if TYPE_CHECKING:
@@ -171,22 +172,12 @@ def _verdict(audit: Audit) -> list[str]:
         rate += f", {audit.realised_noise_rate:.1%} really are"
     lines = [f"{some}; {rate}."]
     if audit.expected_precision is not None:
-        lines.append(f"{_of_ten(audit.expected_precision)} suspects should really be wrong.")
+        lines.append(
+            f"{in_ten(audit.expected_precision).capitalize()} suspects should really be wrong."
+        )
     if audit.folds is not None:
         lines.append(f"Each was judged by one of {audit.folds} models that has not seen it.")
     return lines
-
-
-def _of_ten(share: float) -> str:
-    """A share in words.
-
-    >>> _of_ten(0.83), _of_ten(0.97), _of_ten(0.01)
-    ('About 8 in 10', 'Nearly all', 'Fewer than 1 in 10')
-    """
-    tenths = round(10 * share)
-    if tenths == 10:
-        return "Nearly all"
-    return f"About {tenths} in 10" if tenths else "Fewer than 1 in 10"
 
 
 def _short(name: object, length: int = _NAME) -> str:

@@ -79,6 +79,9 @@ def config(method: str, seed: int) -> Config:
 
 def run(out: Path, seeds: int, report: Callable[[str], None]) -> Outcome:
     """Train every method with every seed; what was there from an earlier demo is replaced."""
+    page = out / reporting.NAME
+    if page.exists():
+        reporting.check_out(page, overwrite=False)  # before anything is trained
     runs = []
     for seed in range(seeds):
         for method in COMPARED:
@@ -93,7 +96,7 @@ def run(out: Path, seeds: int, report: Callable[[str], None]) -> Outcome:
                 f"test accuracy {summary['test_accuracy']:6.1%}"
             )
     first = sorted(runs[: len(COMPARED)], key=lambda one: str(one["method"]) != "proselflc")
-    written = reporting.write([Path(str(one["run"])) for one in first], out / reporting.NAME)
+    written = reporting.write([Path(str(one["run"])) for one in first], page)
     return Outcome(tuple(runs), written.path)
 
 

@@ -91,7 +91,7 @@ def write(
     """
     readings = reading.readings(runs)
     path = out or (readings[0].run.directory.report if len(runs) == 1 else Path(NAME))
-    _check_out(path, overwrite)
+    check_out(path, overwrite)
     made = page.make(readings, inputs=inputs, data=data)
     files: list[Path] = []
     if folder is not None:
@@ -101,7 +101,7 @@ def write(
     return Written(path, tuple(files), made.shown, made.notes)
 
 
-def _check_out(path: Path, overwrite: bool) -> None:
+def check_out(path: Path, overwrite: bool) -> None:
     """Refuse a page that cannot be written, before anything is computed."""
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to write {path.name}: make it")

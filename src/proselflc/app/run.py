@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from proselflc.analysis import suspects
 from proselflc.analysis.examples import write_parquet
+from proselflc.analysis.fitting import LEARNED_BY_HEART
 from proselflc.analysis.records import Records
 from proselflc.app import config as config_file
 from proselflc.app import measurement, tracking
@@ -42,7 +43,6 @@ from proselflc.training.run_directory import Json, RunDirectory, read_toml
 from proselflc.training.strategy import Scene, described
 
 SHOWN_EVERY = 0.2  # seconds between two movements of the bar
-LEARNED_BY_HEART = 0.98  # of the labels, before half of training
 
 
 def train(
@@ -248,11 +248,7 @@ class _Run:
             write_transition(directory, training.strategy)
             table, audit = suspects.examine(
                 setting.labels,
-                Records(
-                    list(observations.observed(directory.dynamics)),
-                    observations.recent(directory.dynamics, "p"),
-                    observations.recent(directory.dynamics, "target"),
-                ),
+                Records(observations.Epochs(directory.dynamics)),
             )
             write_parquet(table, directory.examples)
             audit.save(directory)

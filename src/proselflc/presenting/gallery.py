@@ -101,7 +101,7 @@ def worst(table: pa.Table, most: int = SHOWN) -> Ints:
     crowded out by a large one.
 
     Args:
-        table: as `suspects.examples` makes it.
+        table: as `examples.table` makes it.
         most: how many.
     """
     positions = np.flatnonzero(table["is_suspect"].to_numpy()).astype(np.int64)
@@ -137,7 +137,7 @@ def suspects(
     """The examples at these positions.
 
     Args:
-        table: as `suspects.examples` makes it.
+        table: as `examples.table` makes it.
         rows: [k] positions.
         looks: k, as `looks` finds them.
         curves: k, as `curves` reads them, or None.
@@ -203,7 +203,7 @@ def curves(observed: Iterable[Rows], rows: Ints, n: int) -> list[Curve] | None:
     for epoch in observed:
         if epoch.shape != (n,):
             raise InputError(
-                f"the record of epoch {len(epochs)} is of {len(epoch)} examples, but there are {n} "
+                f"the record of epoch {len(epochs)} is {list(epoch.shape)}, but there are {n} "
                 "labels: it belongs to another run"
             )
         epochs.append(np.asarray(epoch[rows]))  # a copy, so that no file stays open
@@ -222,7 +222,7 @@ def looks(inputs: Inputs, rows: Ints, table: pa.Table) -> list[Looks]:
     Args:
         inputs: of all n examples.
         rows: [k] positions.
-        table: as `suspects.examples` makes it.
+        table: as `examples.table` makes it.
 
     Raises:
         InputError: the inputs are of another number of examples.

@@ -86,3 +86,15 @@ def chance(share: float | None) -> str:
 def _line(text: str) -> str:
     line = re.sub(r"\s+", " ", text).strip()
     return _CODES.sub(lambda code: ascii(code[0])[1:-1], line)
+
+
+def in_ten(share_of_1: float) -> str:
+    """A share as people say it.
+
+    >>> in_ten(0.88), in_ten(0.97), in_ten(0.01)
+    ('about 9 in 10', 'nearly all', 'hardly any')
+    """
+    tenths = round(10 * share_of_1)
+    if tenths >= 10:
+        return "nearly all"
+    return f"about {tenths} in 10" if tenths > 0 else "hardly any"

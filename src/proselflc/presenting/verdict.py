@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proselflc.presenting.names import on_page, percent
+from proselflc.analysis.fitting import LEARNED_BY_HEART
+from proselflc.presenting.names import in_ten, on_page, percent
 from proselflc.presenting.reading import Reading, number, share, text
 
-LEARNED_BY_HEART = 0.98  # of the labels, before half of training
 LARGEST_ERROR = 0.1  # of the estimated share of wrong labels, where the truth is known
 NEVER_SEEN = 0.05  # of the examples, above which the audit is of too few of them
 
@@ -98,8 +98,8 @@ def warnings(reading: Reading, unseen: float | None) -> list[str]:
         )
     if unseen is not None and unseen > NEVER_SEEN:
         found.append(
-            f"{percent(unseen)} of the examples were not seen in the last epochs, so nothing is "
-            "said about their labels. Train for more epochs."
+            f"{percent(unseen)} of the examples were never seen, so nothing is said about "
+            "their labels. Train for more epochs."
         )
     after, before = (
         share(reading.summary, f"label_accuracy_{when}") for when in ("after", "before")
@@ -162,7 +162,7 @@ def _found(reading: Reading, suspects: int | None) -> str:
     )
     precision = None if audit is None else audit.expected_precision
     if precision is not None and suspects > 1:
-        sentence += f", of which {_in_ten(precision)} should really be wrong"
+        sentence += f", of which {in_ten(precision)} should really be wrong"
     after = share(reading.summary, "label_accuracy_after")
     before = share(reading.summary, "label_accuracy_before")
     if after is not None and before is not None:
@@ -175,18 +175,6 @@ def _found(reading: Reading, suspects: int | None) -> str:
 
 def _sentence(words: str) -> str:
     return words[0].upper() + words[1:] + "."
-
-
-def _in_ten(share_of_1: float) -> str:
-    """A share as people say it.
-
-    >>> _in_ten(0.88), _in_ten(0.97), _in_ten(0.01)
-    ('about 9 in 10', 'nearly all', 'hardly any')
-    """
-    tenths = round(10 * share_of_1)
-    if tenths >= 10:
-        return "nearly all"
-    return f"about {tenths} in 10" if tenths > 0 else "hardly any"
 
 
 def _noise(reading: Reading) -> str:

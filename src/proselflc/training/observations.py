@@ -7,10 +7,11 @@ ends; what is seen of an epoch before that, and the means, is part of a checkpoi
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -183,19 +184,53 @@ class Recorder:
         return tensors
 
 
+class Epochs(Sequence[Rows]):
+    """[n] rows of every epoch, each memory-mapped when it is asked for and let go thereafter.
+
+    Args:
+        folder: of the dynamics.
+
+    Raises:
+        InputError: an epoch is missing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = []
+        for epoch, (number, path) in enumerate(_epochs(folder)):
+            if number != epoch:
+                raise InputError(f"{folder} has no record of epoch {epoch}, but of epoch {number}")
+            self._paths.append(path)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    @overload
+    def __getitem__(self, index: int) -> Rows: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Rows]: ...
+
+    def __getitem__(self, index: int | slice) -> Rows | Sequence[Rows]:
+        if isinstance(index, slice):
+            some = copy.copy(self)
+            some._paths = self._paths[index]
+            return some
+        rows = mapped(self._paths[index])
+        if rows.dtype != ROW:
+            raise InputError(
+                f"{self._paths[index]} holds {rows.dtype}: it is no record of an epoch, or one of "
+                "another version of proselflc; train the run again"
+            )
+        return rows
+
+
 def observed(folder: Path) -> Iterator[Rows]:
     """[n] rows of every epoch, in order, each memory-mapped.
 
     Raises:
         InputError: one is missing, or is no such file.
     """
-    for epoch, (number, path) in enumerate(_epochs(folder)):
-        if number != epoch:
-            raise InputError(f"{folder} has no record of epoch {epoch}, but of epoch {number}")
-        rows = mapped(path)
-        if rows.dtype != ROW:
-            raise InputError(f"{path} holds {rows.dtype}: it is no record of an epoch")
-        yield rows
+    return iter(Epochs(folder))
 
 
 def recent(folder: Path, name: str) -> Mean:
