@@ -25,8 +25,11 @@ def methods() -> str:
     ]
     for name, method in METHODS.items():
         target = method.target
-        taught = "q" if target is None else target.formula
-        trusted = "0" if target is None or target.reference is None else target.trust.symbol
+        if target is None:  # outside the algebra; ỹ are labels that are replaced on the way
+            taught, trusted = ("q", "0") if method.semantic_class == "annotated" else ("ỹ", "–")
+        else:
+            taught = target.formula
+            trusted = "0" if target.reference is None else target.trust.symbol
         rows.append(
             f"| {method.title} (`{name}`) | `{method.criterion}` | {taught} | {trusted} "
             f"| {method.loss} | {method.entropy} | {method.semantic_class} | {method.where} |"

@@ -18,8 +18,9 @@ from proselflc.training.run_directory import FORMAT, RunDirectory, read_toml
 
 @pytest.mark.parametrize("name", TRAINABLE)
 def test_every_parameter_of_every_method_comes_back(name: str, tmp_path: Path) -> None:
-    needed = "transition" in TRAINABLE[name].defaults
-    given = Parameters(transition=Path("matrix.npy")) if needed else Parameters()
+    files = {"transition": Path("matrix.npy"), "teacher": Path("runs/t"), "mask": Path("mask.csv")}
+    takes = TRAINABLE[name].defaults
+    given = replace(Parameters(), **{key: path for key, path in files.items() if key in takes})
     _assert_comes_back(
         Config(method=name, parameters=methods.resolved(name, given)), tmp_path / "config.toml"
     )
