@@ -231,10 +231,6 @@ def lose_dynamics(run: Path) -> None:
     shutil.rmtree(run / "dynamics")
 
 
-def lose_a_mean(run: Path) -> None:
-    (run / "dynamics" / "recent_p.npy").unlink()
-
-
 def lose_an_epoch(run: Path) -> None:
     (run / "dynamics" / "epoch-00003.npy").unlink()
 
@@ -282,7 +278,6 @@ def fold_other_labels(run: Path) -> None:
     ("spoil", "words"),
     [
         (lose_dynamics, "has no dynamics: they are what an audit looks at; train it again"),
-        (lose_a_mean, "cannot read"),
         (lose_an_epoch, "has no record of epoch 3"),
         (cut_an_epoch, "cannot read"),
         (take_other_records, "it belongs to another run"),

@@ -99,7 +99,7 @@ def fit(
         >>> x = np.eye(3)[y] + generator.normal(0, 0.3, (300, 3))
         >>> y[:60] = (y[:60] + 1) % 3  # a fifth of the labels is wrong
         >>> result = fit(x, y, epochs=10)
-        >>> result.examples["is_suspect"].to_numpy()[:60].mean() > 0.9
+        >>> result.examples["is_suspect"].to_numpy()[:60].mean() > 0.8
         np.True_
     """
     config = Config(
