@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,10 @@ from proselflc.training.run_directory import FORMAT, RunDirectory, read_toml
 def test_every_parameter_of_every_method_comes_back(name: str, tmp_path: Path) -> None:
     files = {"transition": Path("matrix.npy"), "teacher": Path("runs/t"), "mask": Path("mask.csv")}
     takes = TRAINABLE[name].defaults
-    given = replace(Parameters(), **{key: path for key, path in files.items() if key in takes})
+    given: dict[str, Any] = {key: path for key, path in files.items() if key in takes}
     _assert_comes_back(
-        Config(method=name, parameters=methods.resolved(name, given)), tmp_path / "config.toml"
+        Config(method=name, parameters=methods.resolved(name, Parameters(**given))),
+        tmp_path / "config.toml",
     )
 
 
