@@ -105,8 +105,8 @@ def test_by_hand() -> None:
         "suggested_label": ["class 0", "class 1", "class 1", "class 2"],
         "is_suspect": [False, True, False, False],
         "quality": [0.875, 0.125, 0.5, None],
-        "trust": [0.5, 0.5, 1.0, None],
-        "entropy": [0.25, 0.125, 0.125, None],
+        "trust": [0.5, 0.625, 0.625, None],
+        "entropy": [0.25, 0.1875, 0.4375, None],
         "p_given": [0.875, 0.125, 0.5, None],
         "p_suggested": [0.875, 0.625, 0.5, None],
         "first_learned_epoch": [1, None, 1, None],
@@ -129,14 +129,15 @@ def test_without_true_labels_there_is_no_such_column() -> None:
 def naive_past(
     epochs: list[list[tuple[int, float] | None]], given: list[int]
 ) -> list[tuple[int | None, int, float | None]]:
-    """First epoch learned, flips and last trust, from (predicted, trust) of every epoch."""
+    """First epoch learned, flips, and mean trust over the last two of at most six epochs."""
     found = []
     for i, y in enumerate(given):
         story = [(e, seen[i]) for e, seen in enumerate(epochs)]
         seen = [(e, s[0], s[1]) for e, s in story if s is not None]
         learned = next((e for e, k, _ in seen if k == y), None)
         flips = sum(a[1] != b[1] for a, b in pairwise(seen))
-        found.append((learned, flips, seen[-1][2] if seen else None))
+        trusts = [trust for e, _, trust in seen if e >= len(epochs) - 2]
+        found.append((learned, flips, sum(trusts) / len(trusts) if trusts else None))
     return found
 
 

@@ -113,7 +113,7 @@ def test_in_words(run: Path, program: Any) -> None:
     worst = examples[examples.is_suspect].sort_values(["quality", "index"])[:3]
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{found.suspects:,} of 1,297 labels are suspect (")
-    assert f"about {found.estimated_noise_rate:.1%} are estimated to be wrong" in lines[0]
+    assert f"roughly {found.estimated_noise_rate:.0%} are estimated to be wrong" in lines[0]
     assert f"{found.realised_noise_rate:.1%} really are" in lines[0]
     assert found.expected_precision is not None
     assert lines[1] == (
@@ -161,12 +161,12 @@ def test_what_is_said_of_an_audit() -> None:
     table = suspect("one", "dog", "cat")
     text = auditing.in_words(Run(Path("my runs/a")), audited(), table, 10)
     assert text == (
-        "6 of 20 labels are suspect (30.0%); about 32.0% are estimated to be wrong.\n"
+        "6 of 20 labels are suspect (30.0%); roughly 32% are estimated to be wrong.\n"
         "About 8 in 10 suspects should really be wrong.\n"
         "\n"
-        "Most often confused:\n"
-        "  cat labelled as dog  about 5\n"
-        "  dog labelled as cat  about 1\n"
+        "Roughly, most often (given → true):\n"
+        "  dog → cat  about 5\n"
+        "  cat → dog  about 1\n"
         "\n"
         "This one:\n"
         "  id   given → suggested  quality\n"
@@ -178,15 +178,22 @@ def test_what_is_said_of_an_audit() -> None:
     )
 
 
+def test_what_is_said_of_a_run_that_was_too_short(tmp_path: Path) -> None:
+    line = {"step": 1, "epoch": 1.0, "progress": 1.0, "train_accuracy": 0.9}
+    (tmp_path / "history.jsonl").write_text(json.dumps(line))
+    text = auditing.in_words(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 10)
+    assert "\n\nBut the run saw its examples for 1 epoch, and an audit needs 3 at least: " in text
+
+
 def test_what_is_said_where_nothing_is_wrong() -> None:
     nothing = audited(suspects=0, expected_precision=None, estimated_noise_rate=0.0, folds=4)
     table = suspect("one", "dog", "cat").slice(0, 0)
     text = auditing.in_words(Run(Path("a")), nothing, table, 10)
     assert text.startswith(
-        "none of 20 labels is suspect; about 0.0% are estimated to be wrong.\n"
+        "none of 20 labels is suspect; roughly 0% are estimated to be wrong.\n"
         "Each was judged by one of 4 models that has not seen it.\n\nEvery label"
     )
-    assert "confused" not in text
+    assert "most often" not in text
 
 
 @pytest.mark.parametrize(

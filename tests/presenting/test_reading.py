@@ -18,7 +18,6 @@ def test_a_whole_run_is_read_without_a_word(fabricate: Callable[..., Path]) -> N
     assert (one.name, one.method, one.data) == ("run", "ProSelfLC", "pets")
     assert one.audit is not None
     assert one.accuracy == 0.7
-    assert one.fitted_early == 0.8
     assert one.test["reliability"] is not None
 
 

@@ -16,7 +16,7 @@ from proselflc.data.labels import Labels
 from proselflc.data.sources.table import open_parquet
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
-from proselflc.training.observations import TOP_CLASSES
+from proselflc.training.observations import TOP_CLASSES, recent_epochs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,8 @@ def table(labels: Labels, records: Records, judgement: Judgement) -> pa.Table:
     | `is_suspect` | whether the given label is more likely wrong than right |
     | `quality` | estimated chance that the given label is right, in [0, 1]; **low means probably \
 mislabelled** |
-    | `trust`, `entropy` | ε and H(p) in the last epoch in which it was seen |
+    | `trust`, `entropy` | ε and H(p), averaged over the last quarter of the epochs, at least two; \
+null if it was not seen in them |
     | `p_given`, `p_suggested` | estimated chance of the two labels to be the true one |
     | `first_learned_epoch` | the first epoch, from 0, that predicted the given label, or null |
     | `flips` | how often the predicted class changed from one epoch that saw it to the next |
@@ -150,17 +151,23 @@ def _past(records: Records, given: Ints) -> _Past:
     n = len(given)
     learned = np.full(n, -1, np.int32)
     flips = np.zeros(n, np.int32)
-    last = {name: np.full(n, np.nan, np.float32) for name in ("trust", "entropy")}
+    sums = {name: np.zeros(n, np.float32) for name in ("trust", "entropy")}
+    count = np.zeros(n, np.float32)
     predicted = np.full(n, -1, np.int32)
+    epochs = len(records.observed)
     for e, epoch in enumerate(records.observed):
         seen = ~np.isnan(epoch["p_given"])
         now = np.where(seen, epoch["predicted"], predicted).astype(np.int32)
         flips += (now != predicted) & (predicted >= 0)
         learned[seen & (now == given) & (learned < 0)] = e
         predicted = now
-        for name, values in last.items():
-            values[seen] = epoch[name][seen]
-    return _Past(learned, flips, **last)
+        if e >= epochs - recent_epochs(epochs):
+            count[seen] += 1
+            for name, values in sums.items():
+                values[seen] += epoch[name][seen]
+    with np.errstate(invalid="ignore"):
+        means = {name: values / count for name, values in sums.items()}
+    return _Past(learned, flips, **means)
 
 
 def _listed(chances: Floats, names: pa.Array) -> pa.ListArray:

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from proselflc.correction.information import entropy
 
-LEARNED_BY_HEART = 0.98  # of the labels, before half of training: nothing is left to correct
-
 # The sums that are kept, for all examples and for those whose given label is right or wrong.
 _SUBSETS = ("all", "right", "wrong")
 _MEASURES = ("examples", "fits given", "predicts truth", "entropy", "trust")

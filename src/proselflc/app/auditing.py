@@ -12,6 +12,7 @@ import numpy as np
 
 from proselflc.analysis import suspects
 from proselflc.analysis.audit import Audit
+from proselflc.analysis.doubts import doubts
 from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.run import Run, load_run
 from proselflc.app import folds as folds_of
@@ -131,10 +132,12 @@ def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
         count: how many suspects to list.
     """
     lines = [*_verdict(audit)]
+    for doubt in doubts(run.history, len(audit.names)):
+        lines += ["", f"But {doubt}."]
     pairs = confused(audit)
     if audit.suspects and pairs:
-        labelled = [(f"{_short(t)} labelled as {_short(g)}", f"about {m:,}") for t, g, m in pairs]
-        lines += ["", "Most often confused:", *_aligned(labelled)]
+        labelled = [(f"{_short(g)} → {_short(t)}", f"about {m:,}") for t, g, m in pairs]
+        lines += ["", "Roughly, most often (given → true):", *_aligned(labelled)]
     listed = worst(table, count) if count else []
     if listed:
         rows = [("id", "given → suggested", "quality")]
@@ -167,7 +170,7 @@ def _verdict(audit: Audit) -> list[str]:
         some = f"{audit.suspects:,} of {n:,} labels are suspect ({share:.1%})"
     else:
         some = f"none of {n:,} labels is suspect"
-    rate = f"about {audit.estimated_noise_rate:.1%} are estimated to be wrong"
+    rate = f"roughly {audit.estimated_noise_rate:.0%} are estimated to be wrong"
     if audit.realised_noise_rate is not None:
         rate += f", {audit.realised_noise_rate:.1%} really are"
     lines = [f"{some}; {rate}."]

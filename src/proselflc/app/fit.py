@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from proselflc.analysis.doubts import doubts
 from proselflc.analysis.run import Predictions, Run, load_run
 from proselflc.app.config import Config
 from proselflc.app.display import Silent, chosen
@@ -148,6 +149,8 @@ def fit(
         weakref.finalize(result, shutil.rmtree, path, ignore_errors=True)
     display = Silent() if quiet else chosen(quiet=False)
     train(config, Start(path, resume, overwrite), display, dataset=dataset, model=module)
+    for doubt in doubts(result.history, len(result.names)):
+        display.note(doubt)
     if module is not None:  # what was evaluated and saved: an average, or an earlier part's result
         weights = result.directory.weights
         load_strictly(module, read_state(weights), weights)

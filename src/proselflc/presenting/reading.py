@@ -70,12 +70,6 @@ class Reading:
         """On the test set."""
         return share(self.summary, "test_accuracy")
 
-    @property
-    def fitted_early(self) -> float:
-        """The largest share of given labels that were fitted before half of training was over."""
-        early = [line for line in self.history if (number(line, "progress") or 0) <= 0.5]
-        return max((share(line, "train_accuracy") or 0.0 for line in early), default=0.0)
-
 
 def readings(paths: Sequence[Path]) -> list[Reading]:
     """Read finished runs.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proselflc.analysis.fitting import LEARNED_BY_HEART
+from proselflc.analysis.doubts import doubts
 from proselflc.presenting.names import in_ten, on_page, percent
 from proselflc.presenting.reading import Reading, number, share, text
 
@@ -80,22 +80,8 @@ def warnings(reading: Reading, unseen: float | None) -> list[str]:
         reading: the run.
         unseen: the share of examples about which nothing is known, or None.
     """
-    found = []
-    fitted = reading.fitted_early
-    if fitted > LEARNED_BY_HEART:
-        found.append(
-            f"{percent(fitted)} of the given labels were fitted before half of training was over: "
-            "if some are wrong, they were learned by heart and are not found. Try fewer epochs, a "
-            "lower learning rate, a smaller model or more augmentation."
-        )
-    fits = share(reading.history[-1], "train_accuracy") if reading.history else None
-    classes = 0 if reading.audit is None else len(reading.audit.names)
-    if fits is not None and classes > 1 and fits < 1.5 / classes:
-        found.append(
-            f"The model fits only {percent(fits)} of the given labels, hardly more than chance "
-            f"would with {classes:,} classes: what it suspects means little. Train longer, or try "
-            "another model or learning rate."
-        )
+    classes = 2 if reading.audit is None else len(reading.audit.names)
+    found = [_sentence(one) for one in doubts(reading.history, classes)]
     if unseen is not None and unseen > NEVER_SEEN:
         found.append(
             f"{percent(unseen)} of the examples were never seen, so nothing is said about "

@@ -90,6 +90,11 @@ def see(strategy: Strategy, logits: Tensor, batch: Batch, progress: float, *, me
     return Seen(batch.index, facts, (e.p.float(), target.float()) if means else ())
 
 
+def recent_epochs(epochs: int) -> int:
+    """How many are the last ones, over which is averaged: a quarter of them, and at least two."""
+    return max(2, epochs // 4)
+
+
 class Recorder:
     """Keeps what is seen of n examples.
 
@@ -107,7 +112,7 @@ class Recorder:
         if num_classes >= NO_CLASS:
             raise InputError(f"there are {num_classes} classes: at most {NO_CLASS - 1} can be kept")
         self.folder = folder
-        self.recent_from = max(first, epochs - max(2, epochs // 4))
+        self.recent_from = max(first, epochs - recent_epochs(epochs))
         self.rows = _unseen(num_examples)
         self.count = torch.zeros(num_examples, dtype=torch.int32)  # in how many recent epochs
         self.means: dict[str, _Mean] = {
@@ -120,7 +125,7 @@ class Recorder:
     def wants_means(self, epoch: int) -> bool:
         """Whether an epoch is one of the last, over which p and q̃ are averaged.
 
-        These are the last quarter of the epochs, and at least two, but none before the last stage.
+        These are the last `recent_epochs`, but none before the last stage.
         """
         return epoch >= self.recent_from
 
