@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import signal
 import time
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 # 31 batches an epoch, the last of them uneven; an evaluation point falls between epochs too.
 OPTIONS = (
@@ -127,6 +130,28 @@ def test_stopped_by_a_signal_it_says_how_to_go_on(
     resumed = program("train", "--out", out, *RESUME)
     assert f"going on after step {last_step(out)} " not in resumed.stderr  # it went further
     assert_same(out, whole)
+
+
+def test_stopped_with_the_processes_that_read_images(program: Any, tmp_path: Path) -> None:
+    """As `timeout` and batch systems do it: SIGTERM to all processes of the run."""
+    for k in range(24):
+        folder = tmp_path / "photos" / f"class {k % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(k).integers(0, 256, (32, 32, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{k}.png")
+    out = tmp_path / "run"
+    options = ("--image-size", 32, "--batch-size", 8, "--epochs", 4000, *ALWAYS)
+    running = program.start("train", "--data", tmp_path / "photos", *options, "--out", out)
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    running.until(lambda: last_step(out) > 5 and len(children.read_text().split()) > 0)
+    running.send(signal.SIGTERM)
+    for child in children.read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(child), signal.SIGTERM)
+    done = running.wait()
+    assert done.code == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].endswith(f"proselflc train --out {out} --resume")
 
 
 def test_a_finished_run_has_nothing_to_resume(program: Any, whole: Path) -> None:

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from proselflc.analysis import suspects
 from proselflc.analysis.examples import write_parquet
-from proselflc.analysis.fitting import LEARNED_BY_HEART
 from proselflc.analysis.records import Records
 from proselflc.app import config as config_file
 from proselflc.app import measurement, tracking
@@ -96,7 +95,7 @@ def train(
         run.begin(start.resume)
         if config.tracker is not None:
             tracking.start(accelerator, setting.config, directory, stack)
-        with showing(display):
+        with showing(display), run.losing_its_workers():
             run.learn(stack)
         run.finish()
     return directory.path
@@ -203,6 +202,25 @@ class _Run:
                     f"stopped after step {lesson.step} of {setting.total_steps}, {self._advice()}"
                 )
 
+    @contextlib.contextmanager
+    def losing_its_workers(self) -> Iterator[None]:
+        """A stop that reached the processes that decode images as well ends in the usual way.
+
+        What they leave may come in the middle of a step, so the state at hand is not saved.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if not self.training.wants_stop or "DataLoader worker" not in str(error):
+                raise
+            saved = "no state was saved yet; begin again"
+            if self.saved_step >= 0:
+                saved = f"the state after step {self.saved_step} is saved; go on"
+            raise Interrupted(
+                f"stopped together with the processes that read images, {saved} with: "
+                f"{self._command()}"
+            ) from None
+
     def _lessons(self) -> Iterator[Lesson]:
         """The steps; where the loss of one is no number, the state before it is saved."""
         try:
@@ -266,19 +284,7 @@ class _Run:
                 notes=self.notes,
             )
             directory.write_json(directory.summary, numbers)
-            self._warn_of_memorising()
         self.accelerator.wait_for_everyone()
-
-    def _warn_of_memorising(self) -> None:
-        """Say so where the setting left the method nothing to correct."""
-        early = [line for line in self.history if float(str(line["progress"])) <= 0.5]
-        fits = max((float(str(line["train_accuracy"])) for line in early), default=0.0)
-        if fits > LEARNED_BY_HEART:
-            self.display.note(
-                f"{fits:.1%} of the given labels were fitted before half of training was over: if "
-                "some are wrong they were learned by heart and are not found; try fewer --epochs, "
-                "a lower --lr, a smaller --model or more --augment"
-            )
 
     def _check_everybody_sees_it(self) -> None:
         """Refuse to resume where the directory is not the same for all processes."""
@@ -349,13 +355,17 @@ class _Run:
         """How to go on after a stop."""
         if self.is_main and self.saved_step != self.training.step:
             return "and the state could not be saved, for its weights are not finite numbers"
+        return f"the state is saved; go on with: {self._command()}"
+
+    def _command(self) -> str:
+        """That goes on with the run."""
         path, model = str(self.directory.path), self.setting.config.model or ""
         command = f"proselflc train --out {shlex.quote(path)} --resume"
         if ":" in model:  # the user's own code, which a run alone is not believed about
             command += f" --model {shlex.quote(model)}"
         if self.setting.config.request.data == FROM_PYTHON:
             command = f"fit(…, out={path!r}, resume=True)"
-        return f"the state is saved; go on with: {command}"
+        return command
 
     def _save(self) -> None:
         """Save the state, unless its weights are no numbers: the next step will say so."""
