@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, methods, processes
-from proselflc.training.checkpoint import State
 from proselflc.training.fit import Training, lessons
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
@@ -213,23 +213,15 @@ def test_an_estimate_that_cannot_be_inverted_is_mended_and_said() -> None:
 
 @pytest.mark.parametrize("at", [2, BOUNDARY, BOUNDARY + 1, TOTAL - 3])
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-def test_a_run_that_stops_goes_on_as_if_it_had_not(backward: bool, at: int) -> None:
+def test_a_run_that_stops_goes_on_as_if_it_had_not(
+    backward: bool, at: int, assert_goes_on: Any
+) -> None:
     data, recipe = Clouds(), replace(RECIPE, ema=0.8)
 
     def new() -> Training:
         return training(LossCorrection(situation(data.y), backward=backward), recipe)
 
-    whole, first, second = new(), new(), new()
-    losses = [lesson.loss for lesson in lessons(whole, data, data.scene)]
-    for lesson in lessons(first, data, data.scene):
-        if lesson.step == at:
-            break
-    tensors = {name: tensor.clone() for name, tensor in first.tensors().items()}
-    second.restore(State(at, tensors, json.loads(json.dumps(first.facts()))))
-    assert [lesson.loss for lesson in lessons(second, data, data.scene)] == losses[at:]
-    ours, theirs = second.tensors(), whole.tensors()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert_goes_on(new, data, at)
 
 
 def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path) -> None:

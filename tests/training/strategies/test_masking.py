@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,7 @@ from proselflc.data.opening import read_mask
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.training import methods, processes
-from proselflc.training.checkpoint import State
-from proselflc.training.fit import Training, lessons
+from proselflc.training.fit import Training
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategies import masking
@@ -191,22 +191,11 @@ def training(data: Clouds, recipe: Recipe = RECIPE) -> Training:
 
 @pytest.mark.parametrize("at", [2, BOUNDARY, BOUNDARY + 1, TOTAL - 3])
 def test_a_run_that_stops_goes_on_as_if_it_had_not(
-    at: int, monkeypatch: pytest.MonkeyPatch
+    at: int, monkeypatch: pytest.MonkeyPatch, assert_goes_on: Any
 ) -> None:
     monkeypatch.setattr(masking, "PRETRAINING", 30)
     data, recipe = Clouds(), replace(RECIPE, ema=0.8, accumulate=2)
-    whole, first, second = (training(data, recipe) for _ in range(3))
-    losses = [lesson.loss for lesson in lessons(whole, data, data.scene)]
-    for lesson in lessons(first, data, data.scene):
-        if lesson.step == at:
-            break
-    tensors = {name: tensor.clone() for name, tensor in first.tensors().items()}
-    second.restore(State(at, tensors, json.loads(json.dumps(first.facts()))))
-    torch.manual_seed(at)  # nothing is drawn from the stream that everybody shares
-    assert [lesson.loss for lesson in lessons(second, data, data.scene)] == losses[at:]
-    ours, theirs = second.tensors(), whole.tensors()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    ours = assert_goes_on(lambda: training(data, recipe), data, at)
     assert any("square" in name for name in ours)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +21,6 @@ from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.training import processes
-from proselflc.training.checkpoint import State
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategies import noise_layer
@@ -229,24 +228,14 @@ def test_weight_decay_spares_the_layer(optimizer: str) -> None:
 
 @pytest.mark.parametrize("at", [3, 2 * BATCHES, 2 * BATCHES + 1, 8 * BATCHES - 7])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_a_run_that_stops_goes_on_as_if_it_had_not(kind: str, at: int) -> None:
+def test_a_run_that_stops_goes_on_as_if_it_had_not(kind: str, at: int, assert_goes_on: Any) -> None:
     data = Clouds()
     recipe = replace(RECIPE, optimizer="adamw", lr=0.01, ema=0.8, accumulate=2)
 
     def new() -> Training:
         return training(layer(kind), recipe)
 
-    whole, first, second = new(), new(), new()
-    losses = [lesson.loss for lesson in lessons(whole, data, data.scene)]
-    for lesson in lessons(first, data, data.scene):
-        if lesson.step == at:
-            break
-    tensors = {name: tensor.clone() for name, tensor in first.tensors().items()}
-    second.restore(State(at, tensors, json.loads(json.dumps(first.facts()))))
-    assert [lesson.loss for lesson in lessons(second, data, data.scene)] == losses[at:]
-    ours, theirs = second.tensors(), whole.tensors()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert_goes_on(new, data, at)
 
 
 def test_a_model_that_was_trained_so_can_be_copied_and_pickled() -> None:
