@@ -11,7 +11,7 @@ help:
 	@echo "make test    run every test"
 	@echo "make browser install Chromium, which the tests of pages need, where that is possible"
 	@echo "make lint    ruff and mypy --strict"
-	@echo "make bench   what criteria, data, training and records cost"
+	@echo "make bench   what things cost, and how well methods and audit do"
 	@echo "make docs    bring the tables and numbers in README and docs/ up to date"
 	@echo "make lock    pin the versions that are tested, in constraints.txt"
 
@@ -56,6 +56,9 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/loader_speed.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/method_cost.py
+	$(BIN)/python benchmarks/methods_on_digits.py
+	$(BIN)/python benchmarks/detection.py
 
 docs: $(VENV)/.dev
 	$(BIN)/proselflc demo --out runs/demo --quiet > benchmarks/results/demo.txt

@@ -13,10 +13,10 @@ Every setting is small enough for a CPU and lets early learning come before memo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -82,6 +82,8 @@ class Setting:
         *,
         method: str,
         seed: int,
+        parameters: Mapping[str, Any] | None = None,
+        trusted: float | None = None,
         out: Path | None = None,
         eval_epochs: int | None = None,
     ) -> Run:
@@ -89,6 +91,8 @@ class Setting:
         return fit(
             dataset,
             method=method,
+            parameters=parameters,
+            trusted=trusted,
             model=self.model,
             epochs=self.epochs,
             batch_size=self.batch_size,

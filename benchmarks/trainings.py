@@ -67,13 +67,33 @@ class Case:
     def dataset(self) -> Dataset:
         return self.setting.labelled(self.root, self.seed)
 
-    def run(self, method: str) -> tuple[Run, Cost]:
-        """A run on all examples."""
+    def run(
+        self,
+        method: str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        trusted: float | None = None,
+        taught_by: Mapping[str, Any] | None = None,
+    ) -> tuple[Run, Cost]:
+        """A run on all examples.
+
+        Args:
+            method: by name.
+            parameters: of the method; what is left out is its default.
+            trusted: the share of examples whose true labels it is told.
+            taught_by: the teacher: what to call this function with for its run.
+        """
+        known = {"parameters": parameters, "trusted": trusted, "taught_by": taught_by}
+        depends: dict[str, object] = {"records": ROW.descr}
+        depends |= {name: value for name, value in known.items() if value}
 
         def train(folder: Path) -> Cost:
-            return self._timed(self.dataset, method, folder / "run")[1]
+            own = dict(parameters or {})
+            if taught_by is not None:
+                own["teacher"] = self.run(**taught_by)[0].path
+            return self._timed(self.dataset, method, folder / "run", own, trusted)[1]
 
-        folder, cost = self._once(method, {"records": ROW.descr}, train)
+        folder, cost = self._once(method, depends, train)
         return load_run(folder / "run"), cost
 
     def folds(self) -> tuple[Labels, Floats, Cost]:
@@ -100,11 +120,24 @@ class Case:
         p: Floats = np.load(folder / "held_out.npy", allow_pickle=False)
         return Labels.load(folder / "labels.npz"), p, cost
 
-    def _timed(self, dataset: Dataset, method: str, out: Path | None) -> tuple[Run, Cost]:
+    def _timed(
+        self,
+        dataset: Dataset,
+        method: str,
+        out: Path | None,
+        parameters: Mapping[str, Any] | None = None,
+        trusted: float | None = None,
+    ) -> tuple[Run, Cost]:
         _warm_up(self.setting, self.root)
         begin = time.process_time()
         run = self.setting.fit(
-            dataset, method=method, seed=self.seed, out=out, eval_epochs=self.setting.epochs
+            dataset,
+            method=method,
+            seed=self.seed,
+            parameters=parameters,
+            trusted=trusted,
+            out=out,
+            eval_epochs=self.setting.epochs,
         )
         seconds = time.process_time() - begin
         return run, Cost(seconds, int(str(run.summary["steps"])))

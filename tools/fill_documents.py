@@ -79,10 +79,16 @@ def detection() -> str:
     return (RESULTS / "detection.md").read_text(encoding="utf-8").rstrip()
 
 
+def methods_on_digits() -> str:
+    """Every method beside cross entropy, from the benchmark."""
+    return (RESULTS / "methods_on_digits.md").read_text(encoding="utf-8").rstrip()
+
+
 MADE: dict[str, Callable[[], str]] = {
     "demo": demo,
     "detection": detection,
     "methods": methods,
+    "methods_on_digits": methods_on_digits,
     "own_loop": own_loop,
     "step_cost": step_cost,
     "throughput": throughput,
