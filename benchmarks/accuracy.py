@@ -7,9 +7,9 @@ methods have the same optimiser and schedule, and the parameters in RECIPES: wha
 for CIFAR-100 with asymmetric noise, or their default here, which is the papers' scaled to any
 number of epochs. Nothing was chosen by accuracy on this test set.
 
-What some are told beside the given labels: `distillation` is taught by ProSelfLC's run, which had 60
-epochs of its own; `pseudo_label` knows the true labels of a tenth of the examples; `masking` knows
-the coarse classes, within which all of this noise is.
+What some are told beside the given labels: `distillation` is taught by ProSelfLC's run, which had
+60 epochs of its own; `pseudo_label` knows the true labels of a tenth of the examples; `masking`
+knows the coarse classes, within which all of this noise is.
 
     python benchmarks/accuracy.py                    # what is not there yet, then the table
     python benchmarks/accuracy.py --jobs 2           # two runs side by side, a thread each
@@ -108,7 +108,9 @@ def measure(entry: Entry, root: Path, work: Path) -> str:
     }
     one["config"]["method"].pop("teacher", None)  # a path; the recipe says whose run it is
     write_json(entry.path, one)
-    return f"seed {entry.seed}  {entry.method:22} {found['test_accuracy']:.4f}  {cost.seconds:.0f} s"
+    return (
+        f"seed {entry.seed}  {entry.method:22} {found['test_accuracy']:.4f}  {cost.seconds:.0f} s"
+    )
 
 
 def made_with() -> str:

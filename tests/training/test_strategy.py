@@ -95,7 +95,7 @@ class Odd(Strategy):
         self.told.append(("step", len(batch.y)))
         self.seen[batch.index] = 0.5 * self.seen[batch.index] + 0.5 * logits.softmax(1)
 
-    def after_epoch(self, stage: int, epoch: int) -> None:
+    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
         self.told.append(("epoch", stage, epoch))
 
 
@@ -121,7 +121,7 @@ def training(strategy: Strategy, recipe: Recipe = RECIPE, total: int = TOTAL) ->
 
 
 def scene(model: nn.Module) -> Scene:
-    def answers() -> Iterator[tuple[Tensor, Tensor]]:
+    def answers(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
         model.eval()
         with torch.no_grad():
             for start in range(0, len(Few.y), 5):
@@ -402,7 +402,9 @@ def test_all_probabilities_are_in_the_order_of_the_examples() -> None:
         nn.Identity(),
         np.zeros(5, np.int64),
         C,
-        lambda: iter([(order[:2], logits[order[:2]]), (order[2:], logits[order[2:]].bfloat16())]),
+        lambda rows=None: iter(
+            [(order[:2], logits[order[:2]]), (order[2:], logits[order[2:]].bfloat16())]
+        ),
         pytest.fail,
     )
     assert_close(all_probabilities(one), logits.softmax(1), rtol=0.02, atol=0.01)

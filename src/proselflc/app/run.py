@@ -30,7 +30,7 @@ from proselflc.app.start import Start, may_begin, place
 from proselflc.app.summary import summary, write_model, write_transition
 from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
-from proselflc.data.dataset import Dataset
+from proselflc.data.dataset import Dataset, Ints
 from proselflc.data.opening import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, observations, processes
@@ -231,14 +231,15 @@ class _Run:
             raise
 
     def _scene(self, model: nn.Module) -> Scene:
-        """What a strategy may look at when a stage begins."""
+        """What a strategy may look at when a stage begins or an epoch is over."""
         setting = self.setting
 
-        def said() -> Iterator[tuple[Tensor, Tensor]]:
+        def said(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
             self.training.share_buffers()
-            batches = setting.for_evaluation(setting.dataset.train)
+            part = setting.dataset.train
+            batches = setting.for_evaluation(part if rows is None else part.take(rows))
             for batch, logits in answers(model, batches, self.accelerator.device):
-                yield batch.index, logits
+                yield batch.index if rows is None else torch.from_numpy(rows)[batch.index], logits
 
         return Scene(
             model,

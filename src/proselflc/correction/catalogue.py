@@ -175,4 +175,32 @@ METHODS: dict[str, Method] = {
         pseudo_label_ramped(), "(1 − ε(t)) H(q, p) − ε(t) log max p", "rewards",
         "annotated and learned",
     ),
+    "gce_truncated": Method(
+        "Truncated generalised cross entropy", "GeneralizedCrossEntropy", "beside GCE", None,
+        "(1 − p_y^q)/q where p_y ≥ k", "–", "annotated",
+    ),
+    "d2l": Method(
+        "D2L", "Criterion", "Table 4", boot_hard(0.25),
+        "α H(q, p) − (1 − α) log max p", "rewards", "annotated and learned",
+    ),
+    "m_dyr_s": Method(
+        "M-DYR-S", "CrossEntropy", "beside MD-DYR-SH", None,
+        "(1 − B) H(q, p) + B H(p', p) + η R, mixed", "rewards", "annotated and learned",
+    ),
+    "m_dyr_h": Method(
+        "M-DYR-H", "CrossEntropy", "beside MD-DYR-SH", None,
+        "(1 − B) H(q, p) − B log p_max' + η R, mixed", "rewards", "annotated and learned",
+    ),
+    "md_dyr_sh": Method(
+        "MD-DYR-SH", "CrossEntropy", "Table 4", None,
+        "(1 − B) H(q, p) + B H(p'_T, p) + η R, mixed by B", "rewards", "annotated and learned",
+    ),
+    "elr": Method(
+        "ELR", "CrossEntropy", "later (2020)", None,
+        "H(q, p) + λ log(1 − ⟨t, p⟩)", "rewards", "annotated and remembered",
+    ),
+    "sat": Method(
+        "Self-adaptive training", "CrossEntropy", "later (2020)", None,
+        "Σ w H(t, p)/Σ w", "rewards", "annotated and remembered",
+    ),
 }  # fmt: skip

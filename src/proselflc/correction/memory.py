@@ -3,7 +3,7 @@
 import torch
 from torch import Size, Tensor, nn
 
-from proselflc.correction.parameter import number, whole_number
+from proselflc.correction.parameter import kept_share, whole_number
 from proselflc.correction.snapshot import snapshot
 
 
@@ -27,10 +27,7 @@ class Memory(nn.Module):
         super().__init__()
         n = whole_number(num_examples, "num_examples", "the size of the training set", least=1)
         C = whole_number(num_classes, "num_classes", "the number of logits per example", least=1)
-        what = "it is the share of the old average that an update keeps"
-        self.momentum = number(
-            momentum, "momentum", "at least 0 and below 1", what, fits=lambda x: 0 <= x < 1
-        )
+        self.momentum = kept_share(momentum)
         self.register_buffer("average", torch.zeros(n, C))
         self.register_buffer("seen", torch.zeros(n, dtype=torch.bool))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from numbers import Real
@@ -26,6 +27,35 @@ def number(
         error = ValueError if real else TypeError
         raise error(f"{name} must be a number {which}, got {value!r}: {what}")
     return float(value)
+
+
+def share_of_training(value: float, name: str) -> float:
+    """A moment in training, 0 at its beginning and 1 at its end."""
+    return number(
+        value, name, "between 0 and 1", "it is a share of training", fits=lambda x: 0 <= x <= 1
+    )
+
+
+def kept_share(momentum: float) -> float:
+    """The share of an average that an update keeps."""
+    return number(
+        momentum,
+        "momentum",
+        "at least 0 and below 1",
+        "it is the share of the old average that an update keeps",
+        fits=lambda x: 0 <= x < 1,
+    )
+
+
+def factor(value: float, name: str, of: str) -> float:
+    """The weight of a part of a loss."""
+    return number(
+        value,
+        name,
+        "0 or more and finite",
+        f"it is the weight of {of}",
+        fits=lambda x: 0 <= x < math.inf,
+    )
 
 
 def whole_number(value: int, name: str, what: str, *, least: int) -> int:

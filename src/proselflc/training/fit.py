@@ -195,8 +195,7 @@ class Training:
         for k, piece in enumerate(pieces):
             is_last = k == len(pieces) - 1
             with contextlib.nullcontext() if is_last else accelerator.no_sync(self.model):
-                z = self.model(piece.x)
-                loss = self.strategy.loss(z, piece, progress)
+                loss, z = self.strategy.learn(self.model, piece, progress)
                 if k == 0:
                     # Not after the step: with them gone too, the C library would give the memory
                     # back to the system and the next forward pass would have to fetch it again.
@@ -205,7 +204,7 @@ class Training:
                 share = len(piece.y) * accelerator.num_processes / size
                 accelerator.backward(loss if share == 1 else loss * share)
             total += loss.detach() * (len(piece.y) / size)
-            logits.append(z.detach())
+            logits.append(z)
         loss_value = self._checked(total, lr)
         if recipe.clip is not None:
             accelerator.clip_grad_norm_(self.model.parameters(), recipe.clip)
@@ -341,8 +340,8 @@ def lessons(
     Args:
         training: that goes on.
         loader: what to learn from.
-        scene: what a strategy may look at when a stage begins, of the model; None for one that
-            looks at nothing.
+        scene: what a strategy may look at when a stage begins or an epoch is over, of the model;
+            None for one that looks at nothing.
     """
     assert scene is not None or type(training.strategy) is Strategy
     batches = len(loader)
@@ -354,9 +353,10 @@ def lessons(
         for number, batch in enumerate(loader.batches(epoch, start), start):
             logits, loss, size, lr, stop = training.learn(batch)
             last = number == batches - 1 or training.step == training.total_steps
-            if last:
+            if last and scene is not None:
                 of_stage = epoch - training.span.first // batches
-                training.strategy.after_epoch(training.stage, of_stage)
+                seen = scene(training.evaluated)
+                training.strategy.after_epoch(training.stage, of_stage, seen)
             yield Lesson(training.step, epoch, last, batch, logits, loss, size, lr, stop)
             if training.step == training.total_steps:
                 return

@@ -13,6 +13,7 @@ from proselflc.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from proselflc.correction.criterion import Criterion
+    from proselflc.training.strategies.dynamic_bootstrapping import Kind
     from proselflc.training.strategy import Situation, Strategy
 
 
@@ -28,9 +29,11 @@ class Parameters:
         midpoint: when the global trust is 1/2, for proselflc and proselflc_lt.
         trust: "global*local", "global", "local" or "global*max_p", for proselflc and proselflc_lt.
         temperature: T, for proselflc_lt; τ, for distillation and tf_kd_self.
-        q: for gce.
+        q: for gce and gce_truncated.
+        k: the probability below which a label is left out, for gce_truncated.
         alpha: for sl; the weight of the class prior for joint_soft and joint_hard, and of examples
-            that are not trusted at the end for pseudo_label.
+            that are not trusted at the end for pseudo_label; of the mixing weights, for m_dyr_s,
+            m_dyr_h and md_dyr_sh.
         beta: for sl; the weight of the entropy for joint_soft and joint_hard.
         A: log 0, for sl: -4 in the paper, -9.21 in its code.
         transition: a .npy, .npz or .csv file, row = true class, for forward and backward; left
@@ -44,9 +47,15 @@ class Parameters:
         first: the method of the first stage, for tf_kd_self, which takes that one's parameters too.
         multiplier: m of the teacher's part, for tf_kd_self: a published one divided by the number
             of classes.
-        begin: share of training at which predictions begin to count, for pseudo_label and
+        momentum: share of what is remembered of an example that an update keeps, β for elr and α
+            for sat.
+        weight: λ of the regulariser, for elr; η of the balance of classes, for m_dyr_s, m_dyr_h
+            and md_dyr_sh.
+        window: how many epochs a dimension is compared with, for d2l.
+        begin: share of training at which predictions begin to count, for pseudo_label,
+            pseudo_label_ramped, gce_truncated, d2l, m_dyr_s, m_dyr_h, md_dyr_sh and sat.
+        end: share of training from which they count fully, for pseudo_label and
             pseudo_label_ramped.
-        end: share of training from which they count fully, for the same.
     """
 
     epsilon: float | None = None
@@ -55,6 +64,7 @@ class Parameters:
     trust: str | None = None
     temperature: float | None = None
     q: float | None = None
+    k: float | None = None
     alpha: float | None = None
     beta: float | None = None
     A: Annotated[float | None, Parameter(name=["A", "a"])] = None
@@ -65,6 +75,9 @@ class Parameters:
     teacher: Path | None = None
     first: str | None = None
     multiplier: float | None = None
+    momentum: float | None = None
+    weight: float | None = None
+    window: int | None = None
     begin: float | None = None
     end: float | None = None
 
@@ -90,6 +103,7 @@ class Trainable:
 
 
 OPTIONAL = object()
+_DYR = {"alpha": 32.0, "weight": 1.0, "begin": 0.35}
 
 
 def resolved(name: str, parameters: Parameters) -> Parameters:
@@ -275,6 +289,17 @@ def _tf_kd_self(p: Mapping[str, Any], situation: Situation) -> Strategy:
     )
 
 
+def _dynamic_bootstrapping(kind: Kind) -> Callable[[Mapping[str, Any], Situation], Strategy]:
+    def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
+        from proselflc.training.strategies.dynamic_bootstrapping import DynamicBootstrapping
+
+        return DynamicBootstrapping(
+            situation, kind, alpha=p["alpha"], weight=p["weight"], begin=p["begin"]
+        )
+
+    return make
+
+
 def _pseudo_label(p: Mapping[str, Any], situation: Situation) -> Strategy:
     from proselflc.training.strategies.pseudo_label import PseudoLabel
 
@@ -333,4 +358,11 @@ TRAINABLE: dict[str, Trainable] = {
     "pseudo_label_ramped": Trainable(
         {"epsilon": 0.75, "begin": 0.1, "end": 0.6}, _criterion(_pseudo_label_ramped)
     ),
+    "gce_truncated": Trainable({"q": 0.7, "k": 0.5, "begin": 0.5}, _in("truncated_gce")),
+    "d2l": Trainable({"begin": 0.3, "window": 5}, _in("d2l")),
+    "m_dyr_s": Trainable(_DYR, _dynamic_bootstrapping("soft")),
+    "m_dyr_h": Trainable(_DYR, _dynamic_bootstrapping("hard")),
+    "md_dyr_sh": Trainable(_DYR, _dynamic_bootstrapping("dynamic")),
+    "elr": Trainable({"momentum": 0.7, "weight": 3.0}, _in("elr")),
+    "sat": Trainable({"momentum": 0.9, "begin": 0.3}, _in("self_adaptive")),
 }

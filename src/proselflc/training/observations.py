@@ -72,7 +72,7 @@ def see(strategy: Strategy, logits: Tensor, batch: Batch, progress: float, *, me
         means: whether p and q̃ are wanted.
     """
     e = strategy.evidence(logits, batch, progress)
-    target, trust = strategy.criterion.method(e)
+    target, trust = strategy.taught(e, batch)
     given = batch.y.to(logits.device).unsqueeze(1)
     other = e.p.scatter(1, given, -1.0).max(1)
     facts = torch.stack(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,8 @@ from proselflc.data.dataset import Bools, Ints
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.training.schedule import Schedule
+
+LARGEST = 4 * 10**9  # bytes that a strategy may keep of all examples
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,11 @@ class Situation:
     seed: int = 0
 
     @property
+    def epochs(self) -> int:
+        """How many there are, the last of which may not be whole."""
+        return -(-self.total_steps // self.batches)
+
+    @property
     def num_examples(self) -> int:
         """n."""
         return len(self.given)
@@ -144,9 +152,16 @@ class Situation:
         return len(self.names)
 
 
+class Answers(Protocol):
+    """Asks a model about training examples."""
+
+    def __call__(self, rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Index [N] and logits [N, C], batch after batch."""
+
+
 @dataclass(frozen=True)
 class Scene:
-    """What a strategy may look at when a stage begins.
+    """What a strategy may look at when a stage begins or an epoch is over.
 
     No true labels: no method can peek.
 
@@ -155,14 +170,14 @@ class Scene:
         given: [n] the labels.
         num_classes: C.
         answers: index [N] and logits [N, C] of the training examples, batch after batch, by the
-            model as it is, with test-time transforms.
+            model as it is, with test-time transforms; of all, or of those at some rows.
         note: is told in a sentence what the user should know, such as an estimate that failed.
     """
 
     model: nn.Module
     given: Ints
     num_classes: int
-    answers: Callable[[], Iterator[tuple[Tensor, Tensor]]]
+    answers: Answers
     note: Callable[[str], None]
 
 
@@ -209,7 +224,7 @@ class Strategy(nn.Module):
     def after_step(self, logits: Tensor, batch: Batch) -> None:
         """Look at what the model said in a step, [N, C] detached, before the step."""
 
-    def after_epoch(self, stage: int, epoch: int) -> None:
+    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
         """An epoch of a stage, counted from 0 in it, is over."""
 
     def transition(self) -> Tensor | None:
@@ -219,6 +234,19 @@ class Strategy(nn.Module):
     def facts(self) -> dict[str, object]:
         """What the summary says of the method beside the usual, such as an estimate."""
         return {}
+
+    def learn(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
+        """The loss of a batch, and [N, C] detached what the model says of its examples.
+
+        For a method that shows the model something else than the examples.
+
+        Args:
+            model: as the loop calls it.
+            batch: on the model's device.
+            progress: of the stage.
+        """
+        logits = model(batch.x)
+        return self.loss(logits, batch, progress), logits.detach()
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
         """What is minimised, a number.
@@ -238,8 +266,12 @@ class Strategy(nn.Module):
         penalty = self.penalty(logits, batch)
         return loss if penalty is None else loss + penalty
 
+    def taught(self, e: Evidence, batch: Batch) -> tuple[Tensor, Tensor]:
+        """q̃ [N, C] and ε [N], for the records of a batch."""
+        return self.criterion.method(e)
+
     def evidence(self, logits: Tensor, batch: Batch, progress: float) -> Evidence:
-        """What the criterion's method looks at; `criterion.method` of it is q̃ and ε.
+        """What the criterion's method looks at; `taught` makes q̃ and ε of it.
 
         `criterion.correct` gives those too, but with losses, and keeps log p, p and H(p) to itself.
 
@@ -263,6 +295,24 @@ class Strategy(nn.Module):
             index = criterion.memory.check(batch.index, logits.shape)
             e.recall(*criterion.memory.at(index))
         return e
+
+
+def check_memory(needed: int, kept: str) -> None:
+    """Refuse to keep more than `LARGEST` bytes, in memory and in every checkpoint.
+
+    Args:
+        needed: bytes.
+        kept: what is, in words.
+
+    Raises:
+        InputError: it is too much.
+    """
+    if needed > LARGEST:
+        raise InputError(
+            f"the method keeps {kept}, which is {needed / 1e9:.1f} GB, and more than "
+            f"{LARGEST / 1e9:.0f} GB is not kept: take fewer examples or classes, or another "
+            "--method"
+        )
 
 
 def trainable(module: nn.Module) -> list[nn.Parameter]:

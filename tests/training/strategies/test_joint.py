@@ -19,10 +19,10 @@ from proselflc.data.dataset import Features, Ints
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, processes
+from proselflc.training import strategy as strategies
 from proselflc.training.checkpoint import State
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies import joint
 from proselflc.training.strategies.joint import BEGIN, FIRST, RING, Joint
 from proselflc.training.strategy import Scene, Situation
 
@@ -82,7 +82,7 @@ def training(data: Clusters, *, hard: bool, epochs: int) -> Training:
 
 
 def scene(model: nn.Module) -> Scene:
-    return Scene(model, np.zeros(n, np.int64), C, lambda: iter(()), pytest.fail)
+    return Scene(model, np.zeros(n, np.int64), C, lambda rows=None: iter(()), pytest.fail)
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
@@ -113,7 +113,7 @@ def test_labels_are_the_given_ones_until_they_are_replaced_and_then_means_of_ten
         for index in torch.randperm(n, generator=generator).split(BATCH):  # type: ignore[no-untyped-call]
             one.after_step(logits[index], Batch(torch.zeros(BATCH), batch_y[index], index))
         every.append(logits.softmax(1))
-        one.after_epoch(0, epoch)
+        one.after_epoch(0, epoch, scene(nn.Identity()))
         expected = given if epoch < 8 else torch.stack(every[-RING:]).mean(0)
         assert_close(one.labels.float(), expected, rtol=0, atol=1e-3)
         batch = Batch(torch.zeros(3), batch_y[:3], torch.tensor([5, 1, 40]))
@@ -126,7 +126,7 @@ def test_hard_labels_are_the_largest_class_of_the_mean() -> None:
     index = torch.arange(n)
     p = torch.rand(n, C, generator=torch.Generator().manual_seed(0)).softmax(1)
     one.after_step(p.log(), Batch(p, index, index))
-    one.after_epoch(0, 0)
+    one.after_epoch(0, 0, scene(nn.Identity()))
     assert_close(one.labels.float(), F.one_hot(p.half().argmax(1), C).float(), rtol=0, atol=0)
 
 
@@ -134,7 +134,7 @@ def test_an_example_that_no_epoch_had_keeps_its_label() -> None:
     one = strategy(epochs=3)
     index = torch.arange(n - 1)
     one.after_step(torch.zeros(n - 1, C), Batch(index, index, index))
-    one.after_epoch(0, 0)
+    one.after_epoch(0, 0, scene(nn.Identity()))
     assert_close(one.labels[: n - 1].float(), torch.full((n - 1, C), 1 / C), rtol=1e-3, atol=0)
     assert one.labels[n - 1].tolist() == [0, 0, 1]
 
@@ -240,8 +240,8 @@ def test_resuming_in_either_stage_changes_nothing(hard: bool, stop: int, tmp_pat
 
 
 def test_what_is_too_large_to_keep_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 2 * 11 * 50_000 * 100 < joint.LARGEST < 2 * 11 * 1_281_167 * 1000
-    monkeypatch.setattr(joint, "LARGEST", 22 * n * C - 1)
+    assert 2 * 11 * 50_000 * 100 < strategies.LARGEST < 2 * 11 * 1_281_167 * 1000
+    monkeypatch.setattr(strategies, "LARGEST", 22 * n * C - 1)
     with pytest.raises(InputError) as caught:
         strategy()
     assert "keeps 10 predictions and a label of 90 examples of 3 classes" in str(caught.value)

@@ -63,7 +63,7 @@ class Clouds:
             yield Batch(self.x[index], self.y[index], index)
 
     def scene(self, model: nn.Module, notes: list[str] | None = None) -> Scene:
-        def answers() -> Iterator[tuple[Tensor, Tensor]]:
+        def answers(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
             was = model.training
             with torch.no_grad():
                 logits = model.eval()(self.x)
@@ -201,7 +201,9 @@ def test_an_estimate_that_cannot_be_inverted_is_mended_and_said() -> None:
     data, notes = Clouds(), list[str]()
     strategy = LossCorrection(situation(data.y), backward=True, estimate="anchor")
     z = 0.01 * nn.functional.one_hot(data.clean, C).float()
-    scene = replace(data.scene(nn.Identity(), notes), answers=lambda: iter([(torch.arange(n), z)]))
+    scene = replace(
+        data.scene(nn.Identity(), notes), answers=lambda rows=None: iter([(torch.arange(n), z)])
+    )
     strategy.arrange(1, nn.Identity())
     strategy.enter(1, scene)
     found = strategy.transition()

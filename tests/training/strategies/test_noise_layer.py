@@ -52,7 +52,7 @@ class Clouds:
             yield Batch(self.x[index], self.y[index], index)
 
     def scene(self, model: nn.Module) -> Scene:
-        def answers() -> Iterator[tuple[Tensor, Tensor]]:
+        def answers(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
             with torch.no_grad():
                 yield torch.arange(n), model(self.x)
 
@@ -141,7 +141,7 @@ def test_a_class_that_is_never_predicted_keeps_its_label_and_that_is_said() -> N
     z[:, 2] = -50
     scene = replace(
         data.scene(nn.Identity()),
-        answers=lambda: iter([(torch.arange(n), z)]),
+        answers=lambda rows=None: iter([(torch.arange(n), z)]),
         note=notes.append,
     )
     strategy.arrange(1, nn.Identity())

@@ -92,7 +92,7 @@ def training(
 
 def scene(model: nn.Module) -> Scene:
     given = np.zeros(N * BATCHES, np.int64)
-    return Scene(model, given, C, lambda: iter(()), lambda text: None)
+    return Scene(model, given, C, lambda rows=None: iter(()), lambda text: None)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

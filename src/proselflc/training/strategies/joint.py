@@ -10,16 +10,14 @@ from torch.nn import functional as F
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.information import entropy
-from proselflc.correction.parameter import number
+from proselflc.correction.parameter import factor
 from proselflc.data.batches import Batch
-from proselflc.errors import InputError
-from proselflc.training.strategy import Situation, Stage, Strategy, spans
+from proselflc.training.strategy import Scene, Situation, Stage, Strategy, check_memory, spans
 
 RING = 10  # epochs whose predictions make a label
 BEGIN = 0.35  # of the first stage, when labels begin to be replaced: epoch 70 of 200
 FIRST = 0.625  # of all epochs: 200 of 320
 ROWS = 4096
-LARGEST = 4 * 10**9  # bytes of predictions that are kept, in memory and in every checkpoint
 
 
 class Joint(Strategy):
@@ -67,16 +65,13 @@ class Joint(Strategy):
     ) -> None:
         super().__init__(CrossEntropy())
         n, C = situation.num_examples, situation.num_classes
-        needed = 2 * n * C * (RING + 1)
-        if needed > LARGEST:
-            raise InputError(
-                f"the method keeps {RING} predictions and a label of {n:,} examples of {C:,} "
-                f"classes, which is {needed / 1e9:.1f} GB, and more than {LARGEST / 1e9:.0f} GB is "
-                "not kept: take fewer examples or classes, or another --method"
-            )
+        check_memory(
+            2 * n * C * (RING + 1),
+            f"{RING} predictions and a label of {n:,} examples of {C:,} classes",
+        )
         self.hard = hard
-        self.prior_weight = _weight(prior_weight, "alpha", "the class prior")
-        self.entropy_weight = _weight(entropy_weight, "beta", "the entropy of predictions")
+        self.prior_weight = factor(prior_weight, "alpha", "the class prior")
+        self.entropy_weight = factor(entropy_weight, "beta", "the entropy of predictions")
         first, _ = spans(self.stages, situation.total_steps, situation.batches)
         self.begin = int(BEGIN * (first.steps // situation.batches))
         self.stage = 0
@@ -107,7 +102,7 @@ class Joint(Strategy):
             slot = int(self.epochs) % RING
             self.ring[slot, batch.index] = torch.softmax(logits.float(), 1).half()
 
-    def after_epoch(self, stage: int, epoch: int) -> None:
+    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
         if stage > 0:
             return
         if epoch >= self.begin:
@@ -128,13 +123,3 @@ class Joint(Strategy):
 def _distributions(weights: Tensor) -> Tensor:
     """[N, C] rows that sum to 1, which half precision alone does not give."""
     return weights / weights.sum(1, keepdim=True).clamp_min(1e-6)
-
-
-def _weight(value: float, name: str, of: str) -> float:
-    return number(
-        value,
-        name,
-        "0 or more and finite",
-        f"it is the weight of {of}",
-        fits=lambda x: 0 <= x < math.inf,
-    )

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch
 from proselflc.errors import InputError, unknown
+from proselflc.training.features import Seen, last_linear
 from proselflc.training.strategy import Scene, Situation, Stage, Strategy, all_probabilities
 
 LAYERS = ("simple", "complex")
@@ -52,14 +53,19 @@ class NoiseLayer(Strategy):
         self.stage = 0
         self.b = nn.Parameter(torch.zeros(C, C))
         self.w: nn.Parameter | None = None
-        self.seen = _Seen()
+        self.seen = Seen()
         # [C, C] Σ_n p_ni T_ij(x_n) of the last steps, for the mean of what depends on x.
         self.register_buffer("flow", torch.eye(C))
 
     def arrange(self, stage: int, model: nn.Module) -> None:
         self.stage = stage
         if self.layer == "complex" and self.w is None:
-            last = _last_linear(model, len(self.b))
+            last = last_linear(
+                model,
+                len(self.b),
+                who="the complex noise layer",
+                instead="use --method.layer simple",
+            )
             C, width = len(self.b), last.in_features
             if C * C * width > LARGEST:
                 raise InputError(
@@ -111,35 +117,3 @@ class NoiseLayer(Strategy):
 
     def facts(self) -> dict[str, object]:
         return {"transition": f"learned by a {self.layer} noise layer"}
-
-
-class _Seen:
-    """A hook that keeps what a layer sees until it is taken.
-
-    An object, not a closure: a model with it can still be copied and pickled.
-    """
-
-    def __init__(self) -> None:
-        self.wanted = False
-        self.h: Tensor | None = None
-
-    def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if self.wanted and torch.is_grad_enabled():
-            self.h = inputs[0]
-
-    def taken(self) -> Tensor:
-        """[N, F] what was last seen."""
-        h, self.h = self.h, None
-        assert h is not None
-        return h
-
-
-def _last_linear(model: nn.Module, num_classes: int) -> nn.Linear:
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    if not layers or layers[-1].out_features != num_classes:
-        raise InputError(
-            "the complex noise layer looks at the features that the model's last linear layer "
-            f"sees, and {type(model).__name__} does not end in one: use --method.layer simple, or "
-            "a model whose last module is nn.Linear"
-        )
-    return layers[-1]

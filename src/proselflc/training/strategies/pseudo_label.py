@@ -6,7 +6,6 @@ target whose trust in argmax p rises with time.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +14,7 @@ from torch.nn import functional as F
 
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.parameter import number
+from proselflc.correction.parameter import factor
 from proselflc.correction.reference import HardPrediction
 from proselflc.correction.target import Target
 from proselflc.correction.trust import Ramp, Trust
@@ -78,13 +77,7 @@ class PseudoLabel(Strategy):
                 "method pseudo_label found nothing but trusted examples: it needs others too, "
                 "so lower --trusted"
             )
-        self.weight = number(
-            weight,
-            "alpha",
-            "0 or more and finite",
-            "it is the weight of examples without a trusted label at the end",
-            fits=lambda x: 0 <= x < math.inf,
-        )
+        self.weight = factor(weight, "alpha", "examples without a trusted label at the end")
         self.ramp = Ramp(1.0, begin, end)
         self.shares = n / labelled, n / (n - labelled)
         self.num_classes = situation.num_classes

@@ -1,0 +1,190 @@
+"""Dimensionality-driven learning (Ma et al. 2018): D2L."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proselflc.correction.criterion import Criterion
+from proselflc.correction.evidence import Evidence
+from proselflc.correction.parameter import share_of_training, whole_number
+from proselflc.correction.reference import HardPrediction
+from proselflc.correction.target import Target
+from proselflc.correction.trust import Trust
+from proselflc.data.batches import generator_for
+from proselflc.errors import InputError
+from proselflc.training.features import last_linear, watched
+from proselflc.training.strategy import Scene, Situation, Strategy
+
+NEIGHBOURS = 20  # k
+GROUP = 128  # examples among which neighbours are looked for
+SAMPLE = 10 * GROUP  # examples that are looked at per epoch
+TINY = 1e-8
+
+
+def local_dimension(features: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
+    """[N] local intrinsic dimensionality, by maximum likelihood from the distances to neighbours.
+
+        LID = −k / Σ_{m=1..k} log(r_m/r_k + 1e-8)
+
+    with r_1 ≤ … ≤ r_k the distances to the k nearest of the other N − 1.
+
+    Args:
+        features: [N, F].
+        neighbours: k, below N.
+    """
+    x = features.flatten(1).double()
+    distances = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
+    distances.fill_diagonal_(math.inf)
+    r = distances.topk(neighbours, largest=False).values
+    logs = torch.log(r / r[:, -1:].clamp_min(TINY) + TINY)
+    return -neighbours / logs.sum(1)
+
+
+@dataclass(frozen=True)
+class Fallen(Trust):
+    """ε = 1 − α, with the α of the epoch."""
+
+    alpha: nn.Module
+
+    @property
+    def symbol(self) -> str:
+        return "1 − α"
+
+    def __call__(self, e: Evidence) -> float:
+        return 1 - float(self.alpha())
+
+
+class _Alpha(nn.Module):
+    """α, which checkpoints keep."""
+
+    value: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("value", torch.ones((), dtype=torch.float64))
+
+    def forward(self) -> Tensor:
+        return self.value
+
+
+class DimensionalityDriven(Strategy):
+    """Cross entropy until the features need more dimensions, then labels are believed less.
+
+    At the beginning of every epoch e of E the mean local dimension LID_e of 1,280 training examples
+    is estimated, each among 128, from what the last linear layer sees. Once there are more than
+    `begin` · E + w of them and
+
+        LID_e − mean(previous w) > 2 std(previous w)
+
+    the network has begun to learn labels by heart: it goes back to the weights it had one epoch
+    earlier, and from then on the target is
+
+        α q + (1 − α) onehot(argmax p)        α_e = exp(−(e/E) · LID_e / min LID so far)
+
+    A dimension that is no positive number is replaced by the one before.
+
+    Args:
+        situation: of the run.
+        begin: the share of training before the turn is looked for.
+        window: w.
+
+    Raises:
+        InputError: there are too few examples for a dimension.
+    """
+
+    processes = 1
+    dimensions: Tensor
+    count: Tensor
+    turned: Tensor
+
+    def __init__(self, situation: Situation, *, begin: float, window: int) -> None:
+        alpha = _Alpha()
+        super().__init__(Criterion(Target(HardPrediction(), Fallen(alpha))))
+        n = situation.num_examples
+        if n <= NEIGHBOURS:
+            raise InputError(
+                f"method d2l looks at the {NEIGHBOURS} nearest neighbours of an example, and there "
+                f"are {n} examples in all: give more, or take another --method"
+            )
+        self.alpha = alpha
+        self.window = whole_number(
+            window, "window", "it is how many epochs a new one is compared with", least=2
+        )
+        self.begin = round(share_of_training(begin, "begin") * situation.epochs)
+        self.epochs, self.num_examples = situation.epochs, n
+        self.num_classes, self.seed = situation.num_classes, situation.seed
+        self.previous: nn.Module | None = None  # the model as it was an epoch ago
+        self._models: tuple[nn.Module, ...] = ()  # the one that learns, which is not ours
+        # One dimension per beginning of an epoch; the rest is not measured yet.
+        self.register_buffer("dimensions", torch.zeros(self.epochs, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("turned", torch.tensor(-1))  # the epoch that was gone back to
+
+    def arrange(self, stage: int, model: nn.Module) -> None:
+        last_linear(
+            model, self.num_classes, who="method d2l", instead="take another --method or --model"
+        )
+        if self.previous is None:
+            self.previous = deepcopy(model).requires_grad_(False)
+            self._models = (model,)
+
+    def enter(self, stage: int, scene: Scene) -> None:
+        self._begin_epoch(0, scene)
+
+    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+        if epoch + 1 < self.epochs:
+            self._begin_epoch(epoch + 1, scene)
+
+    def _begin_epoch(self, epoch: int, scene: Scene) -> None:
+        dimension = self._dimension(epoch, scene)
+        if not (math.isfinite(dimension) and dimension > 0):
+            dimension = float(self.dimensions[epoch - 1]) if epoch else 1.0
+        self.dimensions[epoch] = dimension
+        self.count.fill_(epoch + 1)
+        before = self.dimensions[max(0, epoch - self.window) : epoch]
+        if self.turned < 0 and epoch + 1 > self.begin + self.window:
+            spread = float(before.std(correction=0))
+            if dimension - float(before.mean()) > 2 * spread:
+                self.turned.fill_(epoch - 1)
+                self._go_back(scene)
+                scene.note(
+                    f"the features' dimension has risen to {dimension:.2f} at epoch {epoch}: the "
+                    f"weights of an epoch earlier are taken, and labels are believed less"
+                )
+        if self.turned >= 0:
+            least = float(self.dimensions[: epoch + 1].min())
+            self.alpha.value.fill_(math.exp(-(epoch / self.epochs) * dimension / least))
+        else:
+            assert self.previous is not None
+            self.previous.load_state_dict(self._models[0].state_dict())
+
+    def _go_back(self, scene: Scene) -> None:
+        """Take the weights of an epoch ago, in what learns and in the average of its weights."""
+        assert self.previous is not None
+        for model in (*self._models, scene.model):
+            model.load_state_dict(self.previous.state_dict())
+
+    def _dimension(self, epoch: int, scene: Scene) -> float:
+        generator = generator_for("d2l", self.seed, epoch)
+        rows = torch.randperm(self.num_examples, generator=generator)[:SAMPLE]
+        layer = last_linear(scene.model, self.num_classes, who="method d2l", instead="")
+        with watched(layer) as seen:
+            features = [seen.taken().float().cpu() for _ in scene.answers(rows.numpy())]
+        groups = torch.cat(features).split(GROUP)  # type: ignore[no-untyped-call]
+        found = [local_dimension(group) for group in groups if len(group) > NEIGHBOURS]
+        return float(torch.cat(found).mean())
+
+    def facts(self) -> dict[str, object]:
+        turned = int(self.turned)
+        return {"turned_at_epoch": None if turned < 0 else turned}
+
+
+def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
+    return DimensionalityDriven(situation, begin=p["begin"], window=p["window"])

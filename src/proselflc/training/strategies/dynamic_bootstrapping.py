@@ -1,0 +1,183 @@
+"""Mixup and bootstrapping by a model of the losses (Arazo et al. 2019): M-DYR and MD-DYR-SH."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from proselflc.correction.criteria import CrossEntropy
+from proselflc.correction.evidence import Evidence
+from proselflc.correction.information import expected_surprise
+from proselflc.correction.parameter import factor, number, share_of_training
+from proselflc.data.batches import Batch
+from proselflc.data.preprocessing import TextHashing
+from proselflc.errors import InputError
+from proselflc.training.beta_mixture import BINS, loss_model, normalised
+from proselflc.training.strategy import Scene, Situation, Strategy
+
+Kind: TypeAlias = Literal["soft", "hard", "dynamic"]
+
+ALONE = 5 / 300  # of training, in which dynamic mixup comes without bootstrapping
+COOLING = 89 / 300  # of training, in which T falls
+COLDEST = 0.001
+SURE = 1e-4  # B is never nearer to 0 and 1
+
+
+class DynamicBootstrapping(Strategy):
+    """Pairs of examples are mixed, and labels of high loss are replaced by predictions.
+
+    After every epoch a mixture of two betas is fitted to the losses of all examples; B is the
+    chance that one is of the high ones. Examples a and b of a batch are mixed, λ ~ Beta(α, α):
+
+        x = λ x_a + (1 − λ) x_b,  weights λ and 1 − λ                            soft, hard
+        x = δ x_a + (1 − δ) x_b,  δ = (1 − B_a)/((1 − B_a) + (1 − B_b))          dynamic
+
+    The loss is at first Σ_s weight_s H(q_s, p(x)), and from a share of training on
+
+        Σ_s weight_s [(1 − B_s) H(q_s, p(x)) + B_s H(softmax(z(x_s)/T), p(x))] + η R
+        R = Σ_c (1/C) log((1/C)/p̄_c)
+
+    with z(x_s) of the example unmixed, a constant; p̄ the mean of p(x) over the batch; and T = 1 for
+    soft, T → 0 for hard. Dynamic has plain mixup until that share is over, dynamic mixup with λ for
+    another sixtieth, then weights ½ and a T that falls from 1 to 0.001 in three tenths of training.
+    Where the losses do not come in two kinds, every label is believed until they do.
+
+    What is recorded of an example is what the network says of it unmixed, in evaluation mode; B and
+    z(x_s) come from that pass too.
+
+    Args:
+        situation: of the run.
+        kind: soft (M-DYR-S), hard (M-DYR-H) or dynamic (MD-DYR-SH).
+        alpha: α of the mixing, 32 in the publication; there are no others in its experiments.
+        weight: η.
+        begin: the share of training before bootstrapping, or before dynamic mixup.
+
+    Raises:
+        InputError: the examples are texts, which cannot be mixed.
+    """
+
+    processes = 1
+    table: Tensor
+    bounds: Tensor
+    epochs: Tensor
+    failed: Tensor
+
+    def __init__(
+        self, situation: Situation, kind: Kind, *, alpha: float, weight: float, begin: float
+    ) -> None:
+        super().__init__(CrossEntropy(reduction="none"))
+        if isinstance(situation.preprocessing, TextHashing):
+            raise InputError(
+                "the method mixes pairs of examples, and texts cannot be mixed: take another "
+                "--method, or give numbers that `proselflc embed` makes of texts"
+            )
+        self.kind: Kind = kind
+        self.alpha = number(
+            alpha,
+            "alpha",
+            "above 0 and finite",
+            "mixing weights are drawn from Beta(alpha, alpha)",
+            fits=lambda x: 0 < x < math.inf,
+        )
+        self.weight = factor(weight, "weight", "the balance of classes")
+        epochs = situation.epochs
+        self.mixes_from = max(1, round(share_of_training(begin, "begin") * epochs))
+        alone = max(1, round(ALONE * epochs)) if kind == "dynamic" else 0
+        self.boots_from = self.mixes_from + alone
+        self.cooling = max(1, round(COOLING * epochs))
+        self.register_buffer("table", torch.zeros(BINS, dtype=torch.float64))  # B by loss
+        self.register_buffer("bounds", torch.tensor([0.0, 1.0], dtype=torch.float64))
+        self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
+        self.register_buffer("failed", torch.zeros((), dtype=torch.int64))  # mixtures so far
+
+    @property
+    def temperature(self) -> float:
+        """T of the epoch; 0 for the largest class."""
+        if self.kind != "dynamic":
+            return 1.0 if self.kind == "soft" else 0.0
+        cooled = (int(self.epochs) - self.boots_from) / self.cooling
+        return max(COLDEST, 1 - (1 - COLDEST) * max(0.0, cooled))
+
+    def wrong(self, logits: Tensor, y: Tensor) -> Tensor:
+        """[N] B, the chance that labels are wrong, by their losses."""
+        losses = F.cross_entropy(logits.float(), y, reduction="none").double()
+        x = normalised(losses, *self.bounds.tolist())
+        return self.table[(x * (BINS - 1)).round().long()].float().clamp(SURE, 1 - SURE)
+
+    def said(self, logits: Tensor) -> Tensor:
+        """[N, C] softmax(z/T)."""
+        if self.temperature == 0:
+            return F.one_hot(logits.argmax(1), logits.size(1)).float()
+        return torch.softmax(logits.float() / self.temperature, 1)
+
+    def learn(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
+        model.eval()
+        with torch.no_grad():
+            z = model(batch.x).float()
+        model.train()
+        other = torch.randperm(len(batch.y)).to(batch.y.device)
+        lam = float(torch.distributions.Beta(self.alpha, self.alpha).sample())
+        B = self.wrong(z, batch.y)
+        is_dynamic = self.kind == "dynamic" and int(self.epochs) >= self.mixes_from
+        boots = int(self.epochs) >= self.boots_from
+        share: Tensor | float = (1 - B) / ((1 - B) + (1 - B[other])) if is_dynamic else lam
+        mixed = model(mix(batch.x, batch.x[other], share))
+        log_p = torch.log_softmax(mixed.float(), 1)
+        target = F.one_hot(batch.y, z.size(1)).float()
+        if boots:
+            target = (1 - B)[:, None] * target + B[:, None] * self.said(z)
+        weight = 0.5 if is_dynamic and boots else lam
+        # H is linear in its target, so the weighted sum over the pair is of one target.
+        loss = expected_surprise(mix(target, target[other], weight), log_p).mean()
+        if boots:
+            loss = loss + self.weight * imbalance(log_p)
+        return loss, z
+
+    def taught(self, e: Evidence, batch: Batch) -> tuple[Tensor, Tensor]:
+        if int(self.epochs) < self.boots_from:
+            return super().taught(e, batch)
+        B = self.wrong(e.logits, batch.y.to(e.logits.device))
+        return (1 - B)[:, None] * e.q + B[:, None] * self.said(e.logits), B
+
+    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+        self.epochs += 1
+        given = torch.from_numpy(scene.given)
+        losses = torch.zeros(len(given), dtype=torch.float64)
+        for index, logits in scene.answers():
+            rows = index.cpu()
+            found = F.cross_entropy(logits.float(), given[rows].to(logits.device), reduction="none")
+            losses[rows] = found.cpu().double()
+        model = loss_model(losses.numpy())
+        if model is None:
+            if int(self.failed) == 0:
+                scene.note(
+                    f"after epoch {epoch + 1} the losses do not come in two kinds: every label is "
+                    "believed until they do"
+                )
+            self.failed += 1
+            self.table.zero_()
+            return
+        self.bounds.copy_(torch.tensor([model.low, model.high]))
+        self.table.copy_(torch.from_numpy(np.ascontiguousarray(model.table)))
+
+    def facts(self) -> dict[str, object]:
+        return {"epochs_without_two_kinds_of_losses": int(self.failed)}
+
+
+def mix(a: Tensor, b: Tensor, share: Tensor | float) -> Tensor:
+    """share · a + (1 − share) · b, a share for all or [N] one for every row."""
+    if isinstance(share, Tensor):
+        share = share.to(a.dtype).reshape(-1, *(1,) * (a.dim() - 1))
+    return share * a + (1 - share) * b
+
+
+def imbalance(log_p: Tensor) -> Tensor:
+    """R = Σ_c (1/C) log((1/C)/p̄_c), which is 0 where the mean of p over the batch is uniform."""
+    N, C = log_p.shape
+    log_mean = log_p.logsumexp(0) - math.log(N)
+    return -log_mean.mean() - math.log(C)

@@ -1,0 +1,65 @@
+"""Self-adaptive training (Huang et al. 2020): labels move towards what the network says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from proselflc.correction.criteria import CrossEntropy
+from proselflc.correction.parameter import kept_share, share_of_training
+from proselflc.data.batches import Batch
+from proselflc.training.strategy import Scene, Situation, Strategy, check_memory
+
+
+class SelfAdaptiveTraining(Strategy):
+    """Cross entropy with targets that begin as the labels and follow the predictions.
+
+        Σ_i w_i H(t_i, p_i) / Σ_i w_i        t ← α t + (1 − α) p, a constant;  w = max_j t_j
+
+    Until a share of training is over the loss is cross entropy and t stays the given label; from
+    then on t is renewed before it is used. A label that the network contradicts is first
+    outweighed, for its largest t is small, and then replaced.
+
+    Args:
+        situation: of the run.
+        momentum: α.
+        begin: the share of training before labels move.
+    """
+
+    processes = 1
+    memory: Tensor
+    epochs: Tensor
+
+    def __init__(self, situation: Situation, *, momentum: float, begin: float) -> None:
+        super().__init__(CrossEntropy(reduction="none"))
+        n, C = situation.num_examples, situation.num_classes
+        check_memory(4 * n * C, f"a label of {n:,} examples of {C:,} classes")
+        self.momentum = kept_share(momentum)
+        self.begin = round(share_of_training(begin, "begin") * situation.epochs)
+        given = torch.from_numpy(situation.given)
+        self.register_buffer("memory", F.one_hot(given, C).float())  # t
+        self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
+
+    def targets(self, batch: Batch) -> Tensor:
+        return self.memory[batch.index]
+
+    def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
+        if int(self.epochs) >= self.begin:
+            p = torch.softmax(logits.detach().float(), 1)
+            self.memory[batch.index] = (
+                self.momentum * self.memory[batch.index] + (1 - self.momentum) * p
+            )
+        losses = super().loss(logits, batch, progress)
+        w = self.memory[batch.index].amax(1)
+        return (w * losses).sum() / w.sum()
+
+    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+        self.epochs += 1
+
+
+def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
+    return SelfAdaptiveTraining(situation, momentum=p["momentum"], begin=p["begin"])
