@@ -59,6 +59,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/method_cost.py
 	$(BIN)/python benchmarks/methods_on_digits.py
 	$(BIN)/python benchmarks/detection.py
+	$(BIN)/python benchmarks/accuracy.py
 
 docs: $(VENV)/.dev
 	$(BIN)/proselflc demo --out runs/demo --quiet > benchmarks/results/demo.txt

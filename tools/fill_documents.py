@@ -84,7 +84,13 @@ def methods_on_digits() -> str:
     return (RESULTS / "methods_on_digits.md").read_text(encoding="utf-8").rstrip()
 
 
+def accuracy() -> str:
+    """Every method on real images, from the benchmark."""
+    return (RESULTS / "accuracy.md").read_text(encoding="utf-8").rstrip()
+
+
 MADE: dict[str, Callable[[], str]] = {
+    "accuracy": accuracy,
     "demo": demo,
     "detection": detection,
     "methods": methods,
