@@ -43,6 +43,7 @@ from trainings import WORK, Case, hashed, read_json, write_json
 
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.training.fit import DivergenceError
 from proselflc.training.methods import TRAINABLE
 
 SETTING = SETTINGS["cifar-pair"]
@@ -62,6 +63,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "proselflc": {"parameters": PROSELFLC},
     "distillation": {"taught_by": {"method": "proselflc", "parameters": PROSELFLC}},
     "pseudo_label": {"trusted": 0.1},
+    "backward": {"clip": 1.0},  # its loss has no lower bound: without, it diverges
     "gce_truncated": {"parameters": {"begin": 80 / 150}},
     "elr": {"parameters": {"momentum": 0.9, "weight": 7.0}},
 }
@@ -138,7 +140,7 @@ def complete(entries: list[Entry], root: Path, work: Path, jobs: int) -> None:
             entry = pending[done]
             try:
                 print(done.result(), flush=True)
-            except InputError as error:
+            except (InputError, DivergenceError) as error:
                 print(f"seed {entry.seed}  {entry.method} is left out: {error}", flush=True)
 
 
@@ -168,6 +170,7 @@ def time_per_epoch(methods: list[str], root: Path) -> None:
                 seed=0,
                 parameters=parameters,
                 trusted=recipe.get("trusted"),
+                clip=recipe.get("clip"),
                 eval_epochs=TIMED_EPOCHS,
             )
             return time.process_time() - begin

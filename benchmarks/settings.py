@@ -84,6 +84,7 @@ class Setting:
         seed: int,
         parameters: Mapping[str, Any] | None = None,
         trusted: float | None = None,
+        clip: float | None = None,
         out: Path | None = None,
         eval_epochs: int | None = None,
     ) -> Run:
@@ -93,6 +94,7 @@ class Setting:
             method=method,
             parameters=parameters,
             trusted=trusted,
+            clip=clip,
             model=self.model,
             epochs=self.epochs,
             batch_size=self.batch_size,

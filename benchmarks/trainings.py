@@ -73,6 +73,7 @@ class Case:
         *,
         parameters: Mapping[str, Any] | None = None,
         trusted: float | None = None,
+        clip: float | None = None,
         taught_by: Mapping[str, Any] | None = None,
     ) -> tuple[Run, Cost]:
         """A run on all examples.
@@ -81,9 +82,13 @@ class Case:
             method: by name.
             parameters: of the method; what is left out is its default.
             trusted: the share of examples whose true labels it is told.
+            clip: the largest norm of a gradient.
             taught_by: the teacher: what to call this function with for its run.
         """
-        known = {"parameters": parameters, "trusted": trusted, "taught_by": taught_by}
+        known = {
+            **{"parameters": parameters, "trusted": trusted},
+            **{"clip": clip, "taught_by": taught_by},
+        }
         depends: dict[str, object] = {"records": ROW.descr}
         depends |= {name: value for name, value in known.items() if value}
 
@@ -91,7 +96,7 @@ class Case:
             own = dict(parameters or {})
             if taught_by is not None:
                 own["teacher"] = self.run(**taught_by)[0].path
-            return self._timed(self.dataset, method, folder / "run", own, trusted)[1]
+            return self._timed(self.dataset, method, folder / "run", own, trusted, clip)[1]
 
         folder, cost = self._once(method, depends, train)
         return load_run(folder / "run"), cost
@@ -127,6 +132,7 @@ class Case:
         out: Path | None,
         parameters: Mapping[str, Any] | None = None,
         trusted: float | None = None,
+        clip: float | None = None,
     ) -> tuple[Run, Cost]:
         _warm_up(self.setting, self.root)
         begin = time.process_time()
@@ -136,6 +142,7 @@ class Case:
             seed=self.seed,
             parameters=parameters,
             trusted=trusted,
+            clip=clip,
             out=out,
             eval_epochs=self.setting.epochs,
         )
