@@ -18,21 +18,18 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from proselflc.analysis.run import Run
 from proselflc.app.corruption import corrupted
 from proselflc.app.fit import fit
 from proselflc.data import noise
-from proselflc.data.dataset import Dataset, Images, Ints, Part, checked
+from proselflc.data.dataset import Dataset, Ints, Part, checked
 from proselflc.data.examples import class_ids
 from proselflc.data.sources import cifar, cifar_n, digits, table
+from proselflc.data.sources.cifar_small import made_small
 from proselflc.errors import InputError
 from proselflc.training.run_directory import Json
 
 DATA_ROOT = Path(__file__).parents[2] / "shared" / "data"
-COARSE_CLASSES = 4
-POOLED = 2  # pixels by so many that become one
 
 
 @dataclass(frozen=True)
@@ -117,13 +114,13 @@ def load_digits(root: Path) -> Dataset:
 @functools.cache
 def cifar_subset(root: Path) -> Dataset:
     """10,000 images of 16×16 in 20 classes."""
-    return _few_small(cifar.load(cifar.find("cifar100", root), "cifar100"))
+    return made_small(cifar.load(cifar.find("cifar100", root), "cifar100"))
 
 
 @functools.cache
 def cifar_subset_human(root: Path) -> Dataset:
     """7,867 of them, as people labelled them."""
-    return _few_small(cifar_n.load("cifar100n", root))
+    return made_small(cifar_n.load("cifar100n", root))
 
 
 @functools.cache
@@ -159,36 +156,6 @@ def _coded(dataset: Dataset, names: tuple[str, ...]) -> Ints:
     """[n] the labels as ids of other names of the same classes."""
     labels: Ints = class_ids(dataset.names, names, dataset.name)[dataset.train.labels]
     return labels
-
-
-def _few_small(dataset: Dataset) -> Dataset:
-    """The examples of the first coarse classes, whose given label is of them too, made smaller."""
-    assert dataset.coarse is not None
-    assert dataset.test is not None
-    kept = np.flatnonzero(dataset.coarse < COARSE_CLASSES)
-    number = np.full(dataset.num_classes, -1)
-    number[kept] = np.arange(len(kept))
-    true = dataset.train.labels if dataset.clean is None else dataset.clean
-    rows = np.flatnonzero((number[true] >= 0) & (number[dataset.train.labels] >= 0))
-    return checked(
-        Dataset(
-            dataset.name,
-            _part(dataset.train, rows, number),
-            tuple(dataset.names[k] for k in kept),
-            test=_part(dataset.test, np.flatnonzero(number[dataset.test.labels] >= 0), number),
-            clean=None if dataset.clean is None else number[dataset.clean[rows]],
-            coarse=dataset.coarse[kept],
-        )
-    )
-
-
-def _part(part: Part, rows: Ints, number: Ints) -> Part:
-    taken = part.take(rows)
-    assert isinstance(taken.inputs, Images)
-    n, height, width, channels = taken.inputs.pixels.shape
-    shape = n, height // POOLED, POOLED, width // POOLED, POOLED, channels
-    pixels = taken.inputs.pixels.reshape(shape).mean((2, 4)).round().astype(np.uint8)
-    return Part(Images(pixels), number[taken.labels], taken.ids)
 
 
 def _digits(kind: str, title: str) -> Setting:

@@ -149,11 +149,11 @@ METHODS: dict[str, Method] = {
         "Σ_j (T⁻¹)_yj (−log p_j)", "–", "annotated",
     ),
     "s_adaptation": Method(
-        "S-adaptation", "CrossEntropy", "Table 4", None,
+        "S-adaptation", "CrossEntropy", "Table 6", None,
         "H(q, p), then −log (Tᵀp)_y with T learned", "–", "annotated",
     ),
     "masking": Method(
-        "Masking", "CrossEntropy", "Table 4", None,
+        "Masking", "CrossEntropy", "Table 6", None,
         "H(q, p), then −log (Sᵀp)_y with S generated", "–", "annotated",
         needs="a mask, or coarse classes",
     ),
@@ -192,7 +192,7 @@ METHODS: dict[str, Method] = {
         "(1 − B) H(q, p) − B log p_max' + η R, mixed", "rewards", "annotated and learned",
     ),
     "md_dyr_sh": Method(
-        "MD-DYR-SH", "CrossEntropy", "Table 4", None,
+        "MD-DYR-SH", "CrossEntropy", "Table 6", None,
         "(1 − B) H(q, p) + B H(p'_T, p) + η R, mixed by B", "rewards", "annotated and learned",
     ),
     "elr": Method(

@@ -500,6 +500,12 @@ def _open_cifar(name: Literal["cifar10", "cifar100"], request: Request) -> Datas
     return cifar.load(path, name, cache=request.cache)
 
 
+def _open_cifar100_small(request: Request) -> Dataset:
+    from proselflc.data.sources import cifar_small
+
+    return cifar_small.made_small(_open_cifar100(request))
+
+
 def _open_cifar_n(request: Request) -> Dataset:
     from proselflc.data.sources import cifar_n
 
@@ -577,6 +583,9 @@ DATASETS: dict[str, Named] = {
     "cifar10": Named("32×32 photos", 10, 50000, 10000, "–", _open_cifar10),
     "cifar100": Named(
         "32×32 photos, 20 coarse classes", 100, 50000, 10000, "Sections 5.1, 5.2", _open_cifar100
+    ),
+    "cifar100-small": Named(
+        "20 classes of CIFAR-100 at 16×16, for a CPU", 20, 10000, 2000, "–", _open_cifar100_small
     ),
     **{
         f"cifar10n:{who}": Named(

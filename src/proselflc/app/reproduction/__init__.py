@@ -1,0 +1,1 @@
+"""The paper's tables and figures by their numbers, from runs that are kept."""

@@ -1,0 +1,196 @@
+"""Figures 1 to 5 of the paper, drawn from runs as its tables are."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from proselflc.app.reproduction import printed
+from proselflc.app.reproduction.output import Output, Table
+from proselflc.app.reproduction.plan import Study, named
+from proselflc.app.reproduction.records import Record
+from proselflc.correction.catalogue import METHODS
+
+if TYPE_CHECKING:
+    from proselflc.presenting.drawing import Figure
+
+NOISE = "pair:0.4"  # of Figures 2 and 3
+RATES = ("pair:0.2", "pair:0.3", "pair:0.4")  # of Figure 4
+ENTROPY_RATES = ("pair:0.2", "pair:0.4")  # of Figure 5
+EPSILON = 0.5  # of Figure 1 and of the fixed trust in Figure 2
+
+
+def figure1(study: Study) -> Output:
+    """The targets of one example with three classes."""
+    import torch
+
+    from proselflc.correction import criteria
+    from proselflc.presenting.target_figure import targets
+
+    p = torch.tensor([0.55, 0.35, 0.10])
+    y = torch.tensor([1])
+    found: dict[str, list[float]] = {
+        "annotation q": [0.0, 1.0, 0.0],
+        "prediction p": p.tolist(),
+        "uniform u": [1 / 3] * 3,
+    }
+    for name, criterion in {
+        "label smoothing": criteria.LabelSmoothing(EPSILON),
+        "confidence penalty": criteria.ConfidencePenalty(EPSILON),
+        "label correction": criteria.BootSoft(EPSILON),
+    }.items():
+        found[name] = criterion.correct(p.log()[None], y).target[0].tolist()
+    rows = tuple((name, *(f"{value:+.3f}" for value in values)) for name, values in found.items())
+    words = (
+        f"Three classes, the second annotated, ε = {EPSILON:g}. Label smoothing adds ε u, the "
+        "confidence penalty takes ε p away, label correction adds ε p.",
+    )
+    columns = ("target", "class 1", "class 2", "class 3")
+    title = "Figure 1: targets of target modification"
+    return Output(title, {"": Table(columns, rows)}, words, (targets("figure1", found),))
+
+
+def figure2(study: Study) -> Output:
+    """Global and local trust, global trust alone, and a fixed ε."""
+    B = study.chosen("cifar100", NOISE, "proselflc")
+    variants: dict[str, tuple[str, dict[str, Any]] | None] = {
+        "global and local trust": None if B is None else ("proselflc", B),
+        "global trust alone": None if B is None else ("proselflc", {**B, "trust": "global"}),
+        f"fixed ε = {EPSILON:g}": ("boot_soft", {"epsilon": EPSILON}),
+    }
+    return _panels(
+        study,
+        "figure2",
+        "Figure 2: three ways to set ε",
+        {name: (NOISE, one) for name, one in variants.items()},
+        ("correct_fitting", "semantic_correction", "test_accuracy"),
+    )
+
+
+def figure3(study: Study) -> Output:
+    """The six panels of learning dynamics."""
+    return _panels(
+        study,
+        "figure3",
+        "Figure 3: learning dynamics under asymmetric noise of 0.4",
+        {METHODS[m].title: (NOISE, _setting(study, NOISE, m)) for m in printed.OWN},
+        (
+            *("correct_fitting", "wrong_fitting", "semantic_correction"),
+            *("entropy_clean", "entropy_noisy", "test_accuracy"),
+        ),
+    )
+
+
+def figure4(study: Study) -> Output:
+    """Generalisation and wrong fitting as the noise rate changes."""
+    each = [
+        _panels(
+            study,
+            f"figure4-{noise.partition(':')[2].replace('.', '')}",
+            named(noise),
+            {METHODS[m].title: (noise, _setting(study, noise, m)) for m in printed.OWN},
+            ("test_accuracy", "wrong_fitting"),
+        )
+        for noise in RATES
+    ]
+    return _joined("Figure 4: learning dynamics by noise rate", each, RATES)
+
+
+def figure5(study: Study) -> Output:
+    """Entropy and ε of the clean and of the noisy subset, ProSelfLC."""
+    each = [
+        _panels(
+            study,
+            f"figure5-{noise.partition(':')[2].replace('.', '')}",
+            named(noise),
+            {"ProSelfLC": (noise, _setting(study, noise, "proselflc"))},
+            ("entropy_clean", "entropy_noisy", "epsilon_clean", "epsilon_noisy"),
+        )
+        for noise in ENTROPY_RATES
+    ]
+    return _joined("Figure 5: entropy and ε during training", each, ENTROPY_RATES)
+
+
+def _setting(study: Study, noise: str, method: str) -> tuple[str, dict[str, Any]] | None:
+    parameters = study.chosen("cifar100", noise, method)
+    return None if parameters is None else (method, parameters)
+
+
+_DRAWN = {  # which figure of `dynamics` shows a column of the history
+    "correct_fitting": "correct_fitting",
+    "wrong_fitting": "wrong_fitting",
+    "semantic_correction": "semantic_correction",
+    "entropy_clean": "entropy_clean",
+    "entropy_noisy": "entropy_noisy",
+    "test_accuracy": "generalisation",
+    "epsilon_clean": "trust_subsets",
+    "epsilon_noisy": "trust_subsets",
+}
+
+
+def _panels(
+    study: Study,
+    name: str,
+    title: str,
+    lines: Mapping[str, tuple[str, tuple[str, dict[str, Any]] | None]],
+    columns: Sequence[str],
+) -> Output:
+    """Panels of runs, each line the mean over the seeds, and a table of where they end."""
+    from proselflc.presenting.learning_dynamics import dynamics
+
+    histories: dict[str, list[dict[str, Any]]] = {}
+    rows = []
+    for said, (noise, setting) in lines.items():
+        records: list[Record | None] = [None] * len(study.seeds)
+        if setting is not None:
+            method, parameters = setting
+            records = study.finals("cifar100", noise, method, parameters, needs_history=True)
+        known = [one.history for one in records if one is not None]
+        if len(known) == len(records):
+            histories[said] = averaged(known)
+        ends = histories.get(said, [{}])[-1]
+        cells = [ends.get(column) for column in columns]
+        rows.append((said, *("–" if v is None else f"{v:.3f}" for v in cells)))
+    drawn = {one.name: one for one in dynamics(histories)} if histories else {}
+    kept = dict.fromkeys(_DRAWN[column] for column in columns)
+    figures = tuple(renamed(drawn[k], f"{name}-{k}") for k in kept if k in drawn)
+    seeds = ", ".join(map(str, study.seeds))
+    words = (
+        f"Scale {study.scale.name}: {study.scale.title}. Each line is the mean over the seeds "
+        f"{seeds}, and the table says where it ends.",
+    )
+    head = ("at the end", *(column.replace("_", " ") for column in columns))
+    return Output(title, {"": Table(head, tuple(rows))}, words, figures)
+
+
+def _joined(title: str, each: Sequence[Output], noises: Sequence[str]) -> Output:
+    tables = {
+        noise.partition(":")[2].replace(".", ""): replace(
+            one.tables[""], columns=(named(noise), *one.tables[""].columns[1:])
+        )
+        for one, noise in zip(each, noises, strict=True)
+    }
+    figures = tuple(figure for one in each for figure in one.figures)
+    return Output(title, tables, each[0].words, figures)
+
+
+def averaged(histories: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """The mean over seeds, point by point; None where any is None."""
+    points = []
+    for lines in zip(*histories, strict=True):
+        point: dict[str, Any] = {}
+        for column in lines[0]:
+            values = [line.get(column) for line in lines]
+            numbers = [float(v) for v in values if isinstance(v, int | float)]
+            point[column] = statistics.fmean(numbers) if len(numbers) == len(values) else None
+        points.append(point)
+    return points
+
+
+def renamed(figure: Figure, name: str) -> Figure:
+    """The same figure under another name."""
+    from proselflc.presenting.drawing import figure as drawn
+
+    return drawn(name, figure.drawing, figure.alt)

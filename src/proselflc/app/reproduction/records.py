@@ -1,0 +1,161 @@
+"""Runs that are kept by a hash of their options, so that none is done twice.
+
+A store is a directory that tables, figures, benchmarks and machines share: `records/KEY.json` says
+what a run came to, small enough to commit; `runs/KEY/` is the run itself, which only those need
+who go on with it. What a machine is doing at the moment it has locked; others wait or do something
+else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from proselflc.app.config import MAY_CHANGE, Config, versions
+from proselflc.data.writing import whole_file
+from proselflc.errors import InputError
+
+TRAINING = 1  # raise where the same options train otherwise than before
+# How often a run is looked at changes nothing in it.
+_ASIDE = (*MAY_CHANGE, "eval_epochs", "eval_steps")
+
+
+def key(config: Config) -> str:
+    """16 hexadecimal digits of all options that a run's result depends on."""
+    from proselflc.training.methods import resolved
+
+    table = config.table()
+    method = {"name": config.method, **resolved(config.method, config.parameters).given()}
+    depends = {name: value for name, value in table.items() if name not in _ASIDE}
+    text = json.dumps(
+        {**depends, "method": method, "training": TRAINING}, sort_keys=True, default=str
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run came to.
+
+    Attributes:
+        facts: as the file holds them.
+    """
+
+    facts: Mapping[str, Any]
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.facts["summary"]
+        return found
+
+    @property
+    def history(self) -> list[Mapping[str, Any]]:
+        """Its evaluation points."""
+        return list(self.facts["history"])
+
+    @property
+    def test(self) -> Mapping[str, Any]:
+        """All that was measured on the test part."""
+        found: Mapping[str, Any] = self.facts["test"]
+        return found
+
+    @property
+    def validation_accuracy(self) -> float | None:
+        """At the end, on the examples that were kept aside; None without any."""
+        found: float | None = self.facts["validation_accuracy"]
+        return found
+
+
+@dataclass(frozen=True)
+class Store:
+    """A directory of records.
+
+    Attributes:
+        path: of the directory.
+    """
+
+    path: Path
+
+    @cached_property
+    def _records(self) -> Path:
+        return self.path / "records"
+
+    def run(self, config: Config) -> Path:
+        """The directory of a run, which need not be there."""
+        return self.path / "runs" / key(config)
+
+    def record(self, config: Config) -> Record | None:
+        """What a run came to; None if it is not there yet.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        path = self._records / f"{key(config)}.json"
+        if not path.is_file():
+            return None
+        try:
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            assert facts["key"] == path.stem
+        except (OSError, ValueError, KeyError, TypeError, AssertionError):
+            raise InputError(
+                f"{path} is no record of a run, or is damaged: remove it, and the run is done again"
+            ) from None
+        return Record(facts)
+
+    def add(self, config: Config, facts: Mapping[str, Any]) -> Record:
+        """Keep what a run came to."""
+        self._records.mkdir(parents=True, exist_ok=True)
+        name = key(config)
+        whole = {"key": name, "config": _shown(config), **facts, "made_with": made_with()}
+        with whole_file(self._records / f"{name}.json") as file:
+            file.write(json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n")
+        return Record(whole)
+
+    @contextmanager
+    def claimed(self, config: Config) -> Iterator[bool]:
+        """Whether this process may do a run; False while another one does it.
+
+        Raises:
+            InputError: the directory cannot be written to.
+        """
+        from filelock import FileLock, Timeout
+
+        try:
+            (self.path / "runs").mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / "runs" / f"{key(config)}.lock")
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        except OSError as error:
+            raise InputError(
+                f"cannot write to {self.path}: {error.strerror or error}; give another --out"
+            ) from None
+        try:
+            yield True
+        finally:
+            lock.release()
+
+
+def made_with() -> dict[str, Any]:
+    """Versions and hardware."""
+    import torch
+
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    machine = {"machine": platform.machine(), "cores": os.cpu_count(), "device": device}
+    return {**versions(), **machine}
+
+
+def _shown(config: Config) -> dict[str, Any]:
+    """The options without where things are on a machine."""
+    table = {name: value for name, value in config.table().items() if name not in MAY_CHANGE}
+    table["method"] = {name: v for name, v in table["method"].items() if name != "teacher"}
+    return table

@@ -1,0 +1,150 @@
+"""Doing the runs that a table or figure needs, in as many processes as there are."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from proselflc.app.config import Config
+from proselflc.app.display import Silent
+from proselflc.app.reproduction.artefacts import artefact
+from proselflc.app.reproduction.output import Output
+from proselflc.app.reproduction.plan import Study, Wanted
+from proselflc.app.reproduction.records import Store
+from proselflc.app.reproduction.scale import Scale, located
+from proselflc.training.fit import DivergenceError
+
+WAITING = 5.0  # seconds before a process looks again for what others have done
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What to reproduce, and where.
+
+    Attributes:
+        name: of the table or figure.
+        scale: at which size.
+        seeds: of the runs that are measured.
+        out: the directory that keeps records and results.
+        data_root: where data is.
+        keep_runs: whether run directories stay when they are recorded.
+    """
+
+    name: str
+    scale: Scale
+    seeds: tuple[int, ...]
+    out: Path
+    data_root: Path | None = None
+    keep_runs: bool = False
+
+    @property
+    def store(self) -> Store:
+        return Store(self.out)
+
+    def look(self) -> tuple[Output, Study]:
+        """The table or figure as far as there are runs, and what it asked for."""
+        study = Study(self.store, self.scale, self.seeds)
+        return artefact(self.name).make(study), study
+
+
+def complete(one: Reproduction, say: Callable[[str], None]) -> None:
+    """Do the runs that are wanted and that nobody else does, until none is.
+
+    Args:
+        one: what to reproduce.
+        say: is told what is done.
+
+    Raises:
+        InputError: data is missing, or the directory cannot be written to.
+    """
+    while True:
+        _, study = one.look()
+        wanted = list(study.wanted.values())
+        if not wanted:
+            return
+        if not any(_done(one, run, say, len(wanted)) for run in wanted):
+            time.sleep(WAITING)
+
+
+def _done(one: Reproduction, wanted: Wanted, say: Callable[[str], None], left: int) -> bool:
+    """Whether this process has done a run; False if another one does it."""
+    config = located(wanted.config, one.data_root)
+    with one.store.claimed(config) as is_mine:
+        if not is_mine:
+            return False
+        found = one.store.record(config)
+        if found is not None and wanted.is_answered(found):
+            return True
+        say(f"{wanted.title} ({left} to go)")
+        one.store.add(config, run(config, one.store.run(config)))
+        if not one.keep_runs:
+            shutil.rmtree(one.store.run(config), ignore_errors=True)
+    return True
+
+
+def run(config: Config, path: Path) -> dict[str, Any]:
+    """Train, or go on where a stop has left a run, and say what it came to."""
+    from proselflc.analysis.run import load_run
+    from proselflc.app.run import train
+    from proselflc.app.start import Start
+
+    try:
+        train(config, Start(path, resume=True), Silent(notes=False))
+    except DivergenceError as error:
+        return {
+            "diverged": str(error),
+            "summary": {"test_accuracy": None},
+            "validation_accuracy": None,
+            "test": {"calibration": []},
+            "history": [],
+        }
+    found = load_run(path)
+    validation = found.evaluation.get("validation")
+    accuracy = validation.get("accuracy") if isinstance(validation, dict) else None
+    summary = {name: value for name, value in found.summary.items() if name != "seconds"}
+    return {
+        "fingerprint": found.summary["fingerprint"],
+        "summary": summary,
+        "seconds": found.summary["seconds"],
+        "validation_accuracy": accuracy,
+        "test": found.evaluation.get("test", {}),
+        "history": found.history,
+    }
+
+
+def estimate(one: Reproduction, wanted: Sequence[Wanted]) -> str:
+    """What the runs would take, in a sentence."""
+    known = {recipe: data for data, recipe in one.scale.recipes.items()}
+    seconds = 0.0
+    for run in wanted:
+        data = known.get(run.config.request.data, run.config.request.data)
+        seconds += one.scale.seconds[data]
+    hours = seconds / 3600
+    took = f"{hours:.1f} hours" if hours >= 1 else f"{seconds / 60:.0f} minutes"
+    return f"{len(wanted)} runs to do, about {took} of {one.scale.on}"
+
+
+def planned(one: Reproduction) -> list[Wanted]:
+    """Every run that is not there yet, also those that only a choice will settle.
+
+    What depends on a choice that is still open is shown with the first value of its grid.
+    """
+    from proselflc.app.reproduction.plan import GRIDS
+
+    class Presumed(Study):
+        def chosen(self, data: str, noise: str | None, method: str) -> dict[str, Any] | None:
+            found = super().chosen(data, noise, method)
+            if found is not None or method not in GRIDS:
+                return found
+            parameter, grid = GRIDS[method]
+            return {parameter: grid[0]}
+
+    study = Presumed(one.store, one.scale, one.seeds)
+    artefact(one.name).make(study)
+    return [
+        replace(run, config=located(run.config, one.data_root)) for run in study.wanted.values()
+    ]

@@ -1,0 +1,404 @@
+"""The paper by its numbers: what is computed, what is asked for, what is kept and resumed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proselflc.app import cli
+from proselflc.app.config import Config
+from proselflc.app.reproduction import artefacts, command, printed, running, tables
+from proselflc.app.reproduction.output import (
+    MISSING,
+    Output,
+    Table,
+    difference,
+    interval,
+    mean_std,
+)
+from proselflc.app.reproduction.plan import EPSILONS, SHARPNESSES, Study, Wanted
+from proselflc.app.reproduction.records import Store, key
+from proselflc.app.reproduction.running import Reproduction, complete, planned
+from proselflc.app.reproduction.scale import SCALES
+from proselflc.data.opening import Request
+from proselflc.errors import InputError
+from proselflc.training.methods import Parameters
+from proselflc.training.recipe import Recipe
+
+CPU = SCALES["cpu"]
+
+
+def small(seed: int = 0, method: str = "proselflc") -> Config:
+    recipe = Recipe(epochs=3, batch_size=64, optimizer="sgd", lr=0.05, weight_decay=0.0, seed=seed)
+    return Config(
+        Request("digits"),
+        noise="pair:0.4",
+        method=method,
+        model="mlp",
+        recipe=recipe,
+        eval_epochs=1,
+    )
+
+
+def facts(accuracy: float | None = 0.5, validation: float | None = None) -> dict[str, Any]:
+    line = {"step": 1, "epoch": 1.0, "test_accuracy": accuracy, "wrong_fitting": 0.25}
+    return {
+        "summary": {"test_accuracy": accuracy},
+        "validation_accuracy": validation,
+        "test": {"calibration": []},
+        "history": [line, {**line, "step": 2, "epoch": 2.0}],
+    }
+
+
+def test_table_2_is_the_papers() -> None:
+    output = tables.table2(Study(Store(Path("nowhere")), CPU, (0,)))
+    numbers = [[cell.split()[0] for cell in row[1:]] for row in output.tables[""].rows]
+    assert numbers == [["0.01", "0.09", "0.09"], ["0.09", "0.81", "0.81"]]
+    changes = [["changes" in cell for cell in row[1:]] for row in output.tables[""].rows]
+    assert changes == [[False, False, False], [False, False, True]]
+
+
+def test_table_1_says_of_each_method_what_the_paper_says() -> None:
+    rows = {
+        row[0]: row for row in tables.table1(Study(Store(Path("x")), CPU, (0,))).tables[""].rows
+    }
+    assert rows["Label smoothing"][3:] == ("penalises", "annotated", "no")
+    assert rows["Confidence penalty"][3:] == ("penalises", "annotated", "no")
+    assert rows["Boot-soft"][3:] == ("rewards", "annotated and learned", "yes")
+
+
+def test_figure_1_is_the_formula(tmp_path: Path) -> None:
+    output = artefacts.artefact("figure1").make(Study(Store(tmp_path), CPU, (0,)))
+    rows = {row[0]: [float(cell) for cell in row[1:]] for row in output.tables[""].rows}
+    q, p, u = (np.array(rows[name]) for name in ("annotation q", "prediction p", "uniform u"))
+    np.testing.assert_allclose(rows["label smoothing"], 0.5 * q + 0.5 * u, atol=1e-3)
+    np.testing.assert_allclose(rows["confidence penalty"], 0.5 * q - 0.5 * p, atol=1e-3)
+    np.testing.assert_allclose(rows["label correction"], 0.5 * q + 0.5 * p, atol=1e-3)
+    files = {path.name for path in output.write(tmp_path, "figure1")}
+    assert files == {"figure1.md", "figure1.csv", "figure1.svg", "figure1.png"}
+
+
+def test_every_table_and_figure_of_the_paper_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["reproduce", "--list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    numbered = {f"table{k}" for k in range(1, 8)} | {f"figure{k}" for k in range(1, 6)}
+    assert found.keys() == numbered
+    # Table 4: 14 trials and ten methods with three seeds under each of six noises.
+    assert found["table4"]["runs"] == 6 * (3 * len(EPSILONS) + len(SHARPNESSES) + 10 * 3)
+    assert found["table5"]["runs"] == 15 * 7
+    assert found["table3"]["runs"] == 13 * 3
+    assert found["table2"]["runs"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["tabel4"], ["unknown table or figure", "table4"]),
+        (["table8"], ["unknown table or figure", "table1"]),
+        ([], ["--list"]),
+        (["table6"], ["clothing1m", "--scale paper"]),
+        (["table4", "--seeds", "0,x"], ["--seeds", "0,1,2", "0,x"]),
+        (["table4", "--seeds", "1,1"], ["--seeds", "different"]),
+        (["table4", "--jobs", "0"], ["--jobs"]),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(
+    arguments: list[str], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["reproduce", *arguments, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert len(said.strip().splitlines()) == 1
+    assert all(word in said for word in words)
+
+
+def test_data_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROSELFLC_OFFLINE", "1")
+    arguments = [
+        "reproduce",
+        "table3",
+        "--data-root",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert cli.run([*arguments, "--seeds", "0", "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert "cifar-100" in said.lower()
+    assert str(tmp_path) in said
+
+
+def test_dry_run_shows_every_run_with_its_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["reproduce", "table3", "--out", str(tmp_path), "--dry-run", "--seeds", "5"]
+    assert cli.run([*arguments, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert len(plan["runs"]) == len({run["key"] for run in plan["runs"]}) == 13
+    assert {run["config"]["seed"] for run in plan["runs"]} == {5}
+    assert {run["config"]["data"] for run in plan["runs"]} == {"cifar100-small"}
+    assert cli.run(arguments) == 0
+    said = capsys.readouterr().out
+    assert "13 runs to do" in said
+    assert said.count("ProSelfLC B = ") == 3
+    assert not any(tmp_path.iterdir())
+
+
+def test_paper_scale_is_the_papers_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["reproduce", "table4", "--scale", "paper", "--dry-run", "--seeds", "0", "--json"]
+    assert cli.run(arguments) == 0
+    for run in json.loads(capsys.readouterr().out)["runs"]:
+        c = run["config"]
+        assert (c["data"], c["model"], c["steps"], c["batch_size"]) == (
+            *("cifar100", "resnet44"),
+            *(30_000, 256),
+        )
+        assert (c["lr"], c["momentum"], c["weight_decay"]) == (0.1, 0.9, 5e-4)
+
+
+def test_the_key_is_of_what_a_run_depends_on_and_of_nothing_else(tmp_path: Path) -> None:
+    one = small()
+    assert key(one) == key(replace(one, workers=0, eval_epochs=None, eval_steps=7))
+    assert key(one) == key(replace(one, request=replace(one.request, data_root=tmp_path)))
+    explicit = replace(one, parameters=Parameters(sharpness=10.0, midpoint=0.5))
+    assert key(one) == key(explicit)
+    others = [
+        small(seed=1),
+        small(method="cce"),
+        replace(one, parameters=Parameters(sharpness=8.0)),
+        replace(one, noise="pair:0.3"),
+        replace(one, trusted="0.2"),
+        replace(one, recipe=replace(one.recipe, lr=0.06)),
+    ]
+    assert len({key(one), *map(key, others)}) == 7
+
+
+def test_a_run_is_recorded_whole_and_not_done_again(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    config = small()
+    assert store.record(config) is None
+    store.add(config, running.run(config, store.run(config)))
+    found = store.record(config)
+    assert found is not None
+    assert 0 < found.summary["test_accuracy"] <= 1
+    assert [line["epoch"] for line in found.history] == [1, 2, 3]
+    assert len(found.facts["fingerprint"]) == 64
+    assert {"torch", "python", "machine", "cores"} <= found.facts["made_with"].keys()
+    assert str(tmp_path) not in json.dumps(dict(found.facts))
+    path = next((tmp_path / "records").iterdir())
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(InputError, match="damaged"):
+        store.record(config)
+
+
+class Tiny:
+    """A table of two runs on digits."""
+
+    @staticmethod
+    def make(study: Study) -> Output:
+        cells = []
+        for seed in study.seeds:
+            record = study.record(Wanted(small(seed), f"seed {seed}", needs_history=True))
+            cells.append(None if record is None else 100 * record.summary["test_accuracy"])
+        return Output("tiny", {"": Table(("accuracy",), ((mean_std(cells),),))})
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = artefacts.Artefact("two runs", Tiny.make)
+    monkeypatch.setitem(artefacts.ARTEFACTS, "table2", one)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_what_is_missing_is_done_and_only_that(tmp_path: Path) -> None:
+    one = Reproduction("table2", CPU, (0, 1), tmp_path)
+    said: list[str] = []
+    output, study = one.look()
+    assert output.tables[""].rows == ((MISSING,),)
+    assert len(study.wanted) == 2
+    complete(one, said.append)
+    assert len(said) == 2
+    output, study = one.look()
+    assert not study.wanted
+    assert "±" in output.tables[""].rows[0][0]
+    assert not any(path.is_dir() for path in (tmp_path / "runs").iterdir())
+    complete(replace(one, seeds=(0, 1, 2)), said.append)
+    assert [text.split(" (")[0] for text in said] == ["seed 0", "seed 1", "seed 2"]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_run_that_another_process_does_is_left_to_it(tmp_path: Path) -> None:
+    one = Reproduction("table2", CPU, (0,), tmp_path)
+    with one.store.claimed(small(0)) as mine:
+        assert mine
+        with one.store.claimed(small(0)) as also:
+            assert not also
+        wanted = Wanted(small(0), "seed 0")
+        assert not running._done(one, wanted, pytest.fail, 1)
+    assert running._done(one, wanted, lambda text: None, 1)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import test_reproduction as t
+from proselflc.app.reproduction import artefacts
+artefacts.ARTEFACTS["table2"] = artefacts.Artefact("two runs", t.Tiny.make)
+from dataclasses import replace
+short = t.small()
+long = replace(short, recipe=replace(short.recipe, epochs=200), eval_epochs=50)
+t.small = lambda seed: replace(long, checkpoint_seconds=0.2)
+from proselflc.app.reproduction.running import Reproduction, complete
+one = Reproduction("table2", t.CPU, (0,), Path(sys.argv[1]), keep_runs=True)
+complete(one, lambda text: print(text, flush=True))
+print(one.look()[0].tables[""].rows[0][0], flush=True)
+"""
+
+
+def test_an_interrupted_reproduction_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Killed in the middle of a run, and the same as one that was not."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
+
+    def start(folder: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, script, tmp_path / folder], stdout=subprocess.PIPE, text=True
+        )
+
+    killed = start("killed")
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "killed").glob("runs/*/checkpoints/*")):
+        assert time.monotonic() < deadline
+        assert killed.poll() is None
+        time.sleep(0.05)
+    killed.kill()
+    killed.wait()
+    assert not (tmp_path / "killed" / "records").exists()
+    again, whole = start("killed"), start("whole")
+    outputs = [process.communicate(timeout=240)[0] for process in (again, whole)]
+    assert again.returncode == whole.returncode == 0
+    assert outputs[0].splitlines()[-1] == outputs[1].splitlines()[-1]
+    assert float(outputs[0].splitlines()[-1]) > 10
+
+
+def test_the_trusted_examples_choose_and_the_test_set_does_not(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    study = Study(store, CPU, (0, 1))
+    assert study.chosen("cifar100", "pair:0.4", "label_smoothing") is None
+    trials = list(study.wanted.values())
+    assert [run.config.parameters.epsilon for run in trials] == list(EPSILONS)
+    assert all(run.config.trusted == "0.2" for run in trials)
+    for run, validation in zip(trials, (0.5, 0.7, 0.7), strict=True):
+        # The best on the trusted examples is the worst on the test set.
+        store.add(run.config, facts(accuracy=1 - validation, validation=validation))
+    found = Study(store, CPU, (0, 1))
+    assert found.chosen("cifar100", "pair:0.4", "label_smoothing") == {"epsilon": 0.25}
+    assert found.chosen("cifar100", "pair:0.4", "cce") == {}
+    assert not found.wanted
+
+
+def test_table_4_marks_what_is_not_run_and_compares_pair_by_pair(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    one = Reproduction("table4", CPU, (0, 1), tmp_path)
+    for turn in range(2):  # first the trials, then what they have chosen
+        _, study = one.look()
+        for run in study.wanted.values():
+            config = run.config
+            if turn and config.noise == "symmetric:0.6" and config.method == "cce":
+                continue
+            best = config.method == "proselflc"
+            value = 0.5 + 0.1 * best + 0.01 * config.recipe.seed
+            store.add(config, facts(value, validation=0.5))
+    output, study = one.look()
+    assert len(study.wanted) == 2
+    ours = {row[0]: row[1:] for row in output.tables["ours"].rows}
+    assert ours["ProSelfLC"][0] == "60.5 ± 0.7"
+    assert ours["Cross entropy"][-1] == MISSING
+    assert ours["Cross entropy"][0] == "50.5 ± 0.7"
+    less = {row[0]: row[1:] for row in output.tables["difference"].rows}
+    assert less["Cross entropy"][0] == "+10.0 ± 0.0"
+    assert "in 23," in " ".join(output.words)
+    assert "1 are not run yet" in " ".join(output.words)
+    theirs = {row[0]: row[1:] for row in output.tables["printed"].rows}
+    assert theirs["ProSelfLC"] == ("68.7", "68.5", "67.9", "64.8", "59.3", "47.7")
+    assert theirs["D2L ¹"][0] == "62.4"
+    paths = output.write(tmp_path / "out", "table4")
+    written = csv.reader(io.StringIO((tmp_path / "out" / "table4-ours.csv").read_text()))
+    assert next(written)[1] == "asymmetric 0.2"
+    assert paths[0].name == "table4.md"
+
+
+def test_dynamics_are_means_over_the_seeds(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    one = Reproduction("figure3", CPU, (0, 1), tmp_path)
+    for _ in range(2):
+        for run in one.look()[1].wanted.values():
+            store.add(run.config, facts(0.5 + 0.1 * run.config.recipe.seed, validation=0.5))
+    output, study = one.look()
+    assert not study.wanted
+    rows = {row[0]: row[1:] for row in output.tables[""].rows}
+    assert rows["ProSelfLC"][-1] == "0.550"
+    assert {figure.name for figure in output.figures} == {
+        "figure3-wrong_fitting",
+        "figure3-generalisation",
+    }
+
+
+def test_a_run_that_diverged_is_called_so(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    study = Study(store, CPU, (0,))
+    study.finals("cifar100", None, "cce", {}, needs_history=True)
+    (run,) = study.wanted.values()
+    store.add(run.config, {**facts(None), "diverged": "the loss is nan", "history": []})
+    study = Study(store, CPU, (0,))
+    found = study.finals("cifar100", None, "cce", {}, needs_history=True)
+    assert not study.wanted
+    assert mean_std(tables.accuracies(found)) == "diverged"
+
+
+def test_intervals_are_students() -> None:
+    from scipy.stats import ttest_rel
+
+    ours, others = [61.0, 63.5, 60.2, 62.0], [58.0, 61.0, 60.0, 59.5]
+    found = interval([a - b for a, b in zip(ours, others, strict=True)])
+    expected = ttest_rel(ours, others).confidence_interval(0.95)
+    assert found is not None
+    assert found[0] - found[1] == pytest.approx(expected.low)
+    assert found[0] + found[1] == pytest.approx(expected.high)
+    assert interval([1.0]) is None
+    assert interval([1.0, None]) is None
+    assert difference([1.0, 2.0], [None, 2.0]) == MISSING
+    assert mean_std([50.0, 52.0]) == "51.0 ± 1.4"
+    assert mean_std([50.0, None]) == MISSING
+    assert mean_std([50.0]) == "50.0"
+    assert mean_std([50.0, math.nan]) == "diverged"
+
+
+def test_printed_numbers_agree_between_tables() -> None:
+    """Table 4 shows the best of Table 5, as the paper says."""
+    for method in printed.OWN:
+        columns = list(zip(*printed.HYPERPARAMETERS[method].values(), strict=True))
+        assert tuple(max(column) for column in columns)[:6] == printed.SYNTHETIC[method]
+        clean = printed.STANDARD["cifar100"][method]
+        for value, accuracy in clean.items():
+            assert printed.HYPERPARAMETERS[method][value][-1] == accuracy
+
+
+def test_what_only_a_choice_will_settle_is_planned_too(tmp_path: Path) -> None:
+    one = Reproduction("figure5", CPU, (0, 1, 2), tmp_path)
+    assert len(planned(one)) == 2 * (len(SHARPNESSES) + 3)
+    assert len(one.look()[1].wanted) == 2 * len(SHARPNESSES)
+    assert command.plan(one)["estimate"].startswith("16 runs")
