@@ -123,6 +123,20 @@ def test_it_begins_at_the_confusion_and_moves_towards_the_truth(kind: str) -> No
         assert (ours.module(data.x).argmax(1) == data.clean).float().mean() > 0.9
 
 
+def test_the_layer_is_clipped_together_with_the_model() -> None:
+    """A step of plain gradient descent is as long as the learning rate times the clip."""
+    recipe = replace(RECIPE, momentum=0.0, schedule="constant", clip=0.02)
+    data, ours = Clouds(), training(layer("simple"), recipe)
+    before: dict[str, Tensor] = {}
+    for lesson in lessons(ours, data, data.scene):
+        now = {**dict(ours.module.named_parameters()), "b": ours.strategy.get_parameter("b")}
+        if before and lesson.step > 2 * BATCHES + 1:
+            moved = torch.cat([(now[name].detach() - before[name]).flatten() for name in now])
+            assert float(moved.norm()) == pytest.approx(0.1 * 0.02, rel=1e-3)
+            assert not torch.equal(now["b"], before["b"])
+        before = {name: weight.detach().clone() for name, weight in now.items()}
+
+
 def test_the_first_layer_is_the_logarithm_of_the_confusion() -> None:
     data, strategy = Clouds(), layer("simple")
     model = network()
