@@ -191,6 +191,7 @@ def prepare(
                 coarse=dataset.coarse,
                 trusted=labels.trusted,
                 seed=recipe.seed,
+                precision=recipe.precision,
             ),
         ),
         train=train,

@@ -21,6 +21,7 @@ from proselflc.data.batches import Batch
 from proselflc.data.dataset import Bools, Ints
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
+from proselflc.training.recipe import Precision
 from proselflc.training.schedule import Schedule
 
 
@@ -121,6 +122,7 @@ class Situation:
         coarse: [C] the coarse class of every class, or None.
         trusted: [n] whose labels are known to be right, or None where the user has named none.
         seed: of the run.
+        precision: that the model learns in.
     """
 
     total_steps: int
@@ -132,6 +134,7 @@ class Situation:
     coarse: Ints | None = None
     trusted: Bools | None = None
     seed: int = 0
+    precision: Precision = "no"
 
     @property
     def num_examples(self) -> int:

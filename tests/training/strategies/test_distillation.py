@@ -19,7 +19,10 @@ from torch.testing import assert_close
 import proselflc
 from proselflc.analysis.run import load_run
 from proselflc.app import cli
+from proselflc.app.config import Config
+from proselflc.app.setting import prepare
 from proselflc.data.batches import Batch
+from proselflc.data.sources import arrays
 from proselflc.errors import InputError
 from proselflc.models.weights import read_state
 from proselflc.training import methods, processes
@@ -115,6 +118,29 @@ def test_the_teacher_stays_as_it_is(run: Path) -> None:
     assert not any(module.training for module in strategy.teacher.model.modules())
     learned = {id(p) for group in ours.bare_optimizer.param_groups for p in group["params"]}
     assert not learned & {id(p) for p in strategy.parameters()}
+
+
+def test_the_teacher_answers_in_the_precision_of_the_student(run: Path) -> None:
+    x, y = blobs()
+    config = Config(
+        model="mlp",
+        method="distillation",
+        parameters=Parameters(teacher=run),
+        recipe=Recipe(steps=6, precision="bf16"),
+    )
+    setting = prepare(config, arrays.load(x, y, names=NAMES), report=lambda text: None)
+    assert isinstance(setting.strategy, KnowledgeDistillation)
+    assert setting.strategy.teacher.precision == "bf16"
+    # Not that network: products of its size need instructions that some machines refuse.
+    teacher, one = FrozenTeacher(network(), precision="bf16"), batch()
+    student = processes.accelerator("bf16").prepare(network()).eval()
+    with torch.no_grad():
+        found, alike, exact = teacher(one), student(one.x), network().eval()(one.x)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, alike)
+    assert not torch.equal(found, exact)
+    assert_close(found, exact, rtol=0.05, atol=0.05)
+    assert {weight.dtype for weight in teacher.parameters()} == {torch.float32}
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
