@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from proselflc.errors import InputError, unknown
 if TYPE_CHECKING:
     from proselflc.correction.criterion import Criterion
     from proselflc.training.strategy import Situation, Strategy
+
+PATHS = ("transition", "mask", "teacher")  # of what a method is given
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,13 @@ class Parameters:
     begin: float | None = None
     end: float | None = None
 
+    def __post_init__(self) -> None:
+        for name in PATHS:  # from Python, a path is often a string
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str | Path):
+                raise InputError(f"{name} must be a path, got {type(value).__name__}")
+            object.__setattr__(self, name, None if value is None else Path(value))
+
     def given(self) -> dict[str, Any]:
         """Those that are set."""
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -93,7 +103,7 @@ OPTIONAL = object()
 
 
 def resolved(name: str, parameters: Parameters) -> Parameters:
-    """The parameters with the method's defaults filled in.
+    """The parameters with the method's defaults filled in, and paths that hold from anywhere.
 
     Raises:
         InputError: the method is unknown, or does not take or lacks a parameter.
@@ -112,7 +122,9 @@ def resolved(name: str, parameters: Parameters) -> Parameters:
         if value is None:
             raise InputError(f"method {name} needs --method.{key}: there is no default for it")
     known_values = {key: value for key, value in filled.items() if value is not OPTIONAL}
-    return replace(Parameters(), **known_values)
+    # A run is resumed, audited by folds or repeated from any folder.
+    absolute = {key: os.path.abspath(known_values[key]) for key in PATHS if key in known_values}
+    return replace(Parameters(), **{**known_values, **absolute})
 
 
 def strategy(name: str, parameters: Parameters, situation: Situation) -> Strategy:
@@ -211,7 +223,7 @@ def _loss_correction(backward: bool) -> Callable[[Mapping[str, Any], Situation],
 
         T = None
         if "transition" in p:
-            matrix = read_transition(Path(p["transition"]))
+            matrix = read_transition(p["transition"])
             T = torch.from_numpy(checked_transition(matrix, situation.num_classes))
         return LossCorrection(situation, backward=backward, transition=T, estimate=p["estimate"])
 
@@ -232,7 +244,7 @@ def _masking(p: Mapping[str, Any], situation: Situation) -> Strategy:
 
     mask = None
     if "mask" in p:
-        mask = torch.from_numpy(read_mask(Path(p["mask"]), situation.num_classes)).bool()
+        mask = torch.from_numpy(read_mask(p["mask"], situation.num_classes)).bool()
     return Masking(situation, mask=mask)
 
 
@@ -249,7 +261,7 @@ def _distillation(p: Mapping[str, Any], situation: Situation) -> Strategy:
     from proselflc.training.strategies.distillation import KnowledgeDistillation
 
     return KnowledgeDistillation(
-        situation, Path(p["teacher"]), epsilon=p["epsilon"], temperature=p["temperature"]
+        situation, p["teacher"], epsilon=p["epsilon"], temperature=p["temperature"]
     )
 
 
