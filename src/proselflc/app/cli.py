@@ -404,7 +404,7 @@ def report(
         out: the page; left out, report.html in the run, or of several runs right here.
         data: where the first run's data is now, if it has moved.
         figures: a folder for the page's figures as SVG and PNG files.
-        overwrite: replace a file that is no report.
+        overwrite: replace a file that is no report, or a page whose examples are gone by now.
         json: print the result as JSON.
     """
     from proselflc.app import reporting
