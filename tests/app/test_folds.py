@@ -173,7 +173,6 @@ def test_another_number_of_folds_replaces_the_first(
         "folds": 2,
         "seed": 7,
         "fingerprint": load_run(run).labels.fingerprint,
-        "done": True,
     }
     assert audit(run, folds=0).folds is None
     assert audit(run).folds == 2
@@ -390,6 +389,26 @@ def test_a_loss_that_is_no_number_any_more(tmp_path: Path) -> None:
     with pytest.raises(DivergenceError, match="in one of 2 folds"):
         audit(out, folds=2)
     assert not RunDirectory(out).folds_done.exists()
+
+
+@pytest.mark.parametrize("name", ["folds", "folds/2-1"])
+def test_folds_that_are_elsewhere_are_refused(run: Path, tmp_path: Path, name: str) -> None:
+    outside = tmp_path / "outside"
+    shutil.move(run / "folds", outside)
+    if name == "folds":
+        (run / name).symlink_to(outside)
+        with pytest.raises(InputError, match=r"folds is a link.*audit with --folds 0"):
+            audit(run)
+    else:
+        (outside / "3-1").rename(outside / "2-1")
+        (run / "folds").mkdir()
+        (run / name).symlink_to(outside / "2-1")
+    before = files(outside)
+    with pytest.raises(InputError, match=f"{name} is a link, and a run has its folds in itself"):
+        audit(run, folds=2)
+    assert audit(run, folds=0).folds is None
+    RunDirectory(run).clear()
+    assert files(outside) == before
 
 
 def test_links_among_folds_are_left_alone(run: Path, tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def predict(run: Run, folds: int, data: Data, display: Display) -> None:
     """
     config = Config.from_table(run.config, run.directory.config)
     splits = cut(run.labels, folds, config.recipe.seed)
+    run.directory.check_folds(folds)
     if _is_done(run, folds, config.recipe.seed):
         display.note(f"the predictions of {folds} folds are there already: none is trained again")
         return
@@ -287,7 +288,7 @@ def _put_together(run: Run, splits: tuple[Split, ...], seed: int) -> None:
 
     directory.folds_done.unlink(missing_ok=True)  # it is not of the predictions that come now
     held_out.write(directory.folds_p, (n, C), pieces())
-    facts = {"folds": folds, "seed": seed, "fingerprint": labels.fingerprint, "done": True}
+    facts = {"folds": folds, "seed": seed, "fingerprint": labels.fingerprint}
     directory.write_json(directory.folds_done, facts)
     own = {directory.fold(k, folds) for k in range(1, folds + 1)}
     for fold in directory.runs_of_folds():
