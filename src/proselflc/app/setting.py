@@ -109,11 +109,11 @@ def prepare(
         config = replace(config, request=Request(data=FROM_PYTHON))
     _note_labels(config, dataset, report)
     if dataset.skipped:
-        first = dataset.skipped[0]
-        report(
-            f"{len(dataset.skipped)} examples could not be read and are left out, the first is "
-            f"{first.id} ({first.reason}); the run's model.json lists them"
-        )
+        first, many = dataset.skipped[0], len(dataset.skipped)
+        which = f"{many:,} examples could not be read and are left out, the first is {first.id}"
+        if many == 1:
+            which = f"1 example could not be read and is left out, {first.id}"
+        report(f"{which} ({first.reason}); the run's model.json lists them")
     dataset, labels = _labelled(config, dataset, report)
     n, C = len(dataset.train), dataset.num_classes
     scaling = preprocessing or _fitted(config, dataset.train.inputs)
