@@ -120,11 +120,18 @@ def resolved(name: str, parameters: Parameters) -> Parameters:
     filled = {**defaults, **parameters.given()}
     for key, value in filled.items():
         if value is None:
-            raise InputError(f"method {name} needs --method.{key}: there is no default for it")
+            raise InputError(f"method {name} needs --method.{key}{_what(name)}: give it")
     known_values = {key: value for key, value in filled.items() if value is not OPTIONAL}
     # A run is resumed, audited by folds or repeated from any folder.
     absolute = {key: os.path.abspath(known_values[key]) for key in PATHS if key in known_values}
     return replace(Parameters(), **{**known_values, **absolute})
+
+
+def _what(name: str) -> str:
+    """What a method needs, as the catalogue says it."""
+    from proselflc.correction.catalogue import METHODS
+
+    return f", {METHODS[name].needs}" if name in METHODS and METHODS[name].needs != "–" else ""
 
 
 def strategy(name: str, parameters: Parameters, situation: Situation) -> Strategy:
@@ -224,7 +231,10 @@ def _loss_correction(backward: bool) -> Callable[[Mapping[str, Any], Situation],
         T = None
         if "transition" in p:
             matrix = read_transition(p["transition"])
-            T = torch.from_numpy(checked_transition(matrix, situation.num_classes))
+            try:
+                T = torch.from_numpy(checked_transition(matrix, situation.num_classes))
+            except InputError as error:
+                raise InputError(f"{p['transition']}: {error}") from None
         return LossCorrection(situation, backward=backward, transition=T, estimate=p["estimate"])
 
     return make

@@ -69,7 +69,7 @@ class NoiseLayer(Strategy):
                 )
             self.w = nn.Parameter(torch.zeros(C, C, width))
             last.register_forward_pre_hook(self.seen)
-        self.seen.wanted = stage > 0 and self.layer == "complex"
+            self.seen.wanted = True
 
     def enter(self, stage: int, scene: Scene) -> None:
         if stage == 0:
@@ -88,15 +88,15 @@ class NoiseLayer(Strategy):
         self.flow.copy_(confusion)
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
+        h = None if self.w is None else self.seen.taken(len(batch.y), self.w.size(2))
         if self.stage == 0:
             return super().loss(logits, batch, progress)
         log_p = torch.log_softmax(logits.float(), 1)
-        if self.w is None:
+        if self.w is None or h is None:
             log_T = torch.log_softmax(self.b, 1)
             return -torch.logsumexp(log_p + log_T.T[batch.y], 1).mean()
-        h = self.seen.taken().float()
         with torch.autocast(h.device.type, enabled=False):
-            z = torch.einsum("nf,ijf->nij", h, self.w) + self.b  # [N, C, C]
+            z = torch.einsum("nf,ijf->nij", h.float(), self.w) + self.b  # [N, C, C]
         log_T = torch.log_softmax(z, 2)
         with torch.no_grad():
             self.flow.mul_(KEPT).add_(torch.einsum("ni,nij->ij", log_p.exp(), log_T.exp()))
@@ -127,10 +127,24 @@ class _Seen:
         if self.wanted and torch.is_grad_enabled():
             self.h = inputs[0]
 
-    def taken(self) -> Tensor:
-        """[N, F] what was last seen."""
+    def taken(self, number: int, width: int) -> Tensor:
+        """[N, F] what was last seen.
+
+        Args:
+            number: N.
+            width: F.
+
+        Raises:
+            InputError: it was not that: the layer is not where the model ends.
+        """
         h, self.h = self.h, None
-        assert h is not None
+        if h is None or h.shape != (number, width):
+            came = "does not see a batch" if h is None else f"sees {list(h.shape)}"
+            raise InputError(
+                "the complex noise layer looks at the features that the model's last linear layer "
+                f"sees, {[number, width]} of a batch, and that layer {came}: use --method.layer "
+                "simple, or a model that ends in nn.Linear"
+            )
         return h
 
 
