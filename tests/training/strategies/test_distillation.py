@@ -339,8 +339,8 @@ def test_killed_it_goes_on_as_if_nothing_had_happened(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ("--method.teacher nowhere", "must be a finished run: there is no run nowhere"),
-        ("", "method distillation needs --method.teacher"),
+        ("--method.teacher nowhere", "must be a finished run: there is no run"),
+        ("", "method distillation needs --method.teacher, a finished run as the teacher: give it"),
         ("--method.teacher RUN --trusted 0.2", "prepared in another way"),
         ("--method.teacher RUN --method.epsilon 2", "between 0 and 1, got 2.0"),
         ("--method.teacher RUN --method.temperature 0", "above 0 and finite, got 0"),
