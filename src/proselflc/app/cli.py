@@ -144,8 +144,9 @@ def datasets(*, json: bool = False) -> None:
 def methods(*, json: bool = False) -> None:
     """List the methods, where the paper has them, what they need, cost and minimise.
 
-    A method needs something beside the data: a teacher run is --method.teacher, a trusted part is
-    --trusted. The cost is that of a step beside one of cross entropy, as measured with a ResNet-20.
+    What some need beside the data: a teacher run is --method.teacher, a trusted part --trusted, a
+    mask --method.mask. The cost is that of a step beside one of cross entropy, as measured with a
+    ResNet-20; the second decimal is within what one measurement differs from the next.
 
     Args:
         json: print the list as JSON.
@@ -178,7 +179,7 @@ def methods(*, json: bool = False) -> None:
                 name,
                 one.where,
                 one.needs,
-                f"× {cost[name]:.2f}" if name in cost else "–",
+                f"× {cost[name]:.1f}" if name in cost else "–",
                 one.loss,
                 one.title,
             )
