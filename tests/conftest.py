@@ -187,6 +187,37 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     one.close()
 
 
+TIMES = ("seconds", "images_per_second")
+
+
+def same_run(run: Path, other: Path) -> None:
+    """Weights, dynamics, history and what is made of them are the same, bit for bit."""
+    for name in ("model.safetensors", "model.json", "examples.parquet", "evaluation.json"):
+        assert (run / name).read_bytes() == (other / name).read_bytes(), name
+    names = sorted(path.name for path in (run / "dynamics").iterdir())
+    assert names == sorted(path.name for path in (other / "dynamics").iterdir())
+    for name in names:
+        assert (run / "dynamics" / name).read_bytes() == (other / "dynamics" / name).read_bytes()
+    one, two = (
+        [
+            json.loads((path / "summary.json").read_text()),
+            *(json.loads(line) for line in (path / "history.jsonl").read_text().splitlines()),
+        ]
+        for path in (run, other)
+    )
+    for facts in (*one, *two):
+        assert facts["seconds"] > 0
+        for name in TIMES:
+            facts.pop(name, None)
+    assert one == two
+
+
+@pytest.fixture
+def assert_same() -> Callable[[Path, Path], None]:
+    """Compares two runs; see `same_run`."""
+    return same_run
+
+
 def fabricated_run(
     folder: Path,
     name: str = "run",

@@ -28,8 +28,10 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 
     >>> unknown("method", "proselfc", ["proselflc", "cce"])
     'unknown method "proselfc"; did you mean "proselflc"? Known: cce, proselflc'
+    >>> unknown("class", "zebra", ["cat", "dog"])
+    'unknown class "zebra"; known: cat, dog'
     """
     names = sorted(known)
     close = get_close_matches(name, names, n=1)
-    hint = f'; did you mean "{close[0]}"?' if close else ";"
-    return f'unknown {kind} "{name}"{hint} Known: {", ".join(names)}'
+    hint = f'did you mean "{close[0]}"? Known' if close else "known"
+    return f'unknown {kind} "{name}"; {hint}: {", ".join(names)}'

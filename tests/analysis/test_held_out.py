@@ -30,7 +30,7 @@ def directory(tmp_path: Path, labels: Labels) -> RunDirectory:
     found = RunDirectory(tmp_path)
     found.folds.mkdir()
     held_out.write(found.folds_p, (5, 3), iter((P[:2], P[2:2], P[2:])))
-    facts = {"folds": 2, "fingerprint": labels.fingerprint, "seed": 0, "done": True}
+    facts = {"folds": 2, "fingerprint": labels.fingerprint, "seed": 0}
     found.write_json(found.folds_done, facts)
     return found
 

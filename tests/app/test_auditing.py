@@ -157,6 +157,13 @@ def suspect(name: str, given: str, suggested: str) -> pa.Table:
     return pa.table(columns)
 
 
+def test_one_suspect_is_one() -> None:
+    found, table = audited(suspects=1, num_examples=300), suspect("x", "a", "b")
+    text = auditing.in_words(Run(Path("a")), found, table, 0)
+    assert text.startswith("1 of 300 labels is suspect (0.3%); ")
+    assert "in 10 suspects" not in text
+
+
 def test_what_is_said_of_an_audit() -> None:
     table = suspect("one", "dog", "cat")
     text = auditing.in_words(Run(Path("my runs/a")), audited(), table, 10)
@@ -277,7 +284,7 @@ def come_from_the_future(run: Path) -> None:
 
 def fold_other_labels(run: Path) -> None:
     (run / "folds").mkdir()
-    facts = {"folds": 2, "fingerprint": "0", "seed": 0, "done": True}
+    facts = {"folds": 2, "fingerprint": "0", "seed": 0}
     (run / "folds" / "folds.json").write_text(json.dumps(facts))
 
 

@@ -99,6 +99,7 @@ def test_methods_lists_every_method() -> None:
         assert 0.5 < one["cost"] < 20
     assert lines[0].split() == ["name", "paper", "needs", "cost", "loss", "title"]
     assert set(listed) == set(METHODS)
+    assert "× 1.0" in lines[1]  # cross entropy, beside itself
 
 
 def test_methods_in_a_terminal_without_greek() -> None:

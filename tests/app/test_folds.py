@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from proselflc.data.labels import Labels
 from proselflc.data.opening import FROM_PYTHON, Request
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError
+from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 
@@ -171,7 +173,6 @@ def test_another_number_of_folds_replaces_the_first(
         "folds": 2,
         "seed": 7,
         "fingerprint": load_run(run).labels.fingerprint,
-        "done": True,
     }
     assert audit(run, folds=0).folds is None
     assert audit(run).folds == 2
@@ -287,7 +288,7 @@ def test_image_files_stay_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     out = trained(tmp_path / "run", tmp_path / "images", image_size=8, model="convnet")
     kinds = set()
 
-    def watched(*arguments: Any, dataset: Dataset) -> Path:
+    def watched(*arguments: Any, dataset: Dataset, preprocessing: None) -> Path:
         kinds.add(type(dataset.train.inputs).__name__)
         return train(*arguments, dataset=dataset)
 
@@ -390,6 +391,26 @@ def test_a_loss_that_is_no_number_any_more(tmp_path: Path) -> None:
     assert not RunDirectory(out).folds_done.exists()
 
 
+@pytest.mark.parametrize("name", ["folds", "folds/2-1"])
+def test_folds_that_are_elsewhere_are_refused(run: Path, tmp_path: Path, name: str) -> None:
+    outside = tmp_path / "outside"
+    shutil.move(run / "folds", outside)
+    if name == "folds":
+        (run / name).symlink_to(outside)
+        with pytest.raises(InputError, match=r"folds is a link.*audit with --folds 0"):
+            audit(run)
+    else:
+        (outside / "3-1").rename(outside / "2-1")
+        (run / "folds").mkdir()
+        (run / name).symlink_to(outside / "2-1")
+    before = files(outside)
+    with pytest.raises(InputError, match=f"{name} is a link, and a run has its folds in itself"):
+        audit(run, folds=2)
+    assert audit(run, folds=0).folds is None
+    RunDirectory(run).clear()
+    assert files(outside) == before
+
+
 def test_links_among_folds_are_left_alone(run: Path, tmp_path: Path) -> None:
     """A run that somebody hands us must not lead us out of it, or round in a circle."""
     outside = tmp_path / "outside"
@@ -400,3 +421,125 @@ def test_links_among_folds_are_left_alone(run: Path, tmp_path: Path) -> None:
     assert audit(run, folds=2).folds == 2
     assert (outside / "labels.npz").read_text() == "mine"
     assert Run(run).labels.ids
+
+
+def trusted_in(run: Path) -> dict[str, bool]:
+    """Whose labels are trusted, as a run has them."""
+    labels = load_run(run).labels
+    assert labels.trusted is not None
+    return dict(zip(labels.ids, labels.trusted.tolist(), strict=True))
+
+
+def test_every_fold_has_its_share_of_the_trusted_examples(tmp_path: Path) -> None:
+    recipe = Recipe(epochs=12, batch_size=32)
+    options: dict[str, Any] = {"noise": "pair:0.4", "method": "pseudo_label", "trusted": "0.1"}
+    out = trained(tmp_path / "run", "digits", recipe, **options)
+    whole = trusted_in(out)
+    given = load_run(out).labels
+    assert sum(whole.values()) == 129
+    audit(out, folds=3)
+    left_out = set(whole)
+    for k in (1, 2, 3):
+        own = trusted_in(out / "folds" / f"3-{k}")
+        assert own == {name: whole[name] for name in own}
+        assert 129 - sum(own.values()) == pytest.approx(43, abs=10)
+        left_out -= set(whole) - set(own)
+    assert not left_out
+    # Nobody has told it the untrusted labels, four in ten of which are wrong.
+    p = np.load(out / "folds" / "p.npy")
+    assert given.clean is not None
+    assert (p.argmax(1) == given.clean).mean() > (given.given == given.clean).mean() + 0.1
+
+
+@pytest.mark.parametrize("from_python", [False, True])
+def test_trusted_examples_from_a_file(tmp_path: Path, from_python: bool) -> None:
+    """Both files count from 0, so that the trusted ones have other ids in the run."""
+    data, beside = table(tmp_path / "data.npz", 40), table(tmp_path / "right.npz", 12, seed=1)
+    options: dict[str, Any] = {"method": "pseudo_label", "trusted": str(beside)}
+    out, dataset = tmp_path / "run", None
+    if from_python:
+        with np.load(data) as there:
+            dataset = arrays.load(there["x"], there["y"])
+        proselflc.fit(dataset, None, epochs=2, model="mlp", out=out, **options)
+    else:
+        trained(out, data, **options)
+    expected = sorted(name for name, yes in trusted_in(out).items() if yes)
+    assert len(expected) == 12
+    assert all(name.startswith("trusted/") for name in expected)
+    assert audit(out, folds=2, dataset=dataset).folds == 2
+    assert np.load(out / "folds/p.npy").shape == (52, 2)
+    seen = [name for k in (1, 2) for name, yes in trusted_in(out / f"folds/2-{k}").items() if yes]
+    assert sorted(seen) == expected
+    beside.rename(tmp_path / "moved.npz")
+    with pytest.raises(InputError, match=r"the trusted examples of .* are not there any more"):
+        audit(out, folds=3, dataset=dataset)
+
+
+def test_true_labels_of_trusted_examples_are_no_change_of_the_data(tmp_path: Path) -> None:
+    """Where the data knows the truth beside the labels, trusted examples have learned that."""
+    y = np.arange(40) % 2
+    x = np.random.default_rng(0).normal(size=(40, 3)) + y[:, None]
+    np.savez(tmp_path / "data.npz", x=x, y=np.where(np.arange(40) < 20, y, 1 - y), clean=y)
+    out = trained(tmp_path / "run", tmp_path / "data.npz", method="pseudo_label", trusted="0.5")
+    labels = load_run(out).labels
+    assert labels.trusted is not None
+    assert not labels.flipped[labels.trusted].any()
+    assert labels.flipped.any()
+    assert audit(out, folds=2).folds == 2
+
+
+def test_a_fold_without_trusted_examples_is_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, beside = table(tmp_path / "data.npz", 40), table(tmp_path / "right.npz", 3)
+    with np.load(beside) as there:
+        np.savez(tmp_path / "one.npz", x=there["x"][:2], y=there["y"][:2])
+    out = trained(tmp_path / "run", data, method="pseudo_label", trusted=str(tmp_path / "one.npz"))
+    labels = load_run(out).labels
+    one = folds.cut(labels, 2, 0)
+    assert labels.trusted is not None
+    assert [int(labels.trusted[split.train].sum()) for split in one] == [1, 1]
+    monkeypatch.setattr(folds, "train", lambda *_, **__: pytest.fail("it was trained"))
+    only = labels.trusted & (np.cumsum(labels.trusted) == 1)
+    for trusted, words in ((only, "a trusted one"), (~only, "one that is not trusted")):
+        replace(labels, trusted=trusted).save(out / "labels.npz")
+        with pytest.raises(InputError, match=f"2 folds would leave a model without {words}"):
+            audit(out, folds=2)
+
+
+def test_the_teacher_of_a_run_teaches_its_folds(tmp_path: Path) -> None:
+    recipe = Recipe(epochs=6, batch_size=64)
+    teacher = trained(tmp_path / "teacher", "digits", recipe)  # it knows right labels
+    out = trained(
+        tmp_path / "run",
+        "digits",
+        recipe,
+        noise="pair:0.4",
+        method="distillation",
+        parameters=Parameters(teacher=teacher, epsilon=1.0),
+    )
+    audit(out, folds=2)
+    labels = load_run(out).labels
+    p = np.load(out / "folds" / "p.npy")
+    assert labels.clean is not None
+    assert (p.argmax(1) == labels.clean).mean() > 0.8
+    for k in (1, 2):
+        fold = load_run(out / "folds" / f"2-{k}")
+        assert fold.config["method"]["teacher"] == str(teacher)  # type: ignore[index]
+        assert fold.preprocessing == load_run(out).preprocessing
+    shutil.rmtree(teacher)
+    with pytest.raises(InputError, match=r"--method\.teacher must be a finished run"):
+        audit(out, folds=3)
+    assert not list(out.glob("folds/3-*"))
+
+
+def test_coarse_classes_are_known_in_folds(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(48) % 4
+    dataset = replace(
+        arrays.load(np.eye(4)[y] * 3 + rng.normal(size=(48, 4)), y), coarse=np.array([0, 0, 1, 1])
+    )
+    run = proselflc.fit(
+        dataset, method="masking", epochs=4, batch_size=12, model="mlp", out=tmp_path / "run"
+    )
+    assert audit(run, folds=2, dataset=dataset).folds == 2

@@ -113,6 +113,29 @@ def test_data_that_moved_costs_the_examples_alone_and_can_be_named(
     assert "deviations" in (path / "report.html").read_text().split("</style>")[1]
 
 
+def test_a_page_with_examples_is_not_replaced_by_one_without(
+    run: Path, program: Any, tmp_path: Path
+) -> None:
+    path = copy(run, tmp_path)
+    program("report", path)
+    html = (path / "report.html").read_text()
+    config = path / "config.toml"
+    config.write_text(config.read_text().replace(str(run.parent / "table.csv"), "/gone/table.csv"))
+    done = program("report", path, "--figures", tmp_path / "figures", code=2)
+    assert done.stderr.startswith(
+        f"{path / 'report.html'} shows the examples, and a new page could"
+    )
+    assert "say with --data where it is now; or choose another --out, or pass --ov" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert (path / "report.html").read_text() == html
+    assert not (tmp_path / "figures").exists()
+    program("report", path, "--overwrite")
+    without = (path / "report.html").read_text()
+    assert "The examples themselves are not shown." in without
+    program("report", path)  # it has none to lose any more
+    assert (path / "report.html").read_text() == without
+
+
 def test_runs_that_are_none_are_named(run: Path, program: Any, tmp_path: Path) -> None:
     done = program("report", tmp_path / "gone", code=2)
     assert done.stderr == f"there is no run {tmp_path / 'gone'}\n"

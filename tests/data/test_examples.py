@@ -125,7 +125,7 @@ def test_classes_keep_their_names_under_other_numbers(names: list[str], labels: 
 def test_a_class_without_examples_need_not_be_known() -> None:
     new = renumbered(np.array([1, 1]), ["zebra", "dog"], ["cat", "dog"], "t")
     assert new.tolist() == [1, 1]
-    with pytest.raises(InputError, match='t: unknown class "zebra"; Known: cat, dog'):
+    with pytest.raises(InputError, match='t: unknown class "zebra"; known: cat, dog'):
         renumbered(np.array([1, 0]), ["zebra", "dog"], ["cat", "dog"], "t")
 
 

@@ -157,7 +157,21 @@ def test_only_links(tmp_path: Path) -> None:
     put(tmp_path, "outside/a/2.png", "outside/b/2.png")
     root.mkdir()
     (root / "train").symlink_to(tmp_path / "outside", target_is_directory=True)
-    refused(root, 'no images in .*the link "train", which is not followed')
+    refused(root, 'no images in .*the link "train", which is not followed.*name the folder that')
+
+
+def test_a_folder_of_links_per_class(tmp_path: Path) -> None:
+    """As `export --links` makes them."""
+    root = tmp_path / "root"
+    (root / "a").mkdir(parents=True)
+    for name in ("1.png", "2.png", "3.png"):
+        put(tmp_path / "outside", name)
+        (root / "a" / name).symlink_to(tmp_path / "outside" / name)
+    refused(
+        root,
+        r'no images in .*only the link "a/1\.png" and 2 more, which are not followed\): expected .*'
+        r"; name the folder that has the files themselves, or make hard links or copies of them$",
+    )
 
 
 def test_unreadable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +278,7 @@ def test_only_the_wanted_splits_are_looked_at(tmp_path: Path) -> None:
     put(tmp_path, "train/cat/1.png", "train/zebra/1.png", "test/9.png", "val/dog/3.png")
     (tmp_path / "train/cat/1.png").write_bytes(b"no image")
     assert image_folder.examples(tmp_path, NAMES)["test"].ids == ("test/9.png",)
-    with pytest.raises(InputError, match='unknown class "zebra"; Known: cat, cow, dog'):
+    with pytest.raises(InputError, match='unknown class "zebra"; known: cat, cow, dog'):
         image_folder.examples(tmp_path, NAMES, split="train")
     with pytest.raises(InputError, match=r"train/cat/1\.png"):
         image_folder.examples(tmp_path, (*NAMES, "zebra"), split="all")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,15 @@ def test_the_file_is_plain_arrays_by_the_names_of_the_contract(tmp_path: Path) -
         assert str(file["generator"]) == "none"
 
 
+def test_whose_labels_are_trusted_is_kept(tmp_path: Path) -> None:
+    trusted = np.array([True, False, False, True])
+    dataset = dataset_of(np.array([0, 0, 1, 1]), ("a", "b"), tuple("wxyz"))
+    labels = from_dataset(replace(dataset, trusted=trusted), None)
+    labels.save(tmp_path / "labels.npz")
+    assert_same(Labels.load(tmp_path / "labels.npz"), labels)
+    np.testing.assert_array_equal(Labels.load(tmp_path / "labels.npz").trusted, trusted)
+
+
 def test_a_data_set_that_knows_its_truth_keeps_it(tmp_path: Path) -> None:
     clean = np.array([0, 0, 1, 1])
     given = np.array([0, 1, 1, 1])
@@ -142,6 +151,7 @@ def arrays_of(labels: Labels) -> dict[str, npt.NDArray[Any]]:
         ("flipped", np.zeros(12, np.int64), '"flipped" in .* is not one yes or no'),
         ("flipped", np.zeros(11, np.bool_), '"flipped" in .* is not one yes or no'),
         ("flipped", np.zeros(12, np.bool_), '"flipped" in .* contradicts'),
+        ("trusted", np.zeros(11, np.bool_), '"trusted" in .* is not one yes or no'),
         ("transition", np.eye(4), r"the transition matrix has shape \(4, 4\)"),
         ("transition", np.ones((3, 3)), "row 0 of the transition matrix is not a distribution"),
         ("names", np.arange(3), '"names" in .* is not a list of strings'),

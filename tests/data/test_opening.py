@@ -486,7 +486,7 @@ def test_inputs_of_a_table_with_labels(table: Path) -> None:
     assert found.labels is not None
     assert found.labels.tolist() == [1, 2, 1, 2]
     assert found.skipped == ()
-    with pytest.raises(InputError, match=r'"label" of .*, line 3: unknown class "dog"; Known: cat'):
+    with pytest.raises(InputError, match=r'"label" of .*, line 3: unknown class "dog"; known: cat'):
         open_inputs(Request(str(table)), ("cat",))
 
 

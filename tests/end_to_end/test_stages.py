@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from proselflc.analysis.run import load_run
+from proselflc.app import cli
 from proselflc.app.config import Config
 from proselflc.app.display import Silent
 from proselflc.app.reporting import report
@@ -20,6 +21,7 @@ from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data.opening import Request
 from proselflc.errors import InputError
+from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 
 CONFIG = Config(
@@ -54,6 +56,38 @@ class Crashing(Silent):
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     return train(CONFIG, Start(tmp_path_factory.mktemp("stages") / "run"), Silent(notes=False))
+
+
+@pytest.mark.parametrize(
+    ("method", "parameter"),
+    [("distillation", "teacher"), ("forward", "transition"), ("masking", "mask")],
+)
+def test_what_a_method_was_given_is_found_from_anywhere(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, parameter: str
+) -> None:
+    """Named as seen from one folder, a run goes on in another, and is repeated by its config."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    (here / "teacher").symlink_to(whole)
+    np.save(here / "transition.npy", np.full((10, 10), 0.05) + 0.5 * np.eye(10))
+    np.save(here / "mask.npy", np.ones((10, 10)))
+    name = {"teacher": "teacher", "transition": "transition.npy", "mask": "mask.npy"}[parameter]
+    parameters = Parameters(**{parameter: name})  # type: ignore[arg-type]  # as from Python
+    recipe = Recipe(epochs=4, batch_size=400)
+    config = replace(CONFIG, method=method, parameters=parameters, recipe=recipe)
+    out = tmp_path / "run"
+    monkeypatch.chdir(here)
+    with pytest.raises(CrashError):
+        train(config, Start(out), Crashing(step=8))
+    monkeypatch.chdir(there)
+    assert cli.run(["train", "--out", str(out), "--resume", "--quiet"]) == 0
+    again = ["--config", str(out / "config.toml"), "--out", str(tmp_path / "again"), "--quiet"]
+    assert cli.run(["train", *again]) == 0
+    stored = load_run(out).config["method"]
+    assert stored[parameter] == str(here / name)  # type: ignore[index]
+    weights = [(path / "model.safetensors").read_bytes() for path in (out, tmp_path / "again")]
+    assert weights[0] == weights[1]
 
 
 def history(run: Path) -> list[dict[str, Any]]:

@@ -22,27 +22,6 @@ OPTIONS = (
 )
 ALWAYS = ("--checkpoint-seconds", 0)
 RESUME = ("--resume", "--checkpoint-seconds", 60)  # saving at every step takes most of the time
-TIMES = ("seconds", "images_per_second")
-
-
-def untimed(run: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
-
-
-def assert_same(run: Path, other: Path) -> None:
-    """Weights, dynamics, history and what is made of them, bit for bit."""
-    assert untimed(run) == untimed(other)
-    for name in ("model.safetensors", "model.json", "examples.parquet", "evaluation.json"):
-        assert (run / name).read_bytes() == (other / name).read_bytes(), name
-    names = sorted(path.name for path in (run / "dynamics").iterdir())
-    assert names == sorted(path.name for path in (other / "dynamics").iterdir())
-    for name in names:
-        assert (run / "dynamics" / name).read_bytes() == (other / "dynamics" / name).read_bytes()
-    one, two = (json.loads((path / "summary.json").read_text()) for path in (run, other))
-    assert one.pop("seconds") > 0
-    assert two.pop("seconds") > 0
-    assert one == two
 
 
 def states(run: Path) -> list[Path]:
@@ -75,7 +54,7 @@ def killed(program: Any, tmp_path: Path) -> Path:
 
 
 def test_killed_at_random_moments_it_ends_with_the_same_bits(
-    program: Any, whole: Path, tmp_path: Path
+    assert_same: Any, program: Any, whole: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
     generator = np.random.default_rng(time.time_ns())
@@ -94,14 +73,14 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(
 
 
 def test_killed_between_evaluation_points_the_mean_loss_is_of_all_steps(
-    program: Any, whole: Path, killed: Path
+    assert_same: Any, program: Any, whole: Path, killed: Path
 ) -> None:
     program("train", "--out", killed, *RESUME)
     assert_same(killed, whole)
 
 
 def test_killed_before_the_summary_it_only_finishes(
-    program: Any, whole: Path, tmp_path: Path
+    assert_same: Any, program: Any, whole: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
     running = program.start(*OPTIONS, *ALWAYS, "--out", out)
@@ -116,7 +95,7 @@ def test_killed_before_the_summary_it_only_finishes(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_by_a_signal_it_says_how_to_go_on(
-    program: Any, whole: Path, tmp_path: Path, number: signal.Signals
+    assert_same: Any, program: Any, whole: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     out = tmp_path / "my run"
     running = program.start(*OPTIONS, "--out", out)  # no state is saved but because of the stop
@@ -163,7 +142,9 @@ def test_a_finished_run_has_nothing_to_resume(program: Any, whole: Path) -> None
     assert all(path.stat().st_mtime_ns == time for path, time in before.items() if path.suffix)
 
 
-def test_without_a_checkpoint_it_starts_afresh(program: Any, whole: Path, killed: Path) -> None:
+def test_without_a_checkpoint_it_starts_afresh(
+    assert_same: Any, program: Any, whole: Path, killed: Path
+) -> None:
     for path in states(killed):
         path.unlink()
     done = program("train", "--out", killed, *RESUME)
@@ -171,14 +152,16 @@ def test_without_a_checkpoint_it_starts_afresh(program: Any, whole: Path, killed
     assert_same(killed, whole)
 
 
-def test_where_there_is_nothing_resume_starts(program: Any, whole: Path, tmp_path: Path) -> None:
+def test_where_there_is_nothing_resume_starts(
+    assert_same: Any, program: Any, whole: Path, tmp_path: Path
+) -> None:
     program(*OPTIONS, "--out", tmp_path / "run", *RESUME, "--quiet")
     assert_same(tmp_path / "run", whole)
 
 
 @pytest.mark.parametrize("harm", ["a byte", "the end", "all of it"])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    program: Any, whole: Path, killed: Path, harm: str
+    assert_same: Any, program: Any, whole: Path, killed: Path, harm: str
 ) -> None:
     *_, before, newest = states(killed)  # three, if the kill came before the oldest was removed
     content = bytearray(newest.read_bytes())
@@ -219,7 +202,7 @@ def test_a_state_without_its_records_or_of_another_run_is_not_resumed(
 
 
 def test_what_a_kill_left_half_written_is_swept_away(
-    program: Any, whole: Path, killed: Path
+    assert_same: Any, program: Any, whole: Path, killed: Path
 ) -> None:
     halves = [folder / f".{'0' * 16}.part" for folder in (killed, killed / "checkpoints")]
     for half in halves:
@@ -232,7 +215,9 @@ def test_what_a_kill_left_half_written_is_swept_away(
     assert_same(killed, whole)
 
 
-def test_history_beyond_the_checkpoint_is_dropped(program: Any, whole: Path, killed: Path) -> None:
+def test_history_beyond_the_checkpoint_is_dropped(
+    assert_same: Any, program: Any, whole: Path, killed: Path
+) -> None:
     lines = (whole / "history.jsonl").read_text().splitlines()
     (killed / "history.jsonl").write_text("\n".join([*lines[:1], *lines[3:]]) + "\n")
     program("train", "--out", killed, *RESUME)
@@ -250,7 +235,9 @@ def test_other_options_are_refused_by_name(program: Any, killed: Path) -> None:
     assert before == {path: path.read_bytes() for path in killed.rglob("*") if path.is_file()}
 
 
-def test_where_the_data_lies_may_change(program: Any, whole: Path, killed: Path) -> None:
+def test_where_the_data_lies_may_change(
+    assert_same: Any, program: Any, whole: Path, killed: Path
+) -> None:
     options = ("--data-root", "/nowhere", "--workers", 0)
     program("train", "--out", killed, *RESUME, *options)
     assert_same(killed, whole)

@@ -308,6 +308,18 @@ def test_what_was_memorised_is_said(fabricate: Callable[..., Path]) -> None:
 
 
 @pytest.mark.usefixtures("without_figures")
+def test_what_the_method_has_noted_stands_at_the_top(fabricate: Callable[..., Path]) -> None:
+    noted = {"notes": ["class <b>cat</b> is never predicted, so it keeps its label"]}
+    one = fabricate("one", suspects=2, summary=noted)
+    alone = page(one)
+    assert "Careful. Class <b>cat</b> is never predicted, so it keeps its label." in alone.words
+    assert alone.words.index("Careful.") < alone.words.index("Test accuracy")
+    assert (
+        "Careful. one: Class <b>cat</b> is never" in page(one, fabricate("two", suspects=2)).words
+    )
+
+
+@pytest.mark.usefixtures("without_figures")
 def test_data_from_python_is_not_asked_for_on_the_command_line(
     fabricate: Callable[..., Path],
 ) -> None:

@@ -133,6 +133,25 @@ def test_what_is_not_to_be_trusted_is_said(
     assert words in said
 
 
+def test_what_the_method_has_noted_is_said(reading: Callable[..., Reading]) -> None:
+    notes = ["class cat is never predicted, so it keeps its label", 3, " ", "x" * 1000]
+    said = verdict.warnings(reading(suspects=4, summary={"notes": notes}), None)
+    assert said == ["Class cat is never predicted, so it keeps its label.", "X" + "x" * 298 + "…."]
+
+
+@pytest.mark.parametrize("notes", ["a", None, {"a": 1}, 7])
+def test_notes_that_are_none(reading: Callable[..., Reading], notes: object) -> None:
+    assert verdict.warnings(reading(suspects=4, summary={"notes": notes}), None) == []
+
+
+def test_many_notes_are_cut(reading: Callable[..., Reading]) -> None:
+    one = reading(suspects=4, summary={"notes": [f"note {k}" for k in range(5000)]})
+    assert verdict.warnings(one, None) == [
+        *(f"Note {k}." for k in range(5)),
+        "The method has noted 4,995 more, see summary.json.",
+    ]
+
+
 def test_an_audit_that_is_off_or_unsure_says_so(reading: Callable[..., Reading]) -> None:
     one = reading(suspects=3)
     assert one.audit is not None

@@ -93,6 +93,12 @@ def test_defaults_are_filled_in_and_nothing_else(name: str) -> None:
     assert methods.resolved(name, resolved) == resolved
 
 
+def test_a_path_is_one() -> None:
+    assert Parameters(teacher="runs/t").teacher == Path("runs/t")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="teacher must be a path, got int"):
+        Parameters(teacher=3)  # type: ignore[arg-type]
+
+
 def test_a_transition_is_read_from_a_file(tmp_path: Path) -> None:
     matrix = np.full((4, 4), 0.1) + 0.6 * np.eye(4)
     np.save(tmp_path / "transition.npy", matrix)

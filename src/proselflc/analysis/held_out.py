@@ -55,8 +55,9 @@ def of_run(directory: RunDirectory, labels: Labels) -> HeldOut | None:
     """What the folds of a run have predicted; None where they are not all there.
 
     Raises:
-        InputError: they are damaged, or of other labels.
+        InputError: they are damaged, elsewhere, or of other labels.
     """
+    directory.check_folds()
     if not directory.folds_done.is_file():
         return None
     facts = directory.read_json(directory.folds_done)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from proselflc.analysis.run import Run
-from proselflc.data import opening
+from proselflc.data import opening, splits
 from proselflc.data.dataset import Dataset, Inputs, Ints
 from proselflc.data.labels import Labels
 from proselflc.data.opening import FROM_PYTHON, Request, open_data
@@ -67,8 +67,34 @@ def dataset(run: Run, *, data: str | None = None) -> tuple[Dataset, Ints]:
         if wanted.features is None:
             raise
         found = open_data(plain)  # a table of labels alone has no other inputs
+    found = with_trusted(run, found)
     what = f"the data {wanted.data} of {run.path}"
     return found, rows(run, found, what, own_labels=wanted.labels is None)
+
+
+def with_trusted(run: Run, found: Dataset) -> Dataset:
+    """The data of a run with the trusted examples that it has learned from too.
+
+    A share of the data is in it already; what came from a place of its own is opened anew.
+
+    Args:
+        run: finished.
+        found: its data.
+
+    Raises:
+        InputError: the trusted examples are gone.
+    """
+    place = str(run.config.get("trusted"))
+    if run.labels.trusted is None or _is_number(place):
+        return found
+    if not Path(place).exists():
+        raise InputError(
+            f"the trusted examples of {run.path} are not there any more: there is no {place}, seen "
+            f"from {Path.cwd()}; put them back, or go where the run was trained"
+        )
+    came = Request() if run.config.get("data") == FROM_PYTHON else request(run)
+    trusted = open_data(replace(came, data=place, labels=None, features=None))
+    return splits.with_trusted_learned(splits.with_trusted(found, trusted))
 
 
 def rows(run: Run, found: Dataset, what: str, *, own_labels: bool = True) -> Ints:
@@ -141,10 +167,10 @@ def _must_be_there(run: Run, wanted: Request) -> None:
 
 def _must_be_unchanged(run: Run, what: str, found: Dataset, rows: Ints) -> None:
     """Refuse data whose labels are others now: its rows need not be those of the run either."""
-    expected, there = _labels_of_data(run.labels, found, is_noisy="noise" in run.config)
+    expected, there = _labels_of_data(run.labels, found, rows, is_noisy="noise" in run.config)
     if expected is None:
         return
-    names = np.array(found.names, dtype=object)[there[rows]]
+    names = np.array(found.names, dtype=object)[there]
     own = np.array(run.labels.names, dtype=object)[expected]
     other = np.flatnonzero(names != own)
     if len(other):
@@ -156,11 +182,23 @@ def _must_be_unchanged(run: Run, what: str, found: Dataset, rows: Ints) -> None:
         )
 
 
-def _labels_of_data(labels: Labels, found: Dataset, *, is_noisy: bool) -> tuple[Ints | None, Ints]:
+def _labels_of_data(
+    labels: Labels, found: Dataset, rows: Ints, *, is_noisy: bool
+) -> tuple[Ints | None, Ints]:
     """[n] the labels that the run has had from its data, and those of the data now.
 
-    Noise starts from the true labels, if the data knows them.
+    Noise starts from the true labels, and trusted examples have them, if the data knows them.
     """
-    if not is_noisy:
-        return labels.given, found.train.labels
-    return labels.clean, found.train.labels if found.clean is None else found.clean
+    given = found.train.labels[rows]
+    clean = given if found.clean is None else found.clean[rows]
+    if is_noisy:
+        return labels.clean, clean
+    return labels.given, given if labels.trusted is None else np.where(labels.trusted, clean, given)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

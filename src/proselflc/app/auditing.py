@@ -167,14 +167,15 @@ def _verdict(audit: Audit) -> list[str]:
     n = audit.num_examples
     if audit.suspects:
         share = audit.suspects / n
-        some = f"{audit.suspects:,} of {n:,} labels are suspect ({share:.1%})"
+        verb = "is" if audit.suspects == 1 else "are"
+        some = f"{audit.suspects:,} of {n:,} labels {verb} suspect ({share:.1%})"
     else:
         some = f"none of {n:,} labels is suspect"
     rate = f"roughly {audit.estimated_noise_rate:.0%} are estimated to be wrong"
     if audit.realised_noise_rate is not None:
         rate += f", {audit.realised_noise_rate:.1%} really are"
     lines = [f"{some}; {rate}."]
-    if audit.expected_precision is not None:
+    if audit.expected_precision is not None and audit.suspects > 1:
         lines.append(
             f"{in_ten(audit.expected_precision).capitalize()} suspects should really be wrong."
         )

@@ -144,8 +144,9 @@ def datasets(*, json: bool = False) -> None:
 def methods(*, json: bool = False) -> None:
     """List the methods, where the paper has them, what they need, cost and minimise.
 
-    A method needs something beside the data: a teacher run is --method.teacher, a trusted part is
-    --trusted. The cost is that of a step beside one of cross entropy, as measured with a ResNet-20.
+    What some need beside the data: a teacher run is --method.teacher, a trusted part --trusted, a
+    mask --method.mask. The cost is that of a step beside one of cross entropy, as measured with a
+    ResNet-20; the second decimal is within what one measurement differs from the next.
 
     Args:
         json: print the list as JSON.
@@ -178,7 +179,7 @@ def methods(*, json: bool = False) -> None:
                 name,
                 one.where,
                 one.needs,
-                f"× {cost[name]:.2f}" if name in cost else "–",
+                f"× {cost[name]:.1f}" if name in cost else "–",
                 one.loss,
                 one.title,
             )
@@ -404,7 +405,7 @@ def report(
         out: the page; left out, report.html in the run, or of several runs right here.
         data: where the first run's data is now, if it has moved.
         figures: a folder for the page's figures as SVG and PNG files.
-        overwrite: replace a file that is no report.
+        overwrite: replace a file that is no report, or a page whose examples are gone by now.
         json: print the result as JSON.
     """
     from proselflc.app import reporting

@@ -236,9 +236,11 @@ def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
     copied = Relabelling(
         table, column, rows, corrected.labels, numbers if is_numbered else names, known
     ).write(out)
+    labels = "1 label" if copied.changed == 1 else f"{copied.changed:,} labels"
+    verb = "is another" if copied.changed == 1 else "are others"
     return [
-        f'{copied.changed:,} labels in the column "{column}" are others than in {source}; the '
-        f'column "{copied.before}" has all as they were'
+        f'{labels} in the column "{column}" {verb} than in {source}; the column "{copied.before}" '
+        "has all as they were"
     ]
 
 

@@ -21,9 +21,10 @@ from proselflc.app.start import Start
 from proselflc.data import noise
 from proselflc.data import splits as splits_of
 from proselflc.data.batches import Order, generator_for
-from proselflc.data.dataset import Dataset, Ints, Part
+from proselflc.data.dataset import Bools, Dataset, Ints, Part
 from proselflc.data.labels import Labels
 from proselflc.data.opening import FROM_PYTHON, Request
+from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.splits import Split
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, processes
@@ -51,7 +52,8 @@ def predict(run: Run, folds: int, data: Data, display: Display) -> None:
 
     The examples are cut into K folds, class by class of the given labels. For each fold a model is
     trained on the others as the run's own was: the same method, model and recipe, the same labels
-    with no noise put on them again, and as many epochs. What is done already is not done again,
+    with no noise put on them again, and as many epochs. Trusted examples stay trusted, and a
+    teacher is the same in all folds. What is done already is not done again,
     not even within a fold; the predictions of another number of folds are replaced in the end.
 
     Args:
@@ -68,17 +70,25 @@ def predict(run: Run, folds: int, data: Data, display: Display) -> None:
     """
     config = Config.from_table(run.config, run.directory.config)
     splits = cut(run.labels, folds, config.recipe.seed)
+    run.directory.check_folds(folds)
     if _is_done(run, folds, config.recipe.seed):
         display.note(f"the predictions of {folds} folds are there already: none is trained again")
         return
     config = replace(config, model=run.model_name)
+    scaling, teacher = None, config.parameters.teacher
+    if teacher is not None:
+        scaling = run.preprocessing  # the teacher knows inputs that are prepared like this
+        display.note(
+            f"every fold has the teacher {teacher}: where it has learned from the same labels, "
+            "what it knows of them reaches the models that have not seen them"
+        )
     with _saying_how_to_go_on(run, folds, data):
         whole = _examples(run, data)
         for k, split in enumerate(splits, 1):
             directory = run.directory.fold(k, folds)
             dataset = _without_fold(whole, split, f"fold {k} of {folds}")
             own = of_fold(config, len(whole.train), len(dataset.train))
-            _train(own, directory, dataset, display)
+            _train(own, directory, dataset, scaling, display)
             _predict(own, directory, whole.train, split.validation, run.made_by)
             directory.clear_checkpoints()
         _put_together(run, splits, config.recipe.seed)
@@ -94,13 +104,28 @@ def cut(labels: Labels, folds: int, seed: int) -> tuple[Split, ...]:
     if folds < 2:
         raise InputError(f"--folds must be at least 2, got {folds}")
     stream = noise.stream(generator_for("folds", seed, folds).initial_seed())
-    splits = splits_of.folds(labels.given, folds, generator=stream)
+    # Trusted examples are few: every fold has its share of them, class by class.
+    kinds = labels.given if labels.trusted is None else 2 * labels.given + labels.trusted
+    splits = splits_of.folds(kinds, folds, generator=stream)
     if min(len(split.train) for split in splits) < 2:
         raise InputError(
             f"{folds} folds of {n} examples leave fewer than two to learn from: there are too few "
             "examples for an audit by folds"
         )
+    if labels.trusted is not None:
+        _check_trusted(labels.trusted, splits)
     return splits
+
+
+def _check_trusted(trusted: Bools, splits: tuple[Split, ...]) -> None:
+    """Refuse folds without which there is nothing trusted to learn from, or nothing else."""
+    for kind, mask in (("a trusted one", trusted), ("one that is not trusted", ~trusted)):
+        if not all(mask[split.train].any() for split in splits):
+            raise InputError(
+                f"the method learns from trusted and other examples, and {len(splits)} folds would "
+                f"leave a model without {kind}: train the run with another --trusted, for it has "
+                f"{int(mask.sum())} such of {len(mask)}"
+            )
 
 
 def of_fold(config: Config, n: int, m: int) -> Config:
@@ -150,6 +175,7 @@ def _examples(run: Run, data: Data) -> Dataset:
     if data.dataset is not None:
         found = data.dataset
         own = run.config.get("labels") is None
+        found = original.with_trusted(run, found)
         rows = original.rows(run, found, f"the data {found.name}", own_labels=own)
     elif run.config.get("data") == FROM_PYTHON:
         raise InputError(
@@ -168,7 +194,12 @@ def _examples(run: Run, data: Data) -> Dataset:
         inputs = inputs.take(rows)
     labels = run.labels
     return Dataset(
-        found.name, Part(inputs, labels.given, labels.ids), labels.names, clean=labels.clean
+        found.name,
+        Part(inputs, labels.given, labels.ids),
+        labels.names,
+        clean=labels.clean,
+        coarse=found.coarse if found.names == labels.names else None,
+        trusted=labels.trusted,
     )
 
 
@@ -179,10 +210,17 @@ def _without_fold(whole: Dataset, split: Split, name: str) -> Dataset:
         name=f"{whole.name}, {name}",
         train=whole.train.take(split.train),
         clean=None if whole.clean is None else whole.clean[split.train],
+        trusted=None if whole.trusted is None else whole.trusted[split.train],
     )
 
 
-def _train(config: Config, directory: RunDirectory, dataset: Dataset, display: Display) -> None:
+def _train(
+    config: Config,
+    directory: RunDirectory,
+    dataset: Dataset,
+    scaling: Preprocessing | None,
+    display: Display,
+) -> None:
     """Train the model of a fold, or go on with it; what is there of another fold is replaced."""
     fingerprint = noise.fingerprint(dataset.train.labels, dataset.num_classes)
     if directory.is_begun:
@@ -191,28 +229,25 @@ def _train(config: Config, directory: RunDirectory, dataset: Dataset, display: D
         if not other and directory.is_finished:
             return
         if not other and _can_go_on(directory):
-            _resume(config, directory, dataset, display)
+            try:
+                start = Start(directory.path, resume=True)
+                train(config, start, display, dataset=dataset, preprocessing=scaling)
+            except InputError as error:
+                raise InputError(
+                    f"{error}; where that cannot be mended, remove {directory.path}, whose fold "
+                    "then begins anew"
+                ) from None
             return
         display.note(f"{directory.path} cannot go on and begins anew")
         with directory.locked():
             directory.clear()
-    train(config, Start(directory.path), display, dataset=dataset)
+    train(config, Start(directory.path), display, dataset=dataset, preprocessing=scaling)
 
 
 def _can_go_on(directory: RunDirectory) -> bool:
     """Whether there is a state that is not damaged, or none at all."""
     state, damages = checkpoint.read_last(directory.checkpoints)
     return state is not None or not damages
-
-
-def _resume(config: Config, directory: RunDirectory, dataset: Dataset, display: Display) -> None:
-    try:
-        train(config, Start(directory.path, resume=True), display, dataset=dataset)
-    except InputError as error:
-        raise InputError(
-            f"{error}; where that cannot be mended, remove {directory.path}, whose fold then "
-            "begins anew"
-        ) from None
 
 
 def _predict(
@@ -253,7 +288,7 @@ def _put_together(run: Run, splits: tuple[Split, ...], seed: int) -> None:
 
     directory.folds_done.unlink(missing_ok=True)  # it is not of the predictions that come now
     held_out.write(directory.folds_p, (n, C), pieces())
-    facts = {"folds": folds, "seed": seed, "fingerprint": labels.fingerprint, "done": True}
+    facts = {"folds": folds, "seed": seed, "fingerprint": labels.fingerprint}
     directory.write_json(directory.folds_done, facts)
     own = {directory.fold(k, folds) for k in range(1, folds + 1)}
     for fold in directory.runs_of_folds():

@@ -51,11 +51,12 @@ def report(
             working directory.
         inputs: the examples that the first run was trained on, in their order, for showing them;
             see `proselflc.fit` for x. Left out, the data that the run names is opened.
-        overwrite: replace a file that is no such page.
+        overwrite: replace a file that is no such page, or one whose examples are gone by now.
         quiet: do not say what could not be read; the page does.
 
     Raises:
-        InputError: a run is missing or unfinished, or the page cannot be written.
+        InputError: a run is missing or unfinished, or the page cannot be written, or would replace
+            one that shows more.
     """
     several = [run] if isinstance(run, Run | str | Path) else list(run)
     known = None if inputs is None else _inputs(inputs)
@@ -87,12 +88,17 @@ def write(
         inputs: the first run's examples, or None to open its data.
         data: where that is now, if it has moved.
         folder: for the figures, or None.
-        overwrite: replace a file that is no page of ours.
+        overwrite: replace a file that is no page of ours, or one whose examples are gone by now.
     """
     readings = reading.readings(runs)
     path = out or (readings[0].run.directory.report if len(runs) == 1 else Path(NAME))
     check_out(path, overwrite)
     made = page.make(readings, inputs=inputs, data=data)
+    if made.why_gone and not overwrite and page.shows_examples(path):
+        raise InputError(
+            f"{path} shows the examples, and a new page could not: {made.why_gone}; or choose "
+            "another --out, or pass --overwrite"
+        )
     files: list[Path] = []
     if folder is not None:
         files = figures.write(made.figures, folder)

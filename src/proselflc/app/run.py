@@ -32,6 +32,7 @@ from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data.dataset import Dataset, Ints
 from proselflc.data.opening import FROM_PYTHON
+from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, observations, processes
 from proselflc.training.checkpoint import State
@@ -51,6 +52,7 @@ def train(
     *,
     dataset: Dataset | None = None,
     model: nn.Module | None = None,
+    preprocessing: Preprocessing | None = None,
 ) -> Path:
     """Train as the config says; the run's directory.
 
@@ -60,6 +62,7 @@ def train(
         display: who is told how it goes.
         dataset: instead of what the config names.
         model: instead of what the config names.
+        preprocessing: of the inputs, instead of fitting it to them.
 
     Raises:
         InputError: something in the config, the data or the directory is not as it must be.
@@ -88,6 +91,7 @@ def train(
             config,
             dataset,
             model=model,
+            preprocessing=preprocessing,
             shard=(accelerator.process_index, accelerator.num_processes),
             report=display.note if accelerator.is_main_process else _nobody,
         )

@@ -15,12 +15,12 @@ from proselflc.analysis.examples import read_examples
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted, surprises
 from proselflc.data import labels as labels_of
-from proselflc.data import noise, preprocessing, splits
+from proselflc.data import noise, splits
 from proselflc.data.batches import Batches, Order
-from proselflc.data.dataset import Bools, Dataset, ImageFiles, Inputs, Ints, Part, checked
+from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, checked
 from proselflc.data.labels import Labels
 from proselflc.data.opening import FROM_PYTHON, Request, open_data
-from proselflc.data.preprocessing import ImageScaling, Preprocessing
+from proselflc.data.preprocessing import ImageScaling, Preprocessing, fit
 from proselflc.errors import InputError
 from proselflc.models import catalogue
 from proselflc.models.shape import ImageShape
@@ -88,6 +88,7 @@ def prepare(
     dataset: Dataset | None = None,
     *,
     model: nn.Module | None = None,
+    preprocessing: Preprocessing | None = None,
     shard: tuple[int, int] = (0, 1),
     report: Callable[[str], None],
 ) -> Setting:
@@ -97,6 +98,7 @@ def prepare(
         config: what the user asked for.
         dataset: instead of opening the data that the config names.
         model: instead of making the model that it names.
+        preprocessing: of the inputs, instead of fitting it to them.
         shard: which process of how many this is.
         report: is told in a sentence what the user may not expect.
     """
@@ -107,14 +109,14 @@ def prepare(
         config = replace(config, request=Request(data=FROM_PYTHON))
     _note_labels(config, dataset, report)
     if dataset.skipped:
-        first = dataset.skipped[0]
-        report(
-            f"{len(dataset.skipped)} examples could not be read and are left out, the first is "
-            f"{first.id} ({first.reason}); the run's model.json lists them"
-        )
-    dataset, labels, trusted = _labelled(config, dataset, report)
+        first, many = dataset.skipped[0], len(dataset.skipped)
+        which = f"{many:,} examples could not be read and are left out, the first is {first.id}"
+        if many == 1:
+            which = f"1 example could not be read and is left out, {first.id}"
+        report(f"{which} ({first.reason}); the run's model.json lists them")
+    dataset, labels = _labelled(config, dataset, report)
     n, C = len(dataset.train), dataset.num_classes
-    scaling = _preprocessing(config, dataset.train.inputs)
+    scaling = preprocessing or _fitted(config, dataset.train.inputs)
     shape = shape_of(scaling)
     recipe = config.recipe
     batch_size = min(128, n) if recipe.batch_size is None else recipe.batch_size
@@ -187,8 +189,9 @@ def prepare(
                 preprocessing=scaling,
                 model=name,
                 coarse=dataset.coarse,
-                trusted=trusted,
+                trusted=labels.trusted,
                 seed=recipe.seed,
+                precision=recipe.precision,
             ),
         ),
         train=train,
@@ -200,8 +203,8 @@ def prepare(
 
 def _labelled(
     config: Config, dataset: Dataset, report: Callable[[str], None]
-) -> tuple[Dataset, Labels, Bools | None]:
-    """The data set with its noise, the labels of its training part, and [n] whose are trusted.
+) -> tuple[Dataset, Labels]:
+    """The data set with its noise, and the labels of its training part.
 
     Trusted examples are the validation part, or part of the training part for a method that learns
     from them.
@@ -217,11 +220,10 @@ def _labelled(
         dataset = checked(dataset.with_labels(result.given, truth))
     if config.trusted is not None:
         dataset = _with_validation(config, dataset)
-    trusted = None
     if config.trusted is not None and methods.TRAINABLE[config.method].learns_trusted:
-        dataset, trusted = splits.with_trusted_learned(dataset)
+        dataset = splits.with_trusted_learned(dataset)
     labels = replace(labels_of.from_dataset(dataset, None), generator=generator)
-    return dataset, labels, trusted
+    return dataset, labels
 
 
 def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:
@@ -259,11 +261,11 @@ def _noise_seed(config: Config) -> int:
     return config.recipe.seed if config.noise_seed is None else config.noise_seed
 
 
-def _preprocessing(config: Config, inputs: Inputs) -> Preprocessing:
+def _fitted(config: Config, inputs: Inputs) -> Preprocessing:
     if isinstance(inputs, ImageFiles):
         size, warp = config.image_size, round(config.image_size * 8 / 7)
         return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp))
-    return preprocessing.fit(inputs)
+    return fit(inputs)
 
 
 def _eval_steps(config: Config, batches: int, total: int) -> int:

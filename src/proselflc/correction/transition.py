@@ -72,7 +72,7 @@ class Backward(nn.Module):
         if float(torch.linalg.cond(exact)) > 1e12:
             raise ValueError(
                 "transition is singular to working precision, so the backward correction does not "
-                "exist: use ForwardCorrection, or mix some identity into it"
+                "exist: use the forward one, or mix some identity into it"
             )
         self.register_buffer("inverse", torch.linalg.inv(exact).to(T))
 

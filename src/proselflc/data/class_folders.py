@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import secrets
 import shutil
 import unicodedata
 from collections.abc import Sequence
@@ -71,9 +70,12 @@ def write(
     used = [int(k) for k in sorted(set(labels.tolist()))]
     taken: dict[str, int] = {}
     folders = {k: _distinct(safe(names[k]), taken) for k in used}
-    temporary = folder.with_name(f".{secrets.token_hex(8)}.part")
-    old = folder.with_name(f".{secrets.token_hex(8)}.part")
+    # Named after the folder, so that what a killed process has left is found the next time.
+    digest = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:16]
+    temporary, old = (folder.with_name(f".{digest}{which}.part") for which in ("", "-old"))
     try:
+        for left in (temporary, old):
+            _clear(left)
         temporary.mkdir()
         (temporary / MARK).write_bytes(b"")
         inside: dict[int, dict[str, int]] = {k: {} for k in used}
@@ -97,11 +99,24 @@ def write(
     return Written(len(files), renamed)
 
 
+def _clear(left: Path) -> None:
+    """Remove what was left of an earlier time, and nothing that was not made here."""
+    if (left / MARK).is_file():
+        shutil.rmtree(left)
+    elif left.is_dir():
+        left.rmdir()
+
+
 def check(folder: Path, *, overwrite: bool) -> None:
     """Refuse a place where the folder cannot go, before anything is computed."""
     if not folder.absolute().parent.is_dir():
         raise InputError(f"there is no folder {folder.parent} to make {folder.name} in: make it")
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+    if folder.is_symlink():
+        raise InputError(
+            f"{folder} is a link, and what it leads to is not written to: name that folder itself, "
+            "or choose another name"
+        )
+    if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder: choose another name")
     try:
         is_empty = not folder.exists() or next(folder.iterdir(), None) is None

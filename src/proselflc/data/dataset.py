@@ -126,6 +126,8 @@ class Dataset:
         validation: trusted examples for choosing, or None.
         clean: [n] the true labels of `train` where they are known beside the given ones, or None.
         coarse: [C] the coarse class of every class, or None.
+        trusted: [n] whose labels of `train` are known to be right, for a method that learns from
+            them as such; or None.
         skipped: what could not be read.
     """
 
@@ -136,6 +138,7 @@ class Dataset:
     validation: Part | None = None
     clean: Ints | None = None
     coarse: Ints | None = None
+    trusted: Bools | None = None
     skipped: tuple[Skipped, ...] = ()
 
     @property

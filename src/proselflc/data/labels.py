@@ -36,6 +36,8 @@ class Labels:
         generator: the noise as `--noise` takes it with its full name, or "none" for labels as
             they came.
         fingerprint: SHA-256 of `given` and C, the same on every platform.
+        trusted: [n] which of `given` are known to be right and were learned as such, or None where
+            the method makes no difference.
     """
 
     given: Ints
@@ -46,6 +48,7 @@ class Labels:
     ids: tuple[str, ...]
     generator: str
     fingerprint: str
+    trusted: Bools | None = None
 
     def save(self, path: Path) -> None:
         """Write `labels.npz`, whole or not at all."""
@@ -60,6 +63,8 @@ class Labels:
         }
         if self.clean is not None:
             arrays["clean"] = self.clean.astype("<i8")
+        if self.trusted is not None:
+            arrays["trusted"] = self.trusted
         with whole_file(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
@@ -67,7 +72,7 @@ class Labels:
     def load(cls, path: Path) -> Labels:
         """Read `labels.npz` and believe nothing that its other parts contradict."""
         wanted = ("given", "flipped", "transition", "names", "ids", "generator", "fingerprint")
-        arrays = npz.arrays(path, (*wanted, "clean"))
+        arrays = npz.arrays(path, (*wanted, "clean", "trusted"))
         missing = [name for name in wanted if name not in arrays]
         if missing:
             raise InputError(
@@ -80,9 +85,10 @@ class Labels:
         clean = None
         if "clean" in arrays:
             clean = class_ids_of(path, "clean", arrays["clean"], n, C)
-        flipped = arrays["flipped"]
-        if flipped.dtype != np.bool_ or flipped.shape != (n,):
-            raise InputError(f'"flipped" in {path} is not one yes or no for each of {n} labels')
+        flipped = _yes_or_no(path, "flipped", arrays["flipped"], n)
+        trusted = None
+        if "trusted" in arrays:
+            trusted = _yes_or_no(path, "trusted", arrays["trusted"], n)
         try:
             transition = checked_transition(arrays["transition"], C)
         except InputError as error:
@@ -99,7 +105,7 @@ class Labels:
             raise InputError(f'"flipped" in {path} contradicts its given and clean labels')
         if len(set(ids)) != n or len(set(names)) != C:
             raise InputError(f"ids or names in {path} are not distinct")
-        return cls(given, clean, flipped, transition, names, ids, generator, claimed)
+        return cls(given, clean, flipped, transition, names, ids, generator, claimed, trusted)
 
 
 def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
@@ -124,6 +130,7 @@ def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
         ids=dataset.train.ids,
         generator="none" if noise is None else noise.spec,
         fingerprint=fingerprint(given, C),
+        trusted=dataset.trusted,
     )
 
 
@@ -143,6 +150,12 @@ def strings_of(path: Path, name: str, array: npt.NDArray[Any]) -> tuple[str, ...
     if array.dtype.kind != "U" or array.ndim != 1:
         raise InputError(f'"{name}" in {path} is not a list of strings')
     return tuple(array.tolist())
+
+
+def _yes_or_no(path: Path, name: str, array: npt.NDArray[Any], n: int) -> Bools:
+    if array.dtype != np.bool_ or array.shape != (n,):
+        raise InputError(f'"{name}" in {path} is not one yes or no for each of {n} labels')
+    return array
 
 
 def _string(path: Path, name: str, array: npt.NDArray[Any]) -> str:

@@ -12,7 +12,6 @@ from decimal import Decimal
 import numpy as np
 
 from proselflc.data.dataset import (
-    Bools,
     Dataset,
     Features,
     ImageFiles,
@@ -151,13 +150,10 @@ def with_trusted(dataset: Dataset, trusted: Dataset) -> Dataset:
     return checked(replace(dataset, validation=validation))
 
 
-def with_trusted_learned(dataset: Dataset) -> tuple[Dataset, Bools]:
+def with_trusted_learned(dataset: Dataset) -> Dataset:
     """The data set with its trusted validation part at the end of the training part instead.
 
     An id that is in both parts names two examples, so then all of the trusted ones are renamed.
-
-    Returns:
-        the data set, and [n] which of its training examples are trusted.
     """
     train, trusted = dataset.train, dataset.validation
     assert trusted is not None
@@ -170,16 +166,14 @@ def with_trusted_learned(dataset: Dataset) -> tuple[Dataset, Bools]:
         (*train.ids, *ids),
     )
     clean = dataset.clean
-    return (
-        checked(
-            replace(
-                dataset,
-                train=joined,
-                validation=None,
-                clean=None if clean is None else np.concatenate((clean, trusted.labels)),
-            )
-        ),
-        np.arange(len(joined)) >= len(train),
+    return checked(
+        replace(
+            dataset,
+            train=joined,
+            validation=None,
+            clean=None if clean is None else np.concatenate((clean, trusted.labels)),
+            trusted=np.arange(len(joined)) >= len(train),
+        )
     )
 
 

@@ -46,12 +46,14 @@ class Report:
         html: the page.
         figures: that are on it.
         shown: how many suspects are on it.
+        why_gone: why one cannot see the examples themselves; empty where one can.
         notes: a sentence for each thing that could not be read or shown.
     """
 
     html: str
     figures: tuple[Figure, ...]
     shown: int
+    why_gone: str
     notes: tuple[str, ...]
 
 
@@ -219,18 +221,31 @@ def make(
         html=_rendered(page),
         figures=tuple(one for one in drawn if one is not None),
         shown=len(cards),
+        why_gone=shown.why_gone,
         notes=tuple(said),
     )
 
 
 def is_ours(path: Path) -> bool:
     """Whether a file is a page that this module has made."""
+    return _begins_with(path, f'<meta name="generator" content="{GENERATOR} ')
+
+
+def shows_examples(path: Path) -> bool:
+    """Whether a file is such a page on which one can see the suspects themselves."""
+    return is_ours(path) and _begins_with(path, _EXAMPLES)
+
+
+_EXAMPLES = '<meta name="proselflc-examples" content="shown">'
+
+
+def _begins_with(path: Path, tag: str) -> bool:
+    """Whether a tag is among the first of a file."""
     try:
         with path.open("rb") as file:
-            beginning = file.read(1000)
+            return tag.encode() in file.read(1000)
     except OSError:
         return False
-    return f'<meta name="generator" content="{GENERATOR} '.encode() in beginning
 
 
 @dataclass(frozen=True)

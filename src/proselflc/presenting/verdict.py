@@ -9,6 +9,7 @@ from proselflc.presenting.names import in_ten, on_page, percent
 from proselflc.presenting.reading import Reading, number, share, text
 
 LARGEST_ERROR = 0.1  # of the estimated share of wrong labels, where the truth is known
+MOST_NOTES, NOTE = 5, 300  # of a method, and characters of one
 NEVER_SEEN = 0.05  # of the examples, above which the audit is of too few of them
 
 _NOISE = {
@@ -95,6 +96,7 @@ def warnings(reading: Reading, unseen: float | None) -> list[str]:
             f"The suggestions do harm: with all of them taken over, {percent(after)} of the labels "
             f"would be right, and {percent(before)} are now."
         )
+    found += _noted(reading)
     audit = reading.audit
     if audit is None:
         return found
@@ -115,6 +117,17 @@ def warnings(reading: Reading, unseen: float | None) -> list[str]:
             f"{percent(realised)} are."
         )
     return found
+
+
+def _noted(reading: Reading) -> list[str]:
+    """What the method has noted, such as an estimate that failed, in sentences."""
+    notes = reading.summary.get("notes")
+    if not isinstance(notes, list):
+        return []
+    said = [on_page(one, NOTE) for one in notes if isinstance(one, str) and one.strip()]
+    more = len(said) - MOST_NOTES
+    last = [f"the method has noted {more:,} more, see summary.json"] if more > 0 else []
+    return [_sentence(one) for one in (*said[:MOST_NOTES], *last)]
 
 
 def _learned(reading: Reading) -> str:

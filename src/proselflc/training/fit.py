@@ -207,7 +207,9 @@ class Training:
             logits.append(z)
         loss_value = self._checked(total, lr)
         if recipe.clip is not None:
-            accelerator.clip_grad_norm_(self.model.parameters(), recipe.clip)
+            # A strategy's own parameters are a part of the same step.
+            learning = [*self.model.parameters(), *trainable(self.strategy)]
+            accelerator.clip_grad_norm_(learning, recipe.clip)
         self.optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.module)

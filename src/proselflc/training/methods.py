@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from proselflc.correction.criterion import Criterion
     from proselflc.training.strategies.dynamic_bootstrapping import Kind
     from proselflc.training.strategy import Situation, Strategy
+
+PATHS = ("transition", "mask", "teacher")  # of what a method is given
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,13 @@ class Parameters:
     begin: float | None = None
     end: float | None = None
 
+    def __post_init__(self) -> None:
+        for name in PATHS:  # from Python, a path is often a string
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str | Path):
+                raise InputError(f"{name} must be a path, got {type(value).__name__}")
+            object.__setattr__(self, name, None if value is None else Path(value))
+
     def given(self) -> dict[str, Any]:
         """Those that are set."""
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -107,7 +117,7 @@ _DYR = {"alpha": 32.0, "weight": 1.0, "begin": 0.35}
 
 
 def resolved(name: str, parameters: Parameters) -> Parameters:
-    """The parameters with the method's defaults filled in.
+    """The parameters with the method's defaults filled in, and paths that hold from anywhere.
 
     Raises:
         InputError: the method is unknown, or does not take or lacks a parameter.
@@ -124,9 +134,18 @@ def resolved(name: str, parameters: Parameters) -> Parameters:
     filled = {**defaults, **parameters.given()}
     for key, value in filled.items():
         if value is None:
-            raise InputError(f"method {name} needs --method.{key}: there is no default for it")
+            raise InputError(f"method {name} needs --method.{key}{_what(name)}: give it")
     known_values = {key: value for key, value in filled.items() if value is not OPTIONAL}
-    return replace(Parameters(), **known_values)
+    # A run is resumed, audited by folds or repeated from any folder.
+    absolute = {key: os.path.abspath(known_values[key]) for key in PATHS if key in known_values}
+    return replace(Parameters(), **{**known_values, **absolute})
+
+
+def _what(name: str) -> str:
+    """What a method needs, as the catalogue says it."""
+    from proselflc.correction.catalogue import METHODS
+
+    return f", {METHODS[name].needs}" if name in METHODS and METHODS[name].needs != "–" else ""
 
 
 def strategy(name: str, parameters: Parameters, situation: Situation) -> Strategy:
@@ -225,8 +244,11 @@ def _loss_correction(backward: bool) -> Callable[[Mapping[str, Any], Situation],
 
         T = None
         if "transition" in p:
-            matrix = read_transition(Path(p["transition"]))
-            T = torch.from_numpy(checked_transition(matrix, situation.num_classes))
+            matrix = read_transition(p["transition"])
+            try:
+                T = torch.from_numpy(checked_transition(matrix, situation.num_classes))
+            except InputError as error:
+                raise InputError(f"{p['transition']}: {error}") from None
         return LossCorrection(situation, backward=backward, transition=T, estimate=p["estimate"])
 
     return make
@@ -246,7 +268,7 @@ def _masking(p: Mapping[str, Any], situation: Situation) -> Strategy:
 
     mask = None
     if "mask" in p:
-        mask = torch.from_numpy(read_mask(Path(p["mask"]), situation.num_classes)).bool()
+        mask = torch.from_numpy(read_mask(p["mask"], situation.num_classes)).bool()
     return Masking(situation, mask=mask)
 
 
@@ -263,7 +285,7 @@ def _distillation(p: Mapping[str, Any], situation: Situation) -> Strategy:
     from proselflc.training.strategies.distillation import KnowledgeDistillation
 
     return KnowledgeDistillation(
-        situation, Path(p["teacher"]), epsilon=p["epsilon"], temperature=p["temperature"]
+        situation, p["teacher"], epsilon=p["epsilon"], temperature=p["temperature"]
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
 
 import torch
 from accelerate import Accelerator
@@ -12,11 +11,12 @@ from accelerate.utils import broadcast_object_list
 from torch import Tensor
 
 from proselflc.errors import InputError
+from proselflc.training.recipe import Precision
 
 _HINT = "start them with torchrun --nproc-per-node, on every machine alike"
 
 
-def accelerator(precision: Literal["no", "bf16", "fp16"]) -> Accelerator:
+def accelerator(precision: Precision) -> Accelerator:
     """The one that this process trains with; `torchrun` says how many there are.
 
     Raises:

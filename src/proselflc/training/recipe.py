@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from proselflc.errors import InputError
 from proselflc.options import Whole, check_least, flag
 from proselflc.training.schedule import Schedule
 
+Precision: TypeAlias = Literal["no", "bf16", "fp16"]
 EPOCHS = 30  # where nobody says how long to train
 
 
@@ -51,7 +52,7 @@ class Recipe:
     weight_decay: float | None = None
     schedule: Schedule = "multistep"
     warmup: Whole = 0
-    precision: Literal["no", "bf16", "fp16"] = "no"
+    precision: Precision = "no"
     accumulate: Whole = 1
     clip: float | None = None
     ema: float | None = None

@@ -128,6 +128,22 @@ class RunDirectory:
         """The run of fold k, from 1 on, of so many."""
         return RunDirectory(self.folds / f"{folds}-{k}")
 
+    def check_folds(self, folds: int = 0) -> None:
+        """Refuse folds that are elsewhere: what is there is not of this run.
+
+        Args:
+            folds: how many there are to be.
+
+        Raises:
+            InputError: their folder, or that of one of them, is a link.
+        """
+        for path in (self.folds, *(self.fold(k, folds).path for k in range(1, folds + 1))):
+            if path.is_symlink():
+                raise InputError(
+                    f"{path} is a link, and a run has its folds in itself: remove the link, or "
+                    "audit with --folds 0, which does without"
+                )
+
     def runs_of_folds(self) -> list[RunDirectory]:
         """The runs of folds that are there, whatever their number.
 
@@ -231,7 +247,9 @@ class RunDirectory:
         _empty(self.checkpoints)
 
     def clear_folds(self) -> None:
-        """Remove what folds have predicted, and their runs."""
+        """Remove what folds have predicted, and their runs; a link is left alone."""
+        if self.folds.is_symlink():
+            return
         for file in (self.folds_done, self.folds_p):
             file.unlink(missing_ok=True)
         for fold in self.runs_of_folds():

@@ -22,6 +22,7 @@ from proselflc.data.batches import Batch
 from proselflc.data.dataset import Bools, Ints
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
+from proselflc.training.recipe import Precision
 from proselflc.training.schedule import Schedule
 
 LARGEST = 4 * 10**9  # bytes that a strategy may keep of all examples
@@ -124,6 +125,7 @@ class Situation:
         coarse: [C] the coarse class of every class, or None.
         trusted: [n] whose labels are known to be right, or None where the user has named none.
         seed: of the run.
+        precision: that the model learns in.
     """
 
     total_steps: int
@@ -135,6 +137,7 @@ class Situation:
     coarse: Ints | None = None
     trusted: Bools | None = None
     seed: int = 0
+    precision: Precision = "no"
 
     @property
     def epochs(self) -> int:

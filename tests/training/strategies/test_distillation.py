@@ -19,7 +19,10 @@ from torch.testing import assert_close
 import proselflc
 from proselflc.analysis.run import load_run
 from proselflc.app import cli
+from proselflc.app.config import Config
+from proselflc.app.setting import prepare
 from proselflc.data.batches import Batch
+from proselflc.data.sources import arrays
 from proselflc.errors import InputError
 from proselflc.models.weights import read_state
 from proselflc.training import methods, processes
@@ -115,6 +118,29 @@ def test_the_teacher_stays_as_it_is(run: Path) -> None:
     assert not any(module.training for module in strategy.teacher.model.modules())
     learned = {id(p) for group in ours.bare_optimizer.param_groups for p in group["params"]}
     assert not learned & {id(p) for p in strategy.parameters()}
+
+
+def test_the_teacher_answers_in_the_precision_of_the_student(run: Path) -> None:
+    x, y = blobs()
+    config = Config(
+        model="mlp",
+        method="distillation",
+        parameters=Parameters(teacher=run),
+        recipe=Recipe(steps=6, precision="bf16"),
+    )
+    setting = prepare(config, arrays.load(x, y, names=NAMES), report=lambda text: None)
+    assert isinstance(setting.strategy, KnowledgeDistillation)
+    assert setting.strategy.teacher.precision == "bf16"
+    # Not that network: products of its size need instructions that some machines refuse.
+    teacher, one = FrozenTeacher(network(), precision="bf16"), batch()
+    student = processes.accelerator("bf16").prepare(network()).eval()
+    with torch.no_grad():
+        found, alike, exact = teacher(one), student(one.x), network().eval()(one.x)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, alike)
+    assert not torch.equal(found, exact)
+    assert_close(found, exact, rtol=0.05, atol=0.05)
+    assert {weight.dtype for weight in teacher.parameters()} == {torch.float32}
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
@@ -313,8 +339,8 @@ def test_killed_it_goes_on_as_if_nothing_had_happened(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ("--method.teacher nowhere", "must be a finished run: there is no run nowhere"),
-        ("", "method distillation needs --method.teacher"),
+        ("--method.teacher nowhere", "must be a finished run: there is no run"),
+        ("", "method distillation needs --method.teacher, a finished run as the teacher: give it"),
         ("--method.teacher RUN --trusted 0.2", "prepared in another way"),
         ("--method.teacher RUN --method.epsilon 2", "between 0 and 1, got 2.0"),
         ("--method.teacher RUN --method.temperature 0", "above 0 and finite, got 0"),

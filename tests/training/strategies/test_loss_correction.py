@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from torch.testing import assert_close
 
 from proselflc.app import cli
 from proselflc.correction.criteria import CrossEntropy
-from proselflc.data.batches import Batch
 from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
@@ -25,7 +24,7 @@ from proselflc.training.fit import Training, lessons
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategies.loss_correction import FIRST, LossCorrection
-from proselflc.training.strategy import Scene, Situation, Strategy
+from proselflc.training.strategy import Situation, Strategy
 from proselflc.training.transition_estimate import (
     ESTIMATES,
     MOST_CONDITION,
@@ -43,36 +42,10 @@ T = 0.6 * torch.eye(C, dtype=torch.float64) + 0.4 * torch.eye(C, dtype=torch.flo
 T[0] = torch.tensor([0.5, 0.2, 0.2, 0.1])
 
 
-class Clouds:
+@pytest.fixture
+def data(clouds: Any) -> Any:
     """Four clouds of points whose labels are drawn from T."""
-
-    def __init__(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        self.clean = torch.arange(n) % C
-        centres = 2.0 * nn.functional.one_hot(self.clean, C)
-        self.x = centres + torch.randn(n, C, generator=generator)
-        self.y = torch.multinomial(T[self.clean], 1, generator=generator)[:, 0]
-
-    def __len__(self) -> int:
-        return BATCHES
-
-    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(epoch))
-        for k in range(start, BATCHES):
-            index = order[k * BATCH : (k + 1) * BATCH]
-            yield Batch(self.x[index], self.y[index], index)
-
-    def scene(self, model: nn.Module, notes: list[str] | None = None) -> Scene:
-        def answers(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
-            was = model.training
-            with torch.no_grad():
-                logits = model.eval()(self.x)
-            model.train(was)
-            for index in torch.arange(n).split(50):  # type: ignore[no-untyped-call]
-                yield index, logits[index]
-
-        told = [] if notes is None else notes
-        return Scene(model, self.y.numpy(), C, answers, told.append)
+    return clouds(n, BATCH, T, apart=2.0, note=lambda note: None)
 
 
 def situation(given: Tensor | None = None) -> Situation:
@@ -157,9 +130,9 @@ def test_a_matrix_that_is_given_is_all_there_is_to_it(backward: bool) -> None:
 @pytest.mark.parametrize("estimate", ESTIMATES)
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 def test_the_estimate_is_of_the_first_stage_and_the_second_begins_anew(
-    backward: bool, estimate: str
+    data: Any, backward: bool, estimate: str
 ) -> None:
-    data, notes = Clouds(), list[str]()
+    notes = list[str]()
     plain = training(Strategy(CrossEntropy()), replace(RECIPE, schedule="constant"))
     ours = training(
         LossCorrection(situation(data.y), backward=backward, estimate=estimate),
@@ -196,14 +169,12 @@ def test_the_estimate_is_of_the_first_stage_and_the_second_begins_anew(
     assert_close(ours.strategy.loss(z, batch, 0.5), loss, rtol=1e-4, atol=1e-5)
 
 
-def test_an_estimate_that_cannot_be_inverted_is_mended_and_said() -> None:
+def test_an_estimate_that_cannot_be_inverted_is_mended_and_said(data: Any) -> None:
     """A network that says almost the same of everything gives rows that are almost alike."""
-    data, notes = Clouds(), list[str]()
+    notes = list[str]()
     strategy = LossCorrection(situation(data.y), backward=True, estimate="anchor")
     z = 0.01 * nn.functional.one_hot(data.clean, C).float()
-    scene = replace(
-        data.scene(nn.Identity(), notes), answers=lambda rows=None: iter([(torch.arange(n), z)])
-    )
+    scene = replace(data.scene(nn.Identity(), notes), answers=lambda rows=None: iter([(torch.arange(n), z)]))
     strategy.arrange(1, nn.Identity())
     strategy.enter(1, scene)
     found = strategy.transition()
@@ -216,9 +187,9 @@ def test_an_estimate_that_cannot_be_inverted_is_mended_and_said() -> None:
 @pytest.mark.parametrize("at", [2, BOUNDARY, BOUNDARY + 1, TOTAL - 3])
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 def test_a_run_that_stops_goes_on_as_if_it_had_not(
-    backward: bool, at: int, assert_goes_on: Any
+    data: Any, backward: bool, at: int, assert_goes_on: Any
 ) -> None:
-    data, recipe = Clouds(), replace(RECIPE, ema=0.8)
+    recipe = replace(RECIPE, ema=0.8)
 
     def new() -> Training:
         return training(LossCorrection(situation(data.y), backward=backward), recipe)
@@ -232,12 +203,21 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path) -> None:
     for parameters, reason in (
         (Parameters(estimate="guess"), 'unknown --method.estimate "guess"'),
         (Parameters(transition=tmp_path / "T.npy"), "transition is singular"),
+        (Parameters(transition=tmp_path / "small.npy"), f"{tmp_path / 'small.npy'}: the trans"),
         (Parameters(transition=tmp_path / "small.npy"), "but there are 4 classes"),
     ):
         with pytest.raises(InputError) as caught:
             methods.strategy("backward", methods.resolved("backward", parameters), situation())
         assert reason in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+def test_a_matrix_by_which_a_label_cannot_be_is_refused_before_training(tmp_path: Path) -> None:
+    np.save(tmp_path / "T.npy", np.eye(C)[[0, 1, 2, 2]])  # a dog is always called a cat
+    parameters = methods.resolved("forward", Parameters(transition=tmp_path / "T.npy"))
+    with pytest.raises(InputError, match=r"nothing is ever labelled dog.* but 7 examples are: mix"):
+        methods.strategy("forward", parameters, situation(torch.tensor([3] * 7 + [0, 1, 2])))
+    methods.strategy("forward", parameters, situation(torch.arange(n) % 3))  # nobody is called so
 
 
 @pytest.mark.parametrize("step", [20, 22, 23, 70])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategies import masking
 from proselflc.training.strategies.masking import CLIP, FIRST, Masking, structure
-from proselflc.training.strategy import Scene, Situation
+from proselflc.training.strategy import Situation
 
 n, C, BATCH, EPOCHS = 120, 4, 20, 8
 BATCHES = n // BATCH
@@ -38,30 +37,10 @@ T = 0.65 * torch.eye(C) + 0.35 * torch.eye(C).roll(1, 1)
 PAIRS = T > 0
 
 
-class Clouds:
+@pytest.fixture
+def data(clouds: Any) -> Any:
     """Four clouds of points whose labels are drawn from T."""
-
-    def __init__(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        self.clean = torch.arange(n) % C
-        self.x = 3.0 * F.one_hot(self.clean, C) + torch.randn(n, C, generator=generator)
-        self.y = torch.multinomial(T[self.clean], 1, generator=generator)[:, 0]
-
-    def __len__(self) -> int:
-        return BATCHES
-
-    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(epoch))
-        for k in range(start, BATCHES):
-            index = order[k * BATCH : (k + 1) * BATCH]
-            yield Batch(self.x[index], self.y[index], index)
-
-    def scene(self, model: nn.Module) -> Scene:
-        def answers(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
-            with torch.no_grad():
-                yield torch.arange(n), model(self.x)
-
-        return Scene(model, self.y.numpy(), C, answers, lambda note: None)
+    return clouds(n, BATCH, T, apart=3.0, note=lambda note: None)
 
 
 SITUATION = Situation(
@@ -165,8 +144,8 @@ def test_the_weights_of_the_discriminator_are_clipped() -> None:
     assert judged.max() == pytest.approx(CLIP[1])
 
 
-def test_the_loss_is_the_reconstruction_with_a_matrix_per_example() -> None:
-    strategy, data = Masking(SITUATION, mask=PAIRS), Clouds()
+def test_the_loss_is_the_reconstruction_with_a_matrix_per_example(data: Any) -> None:
+    strategy = Masking(SITUATION, mask=PAIRS)
     batch = next(data.batches())
     z = torch.randn(BATCH, C, generator=torch.Generator().manual_seed(1), requires_grad=True)
     assert_close(strategy.loss(z, batch, 0.5), F.cross_entropy(z, batch.y))
@@ -181,7 +160,7 @@ def test_the_loss_is_the_reconstruction_with_a_matrix_per_example() -> None:
     assert not any(parameter.requires_grad for parameter in strategy.parameters())
 
 
-def training(data: Clouds, recipe: Recipe = RECIPE) -> Training:
+def training(data: Any, recipe: Recipe = RECIPE) -> Training:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(C, 8), nn.ReLU(), nn.Linear(8, C))
     strategy = Masking(SITUATION, mask=PAIRS)
@@ -191,10 +170,10 @@ def training(data: Clouds, recipe: Recipe = RECIPE) -> Training:
 
 @pytest.mark.parametrize("at", [2, BOUNDARY, BOUNDARY + 1, TOTAL - 3])
 def test_a_run_that_stops_goes_on_as_if_it_had_not(
-    at: int, monkeypatch: pytest.MonkeyPatch, assert_goes_on: Any
+    data: Any, at: int, monkeypatch: pytest.MonkeyPatch, assert_goes_on: Any
 ) -> None:
     monkeypatch.setattr(masking, "PRETRAINING", 30)
-    data, recipe = Clouds(), replace(RECIPE, ema=0.8, accumulate=2)
+    recipe = replace(RECIPE, ema=0.8, accumulate=2)
     ours = assert_goes_on(lambda: training(data, recipe), data, at)
     assert any("square" in name for name in ours)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,6 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from proselflc.correction.criteria import CrossEntropy
-from proselflc.data.batches import Batch
 from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
@@ -33,30 +31,10 @@ RECIPE = Recipe(optimizer="sgd", lr=0.1, weight_decay=0.0, schedule="cosine")
 T = 0.65 * torch.eye(C) + 0.35 * torch.eye(C).roll(1, 1)
 
 
-class Clouds:
+@pytest.fixture
+def data(clouds: Any) -> Any:
     """Four clouds of points whose labels are drawn from T."""
-
-    def __init__(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        self.clean = torch.arange(n) % C
-        self.x = 3.0 * F.one_hot(self.clean, C) + torch.randn(n, C, generator=generator)
-        self.y = torch.multinomial(T[self.clean], 1, generator=generator)[:, 0]
-
-    def __len__(self) -> int:
-        return BATCHES
-
-    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(epoch))
-        for k in range(start, BATCHES):
-            index = order[k * BATCH : (k + 1) * BATCH]
-            yield Batch(self.x[index], self.y[index], index)
-
-    def scene(self, model: nn.Module) -> Scene:
-        def answers(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
-            with torch.no_grad():
-                yield torch.arange(n), model(self.x)
-
-        return Scene(model, self.y.numpy(), C, answers, pytest.fail)
+    return clouds(n, BATCH, T, apart=3.0, note=pytest.fail)
 
 
 def layer(kind: str, epochs: int = 8) -> NoiseLayer:
@@ -93,8 +71,8 @@ def used(ours: Training) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_it_begins_at_the_confusion_and_moves_towards_the_truth(kind: str) -> None:
-    data, epochs = Clouds(), 40
+def test_it_begins_at_the_confusion_and_moves_towards_the_truth(data: Any, kind: str) -> None:
+    epochs = 40
     ours = training(layer(kind, epochs), epochs=epochs)
     boundary = round(FIRST * epochs) * BATCHES
     first = torch.zeros(C, C)
@@ -108,7 +86,8 @@ def test_it_begins_at_the_confusion_and_moves_towards_the_truth(kind: str) -> No
             for k in range(n):
                 counts[:, data.y[k]] += p[k]
             entered.append(counts / counts.sum(1, keepdim=True))
-        return data.scene(model)
+        found: Scene = data.scene(model)
+        return found
 
     for lesson in lessons(ours, data, scene):
         if lesson.step == boundary + 1:
@@ -123,8 +102,22 @@ def test_it_begins_at_the_confusion_and_moves_towards_the_truth(kind: str) -> No
         assert (ours.module(data.x).argmax(1) == data.clean).float().mean() > 0.9
 
 
-def test_the_first_layer_is_the_logarithm_of_the_confusion() -> None:
-    data, strategy = Clouds(), layer("simple")
+def test_the_layer_is_clipped_together_with_the_model(data: Any) -> None:
+    """A step of plain gradient descent is as long as the learning rate times the clip."""
+    recipe = replace(RECIPE, momentum=0.0, schedule="constant", clip=0.02)
+    ours = training(layer("simple"), recipe)
+    before: dict[str, Tensor] = {}
+    for lesson in lessons(ours, data, data.scene):
+        now = {**dict(ours.module.named_parameters()), "b": ours.strategy.get_parameter("b")}
+        if before and lesson.step > 2 * BATCHES + 1:
+            moved = torch.cat([(now[name].detach() - before[name]).flatten() for name in now])
+            assert float(moved.norm()) == pytest.approx(0.1 * 0.02, rel=1e-3)
+            assert not torch.equal(now["b"], before["b"])
+        before = {name: weight.detach().clone() for name, weight in now.items()}
+
+
+def test_the_first_layer_is_the_logarithm_of_the_confusion(data: Any) -> None:
+    strategy = layer("simple")
     model = network()
     strategy.arrange(1, model)
     strategy.enter(1, data.scene(model))
@@ -135,8 +128,8 @@ def test_the_first_layer_is_the_logarithm_of_the_confusion() -> None:
     assert_close(strategy.b.detach().double(), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_a_class_that_is_never_predicted_keeps_its_label_and_that_is_said() -> None:
-    data, strategy, notes = Clouds(), layer("simple"), list[str]()
+def test_a_class_that_is_never_predicted_keeps_its_label_and_that_is_said(data: Any) -> None:
+    strategy, notes = layer("simple"), list[str]()
     z = torch.zeros(n, C)
     z[:, 2] = -50
     scene = replace(
@@ -152,8 +145,8 @@ def test_a_class_that_is_never_predicted_keeps_its_label_and_that_is_said() -> N
     assert notes == ["class cat is never predicted: it is taken to keep its label"]
 
 
-def test_the_loss_is_that_of_the_mixed_distribution() -> None:
-    data, strategy = Clouds(), layer("simple")
+def test_the_loss_is_that_of_the_mixed_distribution(data: Any) -> None:
+    strategy = layer("simple")
     strategy.arrange(1, nn.Identity())
     with torch.no_grad():
         strategy.b.copy_(torch.randn(C, C, generator=torch.Generator().manual_seed(0)))
@@ -164,8 +157,7 @@ def test_the_loss_is_that_of_the_mixed_distribution() -> None:
     assert_close(strategy.loss(z, batch, 0.5).detach(), expected)
 
 
-def test_the_complex_layer_without_weights_is_the_simple_one() -> None:
-    data = Clouds()
+def test_the_complex_layer_without_weights_is_the_simple_one(data: Any) -> None:
     b = torch.randn(C, C, generator=torch.Generator().manual_seed(0))
     batch = next(data.batches())
     found = {}
@@ -182,8 +174,8 @@ def test_the_complex_layer_without_weights_is_the_simple_one() -> None:
         assert_close(simple, complicated)
 
 
-def test_the_complex_layer_looks_at_what_the_last_layer_sees() -> None:
-    data, strategy, model = Clouds(), layer("complex"), network()
+def test_the_complex_layer_looks_at_what_the_last_layer_sees(data: Any) -> None:
+    strategy, model = layer("complex"), network()
     strategy.arrange(0, model)
     strategy.arrange(1, model)
     assert strategy.w is not None
@@ -203,8 +195,8 @@ def test_the_complex_layer_looks_at_what_the_last_layer_sees() -> None:
     assert_close(found.sum(1), torch.ones(C))
 
 
-def test_the_first_stage_is_cross_entropy_and_leaves_the_layer_alone() -> None:
-    data, recipe = Clouds(), replace(RECIPE, schedule="constant", weight_decay=0.1)
+def test_the_first_stage_is_cross_entropy_and_leaves_the_layer_alone(data: Any) -> None:
+    recipe = replace(RECIPE, schedule="constant", weight_decay=0.1)
     ours, plain = training(layer("complex"), recipe), training(Strategy(CrossEntropy()), recipe)
     boundary = round(FIRST * 8) * BATCHES
     pairs = zip(lessons(ours, data, data.scene), lessons(plain, data), strict=True)
@@ -228,8 +220,9 @@ def test_weight_decay_spares_the_layer(optimizer: str) -> None:
 
 @pytest.mark.parametrize("at", [3, 2 * BATCHES, 2 * BATCHES + 1, 8 * BATCHES - 7])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_a_run_that_stops_goes_on_as_if_it_had_not(kind: str, at: int, assert_goes_on: Any) -> None:
-    data = Clouds()
+def test_a_run_that_stops_goes_on_as_if_it_had_not(
+    data: Any, kind: str, at: int, assert_goes_on: Any
+) -> None:
     recipe = replace(RECIPE, optimizer="adamw", lr=0.01, ema=0.8, accumulate=2)
 
     def new() -> Training:
@@ -238,8 +231,7 @@ def test_a_run_that_stops_goes_on_as_if_it_had_not(kind: str, at: int, assert_go
     assert_goes_on(new, data, at)
 
 
-def test_a_model_that_was_trained_so_can_be_copied_and_pickled() -> None:
-    data = Clouds()
+def test_a_model_that_was_trained_so_can_be_copied_and_pickled(data: Any) -> None:
     ours = training(layer("complex"))
     for _ in lessons(ours, data, data.scene):
         pass
@@ -248,7 +240,33 @@ def test_a_model_that_was_trained_so_can_be_copied_and_pickled() -> None:
         assert torch.equal(other(x), ours.module(x))
 
 
-def test_what_cannot_be_used_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+class Unused(nn.Module):
+    """The layer that is made last is not the one that answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(C, C), nn.Linear(3, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.first(x)
+        return y
+
+
+class Rows(nn.Module):
+    """The last layer sees several rows of an example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(C, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.last(torch.stack((x, -x), 1)).mean(1)
+        return y
+
+
+def test_what_cannot_be_used_is_refused_in_a_sentence(
+    data: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InputError, match=r'unknown --method\.layer "deep"'):
         layer("deep")
     for model in (
@@ -257,6 +275,10 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(monkeypatch: pytest.Monkey
     ):
         with pytest.raises(InputError, match=r"does not end in one: use --method\.layer simple"):
             training_of(model)
+    for other, words in ((Unused(), "does not see a batch"), (Rows(), r"sees \[30, 2, 4\]")):
+        ours = training_of(other)
+        with pytest.raises(InputError, match=rf"sees, \[30, .\] of a batch, and .* {words}: use"):
+            next(lessons(ours, data, data.scene))
     monkeypatch.setattr(noise_layer, "LARGEST", 100)
     with pytest.raises(InputError, match="4 classes and 8 features has 128 weights, at most 100"):
         training_of(network())

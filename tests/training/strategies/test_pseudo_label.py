@@ -255,13 +255,12 @@ def test_trusted_examples_from_a_file_are_learned_from(tmp_path: Path) -> None:
 def test_parts_of_every_form_are_put_together(inputs: Any) -> None:
     train = Part(inputs.take(np.array([0, 1])), np.array([0, 1]), ("x", "y"))
     trusted = Part(inputs.take(np.array([2])), np.array([1]), ("z",))
-    found, mask = splits.with_trusted_learned(
-        Dataset("some", train, ("p", "q"), validation=trusted)
-    )
+    found = splits.with_trusted_learned(Dataset("some", train, ("p", "q"), validation=trusted))
     assert found.train.inputs == inputs
     assert found.train.labels.tolist() == [0, 1, 1]
     assert found.train.ids == ("x", "y", "z")
-    assert mask.tolist() == [False, False, True]
+    assert found.trusted is not None
+    assert found.trusted.tolist() == [False, False, True]
     assert found.clean is None
     assert found.validation is None
 

@@ -323,7 +323,6 @@ TRAIN = (
     *("--epochs", "4", "--batch-size", "42", "--eval-steps", "50", "--quiet"),
     *("--method", "tf_kd_self", "--method.first", "proselflc"),
 )
-TIMES = ("seconds", "images_per_second")
 MADE_LAST = ("summary.json", "evaluation.json", "examples.parquet", "model.safetensors")
 
 
@@ -339,25 +338,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def untimed(run: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
-
-
-def assert_same(run: Path, other: Path) -> None:
-    """Weights, dynamics, history and what is made of them, bit for bit."""
-    assert untimed(run) == untimed(other)
-    for name in ("model.safetensors", "model.json", "examples.parquet", "evaluation.json"):
-        assert (run / name).read_bytes() == (other / name).read_bytes(), name
-    names = sorted(path.name for path in (run / "dynamics").iterdir())
-    assert names == sorted(path.name for path in (other / "dynamics").iterdir())
-    for name in names:
-        assert (run / "dynamics" / name).read_bytes() == (other / "dynamics" / name).read_bytes()
-
-
 @pytest.mark.parametrize("step", [17, 61, 62, 63, 100])
 def test_stopped_anywhere_it_ends_with_the_same_bits(
-    whole: Path, tmp_path: Path, step: int
+    assert_same: Any, whole: Path, tmp_path: Path, step: int
 ) -> None:
     out = tmp_path / "run"
     shutil.copytree(whole, out)
@@ -372,7 +355,7 @@ def test_stopped_anywhere_it_ends_with_the_same_bits(
 
 
 def test_killed_it_goes_on_as_if_nothing_had_happened(
-    program: Any, whole: Path, tmp_path: Path
+    assert_same: Any, program: Any, whole: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
 
@@ -392,7 +375,7 @@ def test_killed_it_goes_on_as_if_nothing_had_happened(
 
 
 def test_history_says_which_stage_a_line_belongs_to(whole: Path) -> None:
-    lines = untimed(whole)
+    lines = [json.loads(line) for line in (whole / "history.jsonl").read_text().splitlines()]
     assert [(line["step"], line["stage"]) for line in lines] == [
         (50, "teacher"),
         (100, "student"),

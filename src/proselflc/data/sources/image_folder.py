@@ -241,9 +241,15 @@ def _splits(path: Path, top: Found) -> dict[str, str]:
 def _nothing(folder: Path, found: Found) -> str:
     """Say that no image was found below the folder, and what was there instead."""
     there = [f"{found.ignored} files that are no images by their ending"] if found.ignored else []
-    there += [f'the link "{text(link)}", which is not followed' for link in found.links[:1]]
+    if found.links:
+        more = f" and {len(found.links) - 1:,} more" if len(found.links) > 1 else ""
+        verb = "are" if more else "is"
+        there.append(f'the link "{text(min(found.links))}"{more}, which {verb} not followed')
     but = f" (only {' and '.join(there)})" if there else ""
+    instead = (
+        "; name the folder that has the files themselves, or make hard links or copies of them"
+    )
     return (
         f"there are no images in {folder}{but}: expected one folder per class with "
-        f"{', '.join(sorted(SUFFIXES))} files"
+        f"{', '.join(sorted(SUFFIXES))} files{instead if found.links else ''}"
     )

@@ -128,9 +128,7 @@ class DimensionalityDriven(Strategy):
         self.register_buffer("turned", torch.tensor(-1))  # the epoch that was gone back to
 
     def arrange(self, stage: int, model: nn.Module) -> None:
-        last_linear(
-            model, self.num_classes, who="method d2l", instead="take another --method or --model"
-        )
+        last_linear(model, self.num_classes, WHO)
         if self.previous is None:
             self.previous = deepcopy(model).requires_grad_(False)
             self._models = (model,)

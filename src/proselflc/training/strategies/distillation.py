@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from proselflc.correction.criteria import Distillation
 from proselflc.data.batches import Batch
 from proselflc.errors import InputError
+from proselflc.training.recipe import Precision
 from proselflc.training.saved_model import SavedModel, finished_run
 from proselflc.training.strategy import Situation, Strategy
 
@@ -23,12 +24,16 @@ class FrozenTeacher(nn.Module):
         model: maps a batch's x to logits [N, C]; it is frozen.
         columns: [C] where each of the student's classes stands in its answers; None if they stand
             in the same order.
+        precision: that it answers in; its weights and its logits stay as they are.
     """
 
     columns: Tensor | None
 
-    def __init__(self, model: nn.Module, columns: Tensor | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, columns: Tensor | None = None, precision: Precision = "no"
+    ) -> None:
         super().__init__()
+        self.precision = precision
         self.model = model.requires_grad_(False).eval()
         self.register_buffer("columns", columns)
         self._parts: list[tuple[Tensor, Tensor]] = []  # of the step under way: index, logits
@@ -47,12 +52,19 @@ class FrozenTeacher(nn.Module):
             if torch.equal(index, batch.index):
                 return logits
         with torch.no_grad():
-            logits = cast("Tensor", self.model(batch.x))
+            logits = self._answer(batch.x)
         if self.columns is not None:
             logits = logits[:, self.columns]
         if torch.is_grad_enabled():
             self._parts.append((batch.index, logits))
         return logits
+
+    def _answer(self, x: Tensor) -> Tensor:
+        if self.precision == "no":
+            return cast("Tensor", self.model(x))
+        half = torch.bfloat16 if self.precision == "bf16" else torch.float16
+        with torch.autocast(x.device.type, half):
+            return cast("Tensor", self.model(x)).float()
 
     def end_step(self) -> None:
         """Keep what was said in a step, and nothing that was said before."""
@@ -64,8 +76,9 @@ class FrozenTeacher(nn.Module):
 class KnowledgeDistillation(Strategy):
     """(1 − ε) H(q, p) + ε τ² KL(p_t ‖ p), with the model of a finished run as the teacher.
 
-    The teacher is frozen, in evaluation mode, and sees what the student sees, so both must have the
-    same classes and the same preprocessing. `Distillation` has the formula.
+    The teacher is frozen, in evaluation mode, and sees what the student sees, in the same
+    precision, so both must have the same classes and the same preprocessing. `Distillation` has the
+    formula.
 
     Args:
         situation: of the run.
@@ -118,7 +131,7 @@ def _teacher(path: Path, situation: Situation) -> FrozenTeacher:
     model = saved.read()
     if not all(bool(tensor.isfinite().all()) for tensor in model.state_dict().values()):
         raise InputError(f"the weights of the teacher {path} are not finite numbers: train it anew")
-    return FrozenTeacher(model, columns)
+    return FrozenTeacher(model, columns, situation.precision)
 
 
 def _why_other_classes(path: Path, theirs: tuple[str, ...], ours: tuple[str, ...]) -> str:

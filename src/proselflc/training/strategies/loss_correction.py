@@ -30,6 +30,9 @@ class LossCorrection(Strategy):
         backward: whether the loss is Σ_j (T⁻¹)_yj (−log p_j) instead of −log (Tᵀp)_y.
         transition: [C, C] T, row = true class; None to estimate it.
         estimate: how, a name in `ESTIMATES`.
+
+    Raises:
+        InputError: there is no such estimate, or T rules out labels that are given.
     """
 
     T: Tensor
@@ -44,6 +47,8 @@ class LossCorrection(Strategy):
     ) -> None:
         if estimate not in ESTIMATES:
             raise InputError(unknown("--method.estimate", estimate, ESTIMATES))
+        if transition is not None and not backward:
+            _check_possible(transition, situation)
         corrected: Callable[[Tensor], Criterion]
         corrected = BackwardCorrection if backward else ForwardCorrection
         super().__init__(CrossEntropy() if transition is None else corrected(transition.float()))
@@ -81,3 +86,15 @@ class LossCorrection(Strategy):
 
     def facts(self) -> dict[str, object]:
         return {"transition": "given" if self.is_given else f"estimated by {self.estimate}"}
+
+
+def _check_possible(T: Tensor, situation: Situation) -> None:
+    """Refuse a matrix by which labels cannot be that are there: their loss would be infinite."""
+    there = torch.bincount(torch.from_numpy(situation.given), minlength=len(T))
+    wrong = (there > 0) & (T == 0).all(0)
+    if bool(wrong.any()):
+        k = int(wrong.nonzero()[0])
+        raise InputError(
+            f"the transition matrix says that nothing is ever labelled {situation.names[k]}, its "
+            f"column is zero, but {int(there[k]):,} examples are: mix some identity into it"
+        )

@@ -8,13 +8,14 @@ from torch import Tensor, nn
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch
 from proselflc.errors import InputError, unknown
-from proselflc.training.features import Seen, last_linear
+from proselflc.training.features import Seen, Who, last_linear
 from proselflc.training.strategy import Scene, Situation, Stage, Strategy, all_probabilities
 
 LAYERS = ("simple", "complex")
 FIRST = 0.25  # of all epochs; later, the confusion would show labels that are learned by heart
 LARGEST = 10**8  # numbers in w
 KEPT = 0.99  # of what earlier steps say of the mean T(x), per step
+WHO = Who("the complex noise layer", "use --method.layer simple")
 FEWEST = 0.5  # examples that a class must be predicted for, in sum, to show where its labels go
 
 
@@ -53,19 +54,14 @@ class NoiseLayer(Strategy):
         self.stage = 0
         self.b = nn.Parameter(torch.zeros(C, C))
         self.w: nn.Parameter | None = None
-        self.seen = Seen()
+        self.seen = Seen(WHO)
         # [C, C] Σ_n p_ni T_ij(x_n) of the last steps, for the mean of what depends on x.
         self.register_buffer("flow", torch.eye(C))
 
     def arrange(self, stage: int, model: nn.Module) -> None:
         self.stage = stage
         if self.layer == "complex" and self.w is None:
-            last = last_linear(
-                model,
-                len(self.b),
-                who="the complex noise layer",
-                instead="use --method.layer simple",
-            )
+            last = last_linear(model, len(self.b), WHO)
             C, width = len(self.b), last.in_features
             if C * C * width > LARGEST:
                 raise InputError(
@@ -75,7 +71,6 @@ class NoiseLayer(Strategy):
                 )
             self.w = nn.Parameter(torch.zeros(C, C, width))
             last.register_forward_pre_hook(self.seen)
-        self.seen.wanted = stage > 0 and self.layer == "complex"
 
     def enter(self, stage: int, scene: Scene) -> None:
         if stage == 0:
@@ -94,15 +89,15 @@ class NoiseLayer(Strategy):
         self.flow.copy_(confusion)
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
+        h = None if self.w is None else self.seen.taken(len(batch.y))
         if self.stage == 0:
             return super().loss(logits, batch, progress)
         log_p = torch.log_softmax(logits.float(), 1)
-        if self.w is None:
+        if self.w is None or h is None:
             log_T = torch.log_softmax(self.b, 1)
             return -torch.logsumexp(log_p + log_T.T[batch.y], 1).mean()
-        h = self.seen.taken().float()
         with torch.autocast(h.device.type, enabled=False):
-            z = torch.einsum("nf,ijf->nij", h, self.w) + self.b  # [N, C, C]
+            z = torch.einsum("nf,ijf->nij", h.float(), self.w) + self.b  # [N, C, C]
         log_T = torch.log_softmax(z, 2)
         with torch.no_grad():
             self.flow.mul_(KEPT).add_(torch.einsum("ni,nij->ij", log_p.exp(), log_T.exp()))
