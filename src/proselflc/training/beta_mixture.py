@@ -19,6 +19,7 @@ BINS = 100
 PERCENTILES = (5, 95)
 APART = 0.05  # means of components that are nearer to each other are one
 FEWEST = 0.01  # of all values, that each component must have
+PARAMETERS = 5  # of a mixture, for which fewer values are no evidence
 
 
 @dataclass(frozen=True)
@@ -102,13 +103,19 @@ class LossModel:
 def loss_model(losses: Values) -> LossModel | None:
     """The model of all losses, or None where they do not come in two kinds.
 
-    Fitted on the losses from the 5th to the 95th percentile, which become 0 and 1.
+    Fitted on the losses from the 5th to the 95th percentile, which become 0 and 1; those that are
+    no finite numbers are left out.
 
     The posterior of the high component is held at its largest for larger losses, and at its
     smallest for smaller ones: far out in a tail, the wider component always wins.
     """
+    losses = losses[np.isfinite(losses)]
+    if len(losses) == 0:
+        return None
     low, high = np.percentile(losses, PERCENTILES)
     inside = losses[(losses >= low) & (losses <= high)]
+    if len(inside) < PARAMETERS:
+        return None
     mixture = fit(normalised(inside, low, high))
     if not mixture.separates():
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import Tensor, nn
 
 from proselflc.errors import InputError
@@ -36,11 +37,15 @@ class Seen:
 
 @contextmanager
 def watched(layer: nn.Module) -> Iterator[Seen]:
-    """Keep what a layer sees, for as long as this lasts."""
+    """Keep what a layer sees, for as long as this lasts; nothing is compiled meanwhile.
+
+    What is compiled already would not see a new hook.
+    """
     seen = Seen()
     handle = layer.register_forward_pre_hook(seen)
     try:
-        yield seen
+        with torch.compiler.set_stance("force_eager"):
+            yield seen
     finally:
         handle.remove()
 
