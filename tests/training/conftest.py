@@ -35,7 +35,7 @@ class Crowd:
     def __init__(self) -> None:
         generator = torch.Generator().manual_seed(0)
         self.clean = torch.arange(self.n) % self.C
-        self.x = 2.0 * F.one_hot(self.clean, self.C) + torch.randn(
+        self.x = 4.0 * F.one_hot(self.clean, self.C) + torch.randn(
             self.n, self.C, generator=generator
         )
         is_wrong = torch.rand(self.n, generator=generator) < 0.3
