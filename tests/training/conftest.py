@@ -39,7 +39,8 @@ class Crowd:
             self.n, self.C, generator=generator
         )
         is_wrong = torch.rand(self.n, generator=generator) < 0.3
-        self.y = torch.where(is_wrong, (self.clean + 1) % self.C, self.clean)
+        other = self.clean + torch.randint(1, self.C, (self.n,), generator=generator)
+        self.y = torch.where(is_wrong, other % self.C, self.clean)
         self.told: list[str] = []
 
     def __len__(self) -> int:
