@@ -81,7 +81,7 @@ class Crowd:
         """Always the same; with statistics, and with dropout."""
         torch.manual_seed(0)
         return nn.Sequential(
-            nn.Linear(self.C, 24),
+            nn.Linear(self.C, 24, bias=False),
             nn.BatchNorm1d(24),
             nn.ReLU(),
             nn.Dropout(0.1),
