@@ -16,9 +16,12 @@ ITERATIONS = 10
 EDGE = 1e-4  # how near 0 and 1 a value may be
 LEAST = 1e-12  # of a responsibility
 BINS = 100
+NARROWEST = 1 / BINS  # standard deviation: less would fall between two bins
 PERCENTILES = (5, 95)
 APART = 0.05  # means of components that are nearer to each other are one
 FEWEST = 0.01  # of all values, that each component must have
+OVERLAP = 0.2  # more of the values on the wrong side is one component: a bell has 0.23
+PARAMETERS = 5  # of a mixture, for which fewer values are no evidence
 
 
 @dataclass(frozen=True)
@@ -39,50 +42,75 @@ class BetaMixture:
         """[2] a/(a + b)."""
         return self.a / (self.a + self.b)
 
-    def densities(self, x: Values) -> Values:
-        """[2, N] w_k Beta(x; a_k, b_k)."""
-        from scipy.stats import beta
-
-        found: Values = self.weights[:, None] * beta.pdf(x, self.a[:, None], self.b[:, None])
-        return found
-
     def posterior(self, x: Values) -> Values:
-        """[N] the chance that a value is of the second component."""
-        each = np.maximum(self.densities(np.clip(x, EDGE, 1 - EDGE)), LEAST)
-        chance: Values = each[1] / each.sum(0)
+        """[N] the chance that a value is of the second component.
+
+        From the logarithms of w_k Beta(x; a_k, b_k), for both can be far away.
+        """
+        from scipy.special import betaln, expit
+
+        x = np.clip(x, EDGE, 1 - EDGE)
+        a, b = self.a[:, None], self.b[:, None]
+        logs = (a - 1) * np.log(x) + (b - 1) * np.log1p(-x) - betaln(a, b)
+        low, high = logs + np.log(self.weights)[:, None]
+        chance: Values = expit(high - low)
         return chance
 
-    def separates(self) -> bool:
-        """Whether there are two components at all."""
-        known = all(np.isfinite(v).all() for v in (self.a, self.b, self.weights))
-        if not known or (self.a <= 0).any() or (self.b <= 0).any():
-            return False
+    def separates(self, x: Values) -> bool:
+        """Whether these are two components at all, for the values [N] that they were found in.
+
+        They are if their means are apart, both have values, and few of these would be taken for
+        the other's.
+        """
         low, high = self.means
-        return bool(high - low > APART and self.weights.min() > FEWEST)
+        if high - low <= APART or self.weights.min() <= FEWEST:
+            return False
+        chance = self.posterior(x)
+        return bool(np.minimum(chance, 1 - chance).mean() <= OVERLAP)
 
 
 def fit(x: Values) -> BetaMixture:
     """The mixture of values in [0, 1], by ten rounds of expectation maximisation.
 
-    The shapes come from weighted moments: with mean m and variance s²,
+    The shapes come from weighted moments: with mean m and variance s², at least (1/100)²,
 
         a = m (m (1 − m)/s² − 1)        b = a (1 − m)/m
+
+    The first round has the values on both sides of the threshold that is halfway between their
+    means. The publication begins with Beta(1, 2) and Beta(2, 1) instead, from where ten rounds end
+    half-way: two narrow components at ¼ and ¾, for example, are not found at all.
+
+    Args:
+        x: [N] one or more.
     """
     x = np.clip(x, EDGE, 1 - EDGE)
-    mixture = BetaMixture(np.array([1.0, 2.0]), np.array([2.0, 1.0]), np.array([0.5, 0.5]))
+    mixture = _moments(x, np.where(x > _threshold(x), 1.0, 0.0))
     for _ in range(ITERATIONS):
-        each = np.maximum(mixture.densities(x), LEAST)
-        r = each / each.sum(0)
-        total = r.sum(1)
-        m = (r @ x) / total
-        variance = (r * (x - m[:, None]) ** 2).sum(1) / total
-        a = m * (m * (1 - m) / np.maximum(variance, LEAST) - 1)
-        b = a * (1 - m) / m
-        mixture = BetaMixture(a, b, total / total.sum())
-        if not (np.isfinite(a).all() and (a > 0).all() and (b > 0).all()):
-            break
+        mixture = _moments(x, mixture.posterior(x))
     order = np.argsort(mixture.means)
     return BetaMixture(mixture.a[order], mixture.b[order], mixture.weights[order])
+
+
+def _threshold(x: Values) -> float:
+    """A value that is halfway between the means of those below and above it."""
+    threshold, before = float(x.mean()), np.inf
+    while abs(threshold - before) > EDGE:
+        is_high = x > threshold
+        if not is_high.any():
+            break
+        threshold, before = float(x[is_high].mean() + x[~is_high].mean()) / 2, threshold
+    return threshold
+
+
+def _moments(x: Values, chance: Values) -> BetaMixture:
+    """The mixture of the moments of x [N], each of the second component by a chance [N]."""
+    r = np.maximum((1 - chance, chance), LEAST)
+    total = r.sum(1)
+    m = (r @ x) / total
+    variance = (r * (x - m[:, None]) ** 2).sum(1) / total
+    largest = m * (1 - m)  # that a variance could be
+    a = m * (largest / np.maximum(variance, np.minimum(NARROWEST**2, largest / 2)) - 1)
+    return BetaMixture(a, a * (1 - m) / m, total / total.sum())
 
 
 @dataclass(frozen=True)
@@ -102,15 +130,22 @@ class LossModel:
 def loss_model(losses: Values) -> LossModel | None:
     """The model of all losses, or None where they do not come in two kinds.
 
-    Fitted on the losses from the 5th to the 95th percentile, which become 0 and 1.
+    Fitted on the losses from the 5th to the 95th percentile, which become 0 and 1; those that are
+    no finite numbers are left out.
 
     The posterior of the high component is held at its largest for larger losses, and at its
     smallest for smaller ones: far out in a tail, the wider component always wins.
     """
+    losses = losses[np.isfinite(losses)]
+    if len(losses) == 0:
+        return None
     low, high = np.percentile(losses, PERCENTILES)
     inside = losses[(losses >= low) & (losses <= high)]
-    mixture = fit(normalised(inside, low, high))
-    if not mixture.separates():
+    if len(inside) < PARAMETERS:
+        return None
+    inside = normalised(inside, low, high)
+    mixture = fit(inside)
+    if not mixture.separates(inside):
         return None
     x = np.linspace(0, 1, BINS)
     posterior = mixture.posterior(x)

@@ -279,7 +279,7 @@ def test_an_interrupted_reproduction_goes_on_where_it_was(tmp_path: Path) -> Non
         )
 
     killed = start("killed")
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not list((tmp_path / "killed").glob("runs/*/checkpoints/*")):
         assert time.monotonic() < deadline
         assert killed.poll() is None

@@ -174,7 +174,9 @@ def test_an_estimate_that_cannot_be_inverted_is_mended_and_said(data: Any) -> No
     notes = list[str]()
     strategy = LossCorrection(situation(data.y), backward=True, estimate="anchor")
     z = 0.01 * nn.functional.one_hot(data.clean, C).float()
-    scene = replace(data.scene(nn.Identity(), notes), answers=lambda rows=None: iter([(torch.arange(n), z)]))
+    scene = replace(
+        data.scene(nn.Identity(), notes), answers=lambda rows=None: iter([(torch.arange(n), z)])
+    )
     strategy.arrange(1, nn.Identity())
     strategy.enter(1, scene)
     found = strategy.transition()

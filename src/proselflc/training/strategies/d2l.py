@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from statistics import fmean, pstdev
 from typing import Any
 
 import torch
@@ -19,12 +20,13 @@ from proselflc.correction.target import Target
 from proselflc.correction.trust import Trust
 from proselflc.data.batches import generator_for
 from proselflc.errors import InputError
-from proselflc.training.features import last_linear, watched
+from proselflc.training.features import Who, last_linear, watched
 from proselflc.training.strategy import Scene, Situation, Strategy
 
 NEIGHBOURS = 20  # k
 GROUP = 128  # examples among which neighbours are looked for
 SAMPLE = 10 * GROUP  # examples that are looked at per epoch
+WHO = Who("method d2l", "take another --method or --model")
 TINY = 1e-8
 
 
@@ -33,7 +35,8 @@ def local_dimension(features: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
 
         LID = −k / Σ_{m=1..k} log(r_m/r_k + 1e-8)
 
-    with r_1 ≤ … ≤ r_k the distances to the k nearest of the other N − 1.
+    with r_1 ≤ … ≤ r_k the distances to the k nearest of the other N − 1. It is near 0 where all of
+    these are 0, and negative where all are equal, which says nothing.
 
     Args:
         features: [N, F].
@@ -43,7 +46,8 @@ def local_dimension(features: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     distances = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
     distances.fill_diagonal_(math.inf)
     r = distances.topk(neighbours, largest=False).values
-    logs = torch.log(r / r[:, -1:].clamp_min(TINY) + TINY)
+    farthest = r[:, -1:].clamp_min(torch.finfo(r.dtype).tiny)
+    logs = torch.log(r / farthest + TINY)
     return -neighbours / logs.sum(1)
 
 
@@ -68,7 +72,7 @@ class _Alpha(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("value", torch.ones((), dtype=torch.float64))
+        self.register_buffer("value", torch.ones(()))
 
     def forward(self) -> Tensor:
         return self.value
@@ -88,7 +92,9 @@ class DimensionalityDriven(Strategy):
 
         α q + (1 − α) onehot(argmax p)        α_e = exp(−(e/E) · LID_e / min LID so far)
 
-    A dimension that is no positive number is replaced by the one before.
+    A dimension that is no positive number is replaced by the one before. A training of no more than
+    `begin` · E + w epochs is cross entropy throughout. The optimiser keeps its momentum when the
+    weights go back, and where there is an average of them it begins anew there.
 
     Args:
         situation: of the run.
@@ -101,7 +107,6 @@ class DimensionalityDriven(Strategy):
 
     processes = 1
     dimensions: Tensor
-    count: Tensor
     turned: Tensor
 
     def __init__(self, situation: Situation, *, begin: float, window: int) -> None:
@@ -123,8 +128,7 @@ class DimensionalityDriven(Strategy):
         self.previous: nn.Module | None = None  # the model as it was an epoch ago
         self._models: tuple[nn.Module, ...] = ()  # the one that learns, which is not ours
         # One dimension per beginning of an epoch; the rest is not measured yet.
-        self.register_buffer("dimensions", torch.zeros(self.epochs, dtype=torch.float64))
-        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("dimensions", torch.zeros(self.epochs))
         self.register_buffer("turned", torch.tensor(-1))  # the epoch that was gone back to
 
     def arrange(self, stage: int, model: nn.Module) -> None:
@@ -145,20 +149,19 @@ class DimensionalityDriven(Strategy):
         if not (math.isfinite(dimension) and dimension > 0):
             dimension = float(self.dimensions[epoch - 1]) if epoch else 1.0
         self.dimensions[epoch] = dimension
-        self.count.fill_(epoch + 1)
-        before = self.dimensions[max(0, epoch - self.window) : epoch]
+        so_far = self.dimensions[: epoch + 1].tolist()
         if self.turned < 0 and epoch + 1 > self.begin + self.window:
-            spread = float(before.std(correction=0))
-            if dimension - float(before.mean()) > 2 * spread:
+            before = so_far[-1 - self.window : -1]
+            if so_far[-1] - fmean(before) > 2 * pstdev(before):
                 self.turned.fill_(epoch - 1)
                 self._go_back(scene)
                 scene.note(
-                    f"the features' dimension has risen to {dimension:.2f} at epoch {epoch}: the "
-                    f"weights of an epoch earlier are taken, and labels are believed less"
+                    f"after epoch {epoch} the features' dimension has risen to {dimension:.2f}: "
+                    "the weights of an epoch earlier are taken, and labels are believed less"
                 )
         if self.turned >= 0:
-            least = float(self.dimensions[: epoch + 1].min())
-            self.alpha.value.fill_(math.exp(-(epoch / self.epochs) * dimension / least))
+            expansion = so_far[-1] / min(so_far)
+            self.alpha.value.fill_(math.exp(-(epoch / self.epochs) * expansion))
         else:
             assert self.previous is not None
             self.previous.load_state_dict(self._models[0].state_dict())
@@ -172,9 +175,10 @@ class DimensionalityDriven(Strategy):
     def _dimension(self, epoch: int, scene: Scene) -> float:
         generator = generator_for("d2l", self.seed, epoch)
         rows = torch.randperm(self.num_examples, generator=generator)[:SAMPLE]
-        layer = last_linear(scene.model, self.num_classes, who="method d2l", instead="")
-        with watched(layer) as seen:
-            features = [seen.taken().float().cpu() for _ in scene.answers(rows.numpy())]
+        with watched(last_linear(scene.model, self.num_classes, WHO), WHO) as seen:
+            features = [
+                seen.taken(len(index)).float().cpu() for index, _ in scene.answers(rows.numpy())
+            ]
         groups = torch.cat(features).split(GROUP)  # type: ignore[no-untyped-call]
         found = [local_dimension(group) for group in groups if len(group) > NEIGHBOURS]
         return float(torch.cat(found).mean())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Literal, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -31,8 +30,9 @@ SURE = 1e-4  # B is never nearer to 0 and 1
 class DynamicBootstrapping(Strategy):
     """Pairs of examples are mixed, and labels of high loss are replaced by predictions.
 
-    After every epoch a mixture of two betas is fitted to the losses of all examples; B is the
-    chance that one is of the high ones. Examples a and b of a batch are mixed, λ ~ Beta(α, α):
+    After every epoch, as soon as the next needs it, a mixture of two betas is fitted to the losses
+    of all examples; B is the chance that one is of the high ones. Examples a and b of a batch are
+    mixed, λ ~ Beta(α, α):
 
         x = λ x_a + (1 − λ) x_b,  weights λ and 1 − λ                            soft, hard
         x = δ x_a + (1 − δ) x_b,  δ = (1 − B_a)/((1 − B_a) + (1 − B_b))          dynamic
@@ -42,8 +42,9 @@ class DynamicBootstrapping(Strategy):
         Σ_s weight_s [(1 − B_s) H(q_s, p(x)) + B_s H(softmax(z(x_s)/T), p(x))] + η R
         R = Σ_c (1/C) log((1/C)/p̄_c)
 
-    with z(x_s) of the example unmixed, a constant; p̄ the mean of p(x) over the batch; and T = 1 for
-    soft, T → 0 for hard. Dynamic has plain mixup until that share is over, dynamic mixup with λ for
+    with z(x_s) of the example unmixed, a constant; p̄ the mean of p(x) over the batch, from which
+    pairs are made too (over a part of it where `--accumulate` cuts it); and T = 1 for soft, T → 0
+    for hard. Dynamic has plain mixup until that share is over, dynamic mixup with λ for
     another sixtieth, then weights ½ and a T that falls from 1 to 0.001 in three tenths of training.
     Where the losses do not come in two kinds, every label is believed until they do.
 
@@ -90,8 +91,8 @@ class DynamicBootstrapping(Strategy):
         alone = max(1, round(ALONE * epochs)) if kind == "dynamic" else 0
         self.boots_from = self.mixes_from + alone
         self.cooling = max(1, round(COOLING * epochs))
-        self.register_buffer("table", torch.zeros(BINS, dtype=torch.float64))  # B by loss
-        self.register_buffer("bounds", torch.tensor([0.0, 1.0], dtype=torch.float64))
+        self.register_buffer("table", torch.zeros(BINS))  # B by loss
+        self.register_buffer("bounds", torch.tensor([0.0, 1.0]))
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
         self.register_buffer("failed", torch.zeros((), dtype=torch.int64))  # mixtures so far
 
@@ -105,9 +106,10 @@ class DynamicBootstrapping(Strategy):
 
     def wrong(self, logits: Tensor, y: Tensor) -> Tensor:
         """[N] B, the chance that labels are wrong, by their losses."""
-        losses = F.cross_entropy(logits.float(), y, reduction="none").double()
-        x = normalised(losses, *self.bounds.tolist())
-        return self.table[(x * (BINS - 1)).round().long()].float().clamp(SURE, 1 - SURE)
+        losses = F.cross_entropy(logits.float(), y, reduction="none")
+        # What is no number is no index; the loss of the step will say so.
+        x = normalised(losses, *self.bounds.tolist()).nan_to_num()
+        return self.table[(x * (BINS - 1)).round().long()].clamp(SURE, 1 - SURE)
 
     def said(self, logits: Tensor) -> Tensor:
         """[N, C] softmax(z/T)."""
@@ -146,6 +148,8 @@ class DynamicBootstrapping(Strategy):
 
     def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
         self.epochs += 1
+        if int(self.epochs) < self.mixes_from:
+            return
         given = torch.from_numpy(scene.given)
         losses = torch.zeros(len(given), dtype=torch.float64)
         for index, logits in scene.answers():
@@ -163,7 +167,7 @@ class DynamicBootstrapping(Strategy):
             self.table.zero_()
             return
         self.bounds.copy_(torch.tensor([model.low, model.high]))
-        self.table.copy_(torch.from_numpy(np.ascontiguousarray(model.table)))
+        self.table.copy_(torch.from_numpy(model.table))
 
     def facts(self) -> dict[str, object]:
         return {"epochs_without_two_kinds_of_losses": int(self.failed)}

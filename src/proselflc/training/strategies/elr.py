@@ -25,7 +25,7 @@ class EarlyLearningRegularization(Strategy):
     with p clamped to [1e-4, 1 − 1e-4] and t of every example 0 at first, renewed before it is used.
     Where p agrees with t, the second term pulls it further there, and the gradient of a label that
     disagrees is outweighed. The loss is negative when the network agrees with itself; that is no
-    mistake. What is recorded as the target is t.
+    mistake. What is recorded as the target is t/Σ_j t_j.
 
     Args:
         situation: of the run.
@@ -54,7 +54,7 @@ class EarlyLearningRegularization(Strategy):
 
     def taught(self, e: Evidence, batch: Batch) -> tuple[Tensor, Tensor]:
         t = self.memory[batch.index.to(self.memory.device)]
-        return t / t.sum(1, keepdim=True).clamp_min(CLAMP), torch.zeros_like(e.entropy)
+        return t / t.sum(1, keepdim=True), torch.zeros_like(e.entropy)
 
 
 def make(p: Mapping[str, Any], situation: Situation) -> Strategy:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from proselflc.correction.criteria import CrossEntropy
+from proselflc.correction.information import expected_surprise
 from proselflc.correction.parameter import kept_share, share_of_training
 from proselflc.data.batches import Batch
 from proselflc.training.strategy import Scene, Situation, Strategy, check_memory
@@ -22,7 +23,8 @@ class SelfAdaptiveTraining(Strategy):
 
     Until a share of training is over the loss is cross entropy and t stays the given label; from
     then on t is renewed before it is used. A label that the network contradicts is first
-    outweighed, for its largest t is small, and then replaced.
+    outweighed, for its largest t is small, and then replaced. Where `--accumulate` cuts a batch,
+    the sums are over a part of it.
 
     Args:
         situation: of the run.
@@ -35,7 +37,7 @@ class SelfAdaptiveTraining(Strategy):
     epochs: Tensor
 
     def __init__(self, situation: Situation, *, momentum: float, begin: float) -> None:
-        super().__init__(CrossEntropy(reduction="none"))
+        super().__init__(CrossEntropy())
         n, C = situation.num_examples, situation.num_classes
         check_memory(4 * n * C, f"a label of {n:,} examples of {C:,} classes")
         self.momentum = kept_share(momentum)
@@ -45,17 +47,17 @@ class SelfAdaptiveTraining(Strategy):
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
 
     def targets(self, batch: Batch) -> Tensor:
-        return self.memory[batch.index]
+        return batch.y if int(self.epochs) < self.begin else self.memory[batch.index]
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
-        if int(self.epochs) >= self.begin:
-            p = torch.softmax(logits.detach().float(), 1)
-            self.memory[batch.index] = (
-                self.momentum * self.memory[batch.index] + (1 - self.momentum) * p
-            )
-        losses = super().loss(logits, batch, progress)
-        w = self.memory[batch.index].amax(1)
-        return (w * losses).sum() / w.sum()
+        if int(self.epochs) < self.begin:
+            return super().loss(logits, batch, progress)
+        log_p = torch.log_softmax(logits.float(), 1)
+        p = log_p.detach().exp()
+        t = self.momentum * self.memory[batch.index] + (1 - self.momentum) * p
+        self.memory[batch.index] = t
+        w = t.amax(1)
+        return (w * expected_surprise(t, log_p)).sum() / w.sum()
 
     def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
         self.epochs += 1
