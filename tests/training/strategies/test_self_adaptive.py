@@ -104,7 +104,7 @@ def test_extreme_and_rough_predictions_are_finite(crowd: Any) -> None:
 
 def test_wrong_labels_become_right(crowd: Any) -> None:
     one = strategy(crowd, 30, momentum=0.8, begin=0.1)
-    slowly = Recipe(optimizer="sgd", lr=0.01, weight_decay=0.0)
+    slowly = Recipe(optimizer="sgd", lr=0.03, weight_decay=0.0)
     for _ in lessons(crowd.training(one, 30, slowly), crowd, crowd.scene):
         pass
     before = (crowd.y == crowd.clean).float().mean()
