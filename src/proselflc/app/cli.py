@@ -690,6 +690,10 @@ def _read_config(arguments: Sequence[str]) -> None:
         path = Path(out) / kept[command]
         if not path.is_file():
             return
+        if command == "search":
+            from proselflc.app.study_directory import StudyDirectory
+
+            StudyDirectory(Path(out)).read()  # another version's may not even have these options
     table = dict(read_toml(path))
     own = config.of_search(table, path) if command == "search" else {}
     values = config.options(table, path, arguments)

@@ -114,8 +114,12 @@ def search(
     directory = StudyDirectory(_place(config, start))
     directory.check_start(start)
     with trials.storage_errors(options.storage), search_workers.stopping_on_signals():
-        plan, validation = _planned(config, options, display, dataset)
-        storage = _begun(plan, directory, options, start, display)
+        plan, validation, notes = _planned(config, options, dataset)
+        storage = _begun(plan, directory, options, start)
+        for note in notes:
+            display.note(note)
+        if directory.is_finished:
+            display.note(f"the study {directory.path} is finished: no trial is done again")
         part = Part(
             plan,
             directory,
@@ -341,16 +345,19 @@ def _place(config: Config, start: Start) -> Path:
 
 
 def _planned(
-    config: Config, options: Options, display: Display, dataset: Dataset | None
-) -> tuple[Plan, int]:
-    """What is to be searched, and how many examples choose. What can be wrong is found here."""
+    config: Config, options: Options, dataset: Dataset | None
+) -> tuple[Plan, int, list[str]]:
+    """What is to be searched, how many examples choose, and what the user may not expect.
+
+    What can be wrong with the input is found here.
+    """
     names = _methods(config)
-    setting = _prepared(replace(config, method=FIRST, parameters=Parameters()), display, dataset)
+    setting, notes = _prepared(replace(config, method=FIRST, parameters=Parameters()), dataset)
     validation = setting.dataset.validation
     assert validation is not None
     knows_truth = not _is_share(setting.config.trusted) or setting.labels.clean is not None
     if not knows_truth:
-        display.note(NOISY)
+        notes.append(NOISY)
     resolved = replace(setting.config, parameters=config.parameters, tracker=None)
     space = search_space.read(options.space, names, config, resolved)
     search_space.check(space, resolved, _situation(setting))
@@ -365,7 +372,7 @@ def _planned(
         trusted_labels=noise.fingerprint(validation.labels, setting.dataset.num_classes),
         knows_truth=knows_truth,
     )
-    return plan, len(validation)
+    return plan, len(validation), notes
 
 
 def _methods(config: Config) -> tuple[str, ...]:
@@ -386,17 +393,16 @@ def _methods(config: Config) -> tuple[str, ...]:
     return names
 
 
-def _prepared(config: Config, display: Display, dataset: Dataset | None) -> Setting:
-    """What a trial learns from and is chosen by."""
+def _prepared(config: Config, dataset: Dataset | None) -> tuple[Setting, list[str]]:
+    """What a trial learns from and is chosen by, and what the user may not expect of it."""
+    notes: list[str] = []
     if config.trusted is None:
-        notes: list[str] = []
         setting = prepare(config, dataset, report=notes.append)
         if setting.dataset.validation is not None:  # the data has its own
-            for note in notes:
-                display.note(note)
-            return setting
-    trusted = config.trusted or TRUSTED
-    return prepare(replace(config, trusted=trusted), dataset, report=display.note)
+            return setting, notes
+        notes.clear()
+    wanted = replace(config, trusted=config.trusted or TRUSTED)
+    return prepare(wanted, dataset, report=notes.append), notes
 
 
 def _situation(setting: Setting) -> Situation:
@@ -417,9 +423,7 @@ def _is_share(trusted: str | None) -> bool:
     return trusted is not None and not Path(trusted).exists()
 
 
-def _begun(
-    plan: Plan, directory: StudyDirectory, options: Options, start: Start, display: Display
-) -> BaseStorage:
+def _begun(plan: Plan, directory: StudyDirectory, options: Options, start: Start) -> BaseStorage:
     """The storage of a study that is new now, or is the one that was asked for."""
     about = dict(plan.about)
     if options.storage is not None:
@@ -429,11 +433,10 @@ def _begun(
         with directory.locked():
             if directory.is_begun and not start.overwrite:
                 directory.check_same(plan.options, about)
-                if directory.is_finished:
-                    display.note(f"the study {directory.path} is finished: no trial is done again")
             storage = trials.opened(directory, options.storage)
             if start.overwrite:
-                part = Part(plan, directory, storage, directory.runs, display, None, quiet=True)
+                rest = (directory.runs, Silent(), None, True)
+                part = Part(plan, directory, storage, *rest)
                 for name in (None, *plan.methods):
                     part.queue(name).delete()
                 directory.clear()

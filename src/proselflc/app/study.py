@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from proselflc import __version__
-from proselflc.app import kept_runs, trials
+from proselflc.app import kept_runs, search_space, trials
 from proselflc.app.config import MAY_CHANGE, Config
-from proselflc.app.search_space import Chosen, Space
+from proselflc.app.search_space import Chosen, Range, Space
 from proselflc.app.study_directory import StudyDirectory
 from proselflc.app.trials import Record
 from proselflc.correction.catalogue import METHODS
@@ -146,7 +146,7 @@ def in_words(values: Chosen) -> str:
     'epochs 30  lr 0.05'
     """
     return "  ".join(
-        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in values.items()
     )
 
@@ -282,6 +282,7 @@ def _shown(outcome: Outcome) -> study_page.Study:
                     for one in stage.records
                 ),
                 stage.importance,
+                _ranges(plan.space.recipe if stage.is_first else plan.space.methods[stage.method]),
             )
             for stage in outcome.stages
         ),
@@ -290,6 +291,10 @@ def _shown(outcome: Outcome) -> study_page.Study:
         chosen=str(outcome.directory.chosen),
         folder=str(outcome.directory.path),
     )
+
+
+def _ranges(choices: Mapping[str, search_space.Choice]) -> tuple[str, ...]:
+    return tuple(name for name, choice in choices.items() if isinstance(choice, Range))
 
 
 def _accuracy(choice: Choice) -> float | None:

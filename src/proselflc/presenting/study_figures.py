@@ -31,7 +31,6 @@ MOST_POINTS = 2000  # trials of a figure
 _TRIAL = Style("line-1", marker="o", width=0)
 _BEST = Style("line-1", width=1.2, opacity=0.6)
 _CHOSEN = Style("line-2", marker="D", width=0)
-_PRUNED = Style("line-6", marker="x", width=0)
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,9 @@ def history(name: str, points: Sequence[Point]) -> Figure:
     )
 
 
-def by_parameter(name: str, parameter: str, title: str, points: Sequence[Point]) -> Figure | None:
+def by_parameter(
+    name: str, parameter: str, title: str, points: Sequence[Point], *, is_range: bool = False
+) -> Figure | None:
     """Validation accuracy by the value of a parameter; None where there are no two values.
 
     Args:
@@ -96,6 +97,7 @@ def by_parameter(name: str, parameter: str, title: str, points: Sequence[Point])
         parameter: its name in the trials.
         title: as people call it.
         points: the trials.
+        is_range: whether any number between two could be tried, and not a few values.
     """
     some = [one for one in points if parameter in one.values][:MOST_POINTS]
     known = list(dict.fromkeys(one.values[parameter] for one in some))
@@ -110,10 +112,10 @@ def by_parameter(name: str, parameter: str, title: str, points: Sequence[Point])
     top = np.array([y[x == place[one]].max() for one in known])
     at = np.array([place[one] for one in known])
     is_log = are_numbers and at.min() > 0 and at.max() / at.min() >= 8
-    ticks = len(known) <= MOST_TICKS
+    ticks = len(known) <= MOST_TICKS and not is_range
 
     def plot(axes: Axes) -> None:
-        from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+        from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
         if is_log:
             axes.set_xscale("log")
@@ -123,9 +125,9 @@ def by_parameter(name: str, parameter: str, title: str, points: Sequence[Point])
         if ticks:
             axes.xaxis.set_minor_locator(NullLocator())
             axes.set_xticks(at, [label(_written(one), 12) for one in known])
-        elif not is_log:
-            axes.xaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
-        if not ticks and is_log:
+        else:
+            nearby = LogLocator(subs=(1.0, 3.0)) if is_log else MaxNLocator(6, steps=ROUND)
+            axes.xaxis.set_major_locator(nearby)
             axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
             axes.xaxis.set_minor_locator(NullLocator())
         _room(axes, at, is_log)

@@ -59,6 +59,7 @@ class Stage:
         is_first: whether it is chosen for all methods.
         trials: in their order.
         importance: of the parameters; empty where nobody can tell.
+        ranges: the parameters of which any number between two could be tried.
     """
 
     title: str
@@ -66,6 +67,7 @@ class Stage:
     is_first: bool
     trials: tuple[Trial, ...]
     importance: Mapping[str, float]
+    ranges: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -247,13 +249,15 @@ def _section(k: int, stage: Stage) -> Section:
     figures: list[Figure | None] = []
     if len(points) > 1:
         figures = [
-            study_figures.by_parameter(f"stage{k}-{name}", name, titles[name], points)
+            study_figures.by_parameter(
+                f"stage{k}-{name}", name, titles[name], points, is_range=name in stage.ranges
+            )
             for name in names
         ]
         figures.append(study_figures.history(f"stage{k}-trials", points))
         figures.append(study_figures.importance(f"stage{k}-matters", stage.importance, titles))
     chosen = next((one for one in stage.trials if one.is_chosen), None)
-    said = f"With {stage.method}. " if stage.is_first else ""
+    said = f"Tried with {stage.method[0].lower()}{stage.method[1:]}. " if stage.is_first else ""
     if chosen is not None and chosen.values:
         said += f"Chosen: {words(chosen.values)}, trial {chosen.number} of {len(stage.trials)}."
     elif len(stage.trials) == 1:
@@ -279,7 +283,7 @@ def _trials(stage: Stage, names: list[str], titles: Mapping[str, str]) -> Table:
         all(isinstance(one.values.get(name, 0), int | float) for one in stage.trials)
         for name in names
     ]
-    heading = ("trial", *(titles[name] for name in names), "validation", "seconds", "")
+    heading = ("trial", *(titles[name] for name in names), "validation", "seconds", "note")
     numeric = (True, *numbers, True, True, False)
     return Table(f"Trials of {stage.title}", heading, numeric, tuple(rows), len(rows) > 1)
 
@@ -305,7 +309,9 @@ def _options(study: Study) -> Table:
         else:
             flat[key] = value
     rows = tuple(
-        (tables.name(key), tables.name(_written(value), 2 * NAME)) for key, value in flat.items()
+        (tables.name(key), tables.name(_written(value), 2 * NAME))
+        for key, value in flat.items()
+        if key not in study.recipe
     )
     return Table("What was fixed", ("option", "value"), (False, False), rows)
 
