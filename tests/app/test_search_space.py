@@ -1,6 +1,7 @@
 """What may be chosen: written, read, defaulted, refused."""
 
 import itertools
+import re
 from dataclasses import replace
 
 import pytest
@@ -119,9 +120,8 @@ def test_applied_replaces_what_was_chosen_and_nothing_else() -> None:
     ],
 )
 def test_what_cannot_be_read_is_said(word: str, why: str) -> None:
-    with pytest.raises(InputError, match=".") as caught:
+    with pytest.raises(InputError, match=re.escape(why)) as caught:
         read(word)
-    assert why in str(caught.value)
     assert word in str(caught.value)
 
 
