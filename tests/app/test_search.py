@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from proselflc.analysis.run import load_run
-from proselflc.app import cli, kept_runs, search_space, study
+from proselflc.app import cli, kept_runs, search_space, search_workers, study
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted
 from proselflc.app.display import Silent
@@ -196,7 +196,7 @@ def test_the_test_set_chooses_nothing(searched: Searched, whole: Dataset) -> Non
     assert whole.test is not None
     shuffled = np.random.default_rng(0).permutation(whole.test.labels)
     other = replace(whole, test=Part(whole.test.inputs, shuffled, whole.test.ids))
-    config, space = replace(ONE, noise=None), ("epochs=1,3", "lr=0.02,0.1", "sharpness=8,16")
+    config, space = replace(ONE, noise=None), ("epochs=2", "lr=0.02,0.1", "sharpness=8,16")
     first = searched(config, name="first", dataset=whole, space=space)
     second = searched(config, name="second", dataset=other, space=space)
     without = searched(config, name="third", dataset=replace(whole, test=None), space=space)
@@ -325,6 +325,32 @@ def test_a_kept_run_is_known_by_what_it_depends_on(tmp_path: Path, whole: Datase
     assert len({*names, name(ONE, relabelled)}) == len(names) + 1
 
 
+def test_a_kept_run_of_other_labels_is_refused(searched: Searched, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    x, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 3
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    config = replace(ONE, request=Request(data=str(tmp_path / "data.npz")), noise=None)
+    config = replace(config, recipe=Recipe(epochs=1, lr=0.1, batch_size=16))
+    searched(config, space=("sharpness=8",), runs=runs)
+    np.savez(tmp_path / "data.npz", x=x, y=y[::-1])
+    with pytest.raises(InputError, match="has learned other labels"):
+        searched(config, space=("sharpness=8",), runs=runs, name="other")
+
+
+def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for count, visible, expected in (
+        (0, None, [None, None]),
+        (1, None, [None, None]),
+        (2, None, ["1", "0"]),
+        (3, "7,2,5", ["2", "5"]),
+    ):
+        monkeypatch.setattr("torch.cuda.device_count", lambda count=count: count)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert [search_workers._device(k) for k in (1, 2)] == expected
+
+
 def test_a_trial_that_diverges_is_not_chosen(searched: Searched) -> None:
     found = searched(ONE, space=("epochs=2", "lr=1e30,0.05", "sharpness=10"))
     assert [one.state for one in found.stages[0].records] == ["diverged", "complete"]
@@ -359,6 +385,9 @@ def test_nothing_is_retrained_where_nobody_wants_it(searched: Searched) -> None:
     assert found.best.run is None
     assert found.directory.chosen.is_file()
     assert len([one for one in runs_of(found).iterdir() if one.is_dir()]) == 3
+    whole = searched(ONE, resume=True)
+    assert whole.best.run is not None
+    assert searched(ONE, resume=True, retrain=False).best == whole.best  # it is there now
 
 
 @pytest.mark.parametrize(

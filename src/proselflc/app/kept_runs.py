@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from proselflc import __version__
-from proselflc.app.config import MAY_CHANGE, Config, differences
+from proselflc.app.config import MAY_CHANGE, Config
 from proselflc.app.display import Display
 from proselflc.app.run import train
 from proselflc.app.start import Start
@@ -22,7 +22,7 @@ from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError
 from proselflc.training import checkpoint
-from proselflc.training.run_directory import RunDirectory, read_toml
+from proselflc.training.run_directory import RunDirectory
 
 
 def place(config: Config, folder: Path, dataset: Dataset | None = None) -> RunDirectory:
@@ -32,7 +32,7 @@ def place(config: Config, folder: Path, dataset: Dataset | None = None) -> RunDi
     between the parts of a run, over the version, and over a data set that no option names.
 
     Args:
-        config: with every default filled in.
+        config: as it is given: another one with the defaults filled in has another name.
         folder: of the runs.
         dataset: instead of what the config names.
     """
@@ -58,7 +58,7 @@ def once(
     States to resume from are removed from a run that is finished.
 
     Args:
-        config: with every default filled in.
+        config: as it is given: another one with the defaults filled in is another run.
         folder: of the runs.
         display: who is told how training goes; what it raises ends the training.
         dataset: instead of what the config names.
@@ -71,14 +71,11 @@ def once(
     directory = place(config, folder, dataset)
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(directory.path):
-        if directory.is_begun and _is_of(directory, config):
-            if directory.is_finished:
-                return directory
-            if _can_go_on(directory):
-                train(config, Start(directory.path, resume=True), display, dataset=dataset)
-                directory.clear_checkpoints()
-                return directory
-        train(config, Start(directory.path, overwrite=True), display, dataset=dataset)
+        if directory.is_begun and directory.is_finished:
+            return directory
+        goes_on = directory.is_begun and _can_go_on(directory)
+        start = Start(directory.path, resume=goes_on, overwrite=not goes_on)
+        train(config, start, display, dataset=dataset)
         directory.clear_checkpoints()
     return directory
 
@@ -97,10 +94,6 @@ def _alone(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _is_of(directory: RunDirectory, config: Config) -> bool:
-    return not differences(read_toml(directory.config), config.table())
 
 
 def _can_go_on(directory: RunDirectory) -> bool:

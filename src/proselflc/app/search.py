@@ -37,7 +37,7 @@ from proselflc.data.labels import Labels
 from proselflc.errors import InputError, shown, unknown
 from proselflc.training.fit import DivergenceError
 from proselflc.training.methods import TRAINABLE, Parameters
-from proselflc.training.run_directory import RunDirectory
+from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.training.strategy import Situation
 
 if TYPE_CHECKING:
@@ -132,8 +132,10 @@ def search(
         try:
             with search_workers.helping(part, options.storage, options.jobs):
                 recipe, stages, choices = part.take()
-            if options.retrain:
-                choices = tuple(part.retrained(one) for one in choices)
+            choices = tuple(
+                part.retrained(one) if options.retrain or part.is_retrained(one) else one
+                for one in choices
+            )
         except KeyboardInterrupt:
             raise Interrupted(_advice(directory, config, options)) from None
         weighed = tuple(
@@ -213,6 +215,10 @@ class Part:
             plan.prune,
         )
 
+    def is_retrained(self, choice: Choice) -> bool:
+        """Whether the run on all the training data is there."""
+        return kept_runs.place(choice.config, self.runs, self.dataset).is_finished
+
     def retrained(self, choice: Choice) -> Choice:
         """The choice with a run that has learned from all the training data.
 
@@ -221,7 +227,7 @@ class Part:
             SearchError: its loss is no number any more.
         """
         title = METHODS[choice.method].title
-        if not kept_runs.place(choice.config, self.runs, self.dataset).is_finished:
+        if not self.is_retrained(choice):
             self._say(f"{title}: learning from all the training data")
         try:
             run = kept_runs.once(choice.config, self.runs, _Bar(self.display), dataset=self.dataset)
@@ -271,7 +277,7 @@ class Part:
             taken.diverged(str(error), run.path.name)
             came = "diverged"
         else:
-            accuracy = _validation_accuracy(run)
+            accuracy = _validation_accuracy(run, self.plan.labels)
             taken.complete(accuracy, run.path.name)
             came = f"validation {accuracy:.2%}"
         words = (f"trial {taken.number + 1} of {job.queue.size}", in_words(taken.values), came)
@@ -459,8 +465,18 @@ def _best(stage: Stage) -> Record:
     return found
 
 
-def _validation_accuracy(run: RunDirectory) -> float:
-    """At the end of training, as it is the last state that counts."""
+def _validation_accuracy(run: RunDirectory, labels: str) -> float:
+    """At the end of training, as it is the last state that counts.
+
+    Args:
+        run: of a trial.
+        labels: the fingerprint of what it must have learned from.
+    """
+    if read_toml(run.config).get("fingerprint") != labels:
+        raise InputError(
+            f"{run.path} has learned other labels than this study's: remove it, and go on with "
+            "--resume"
+        )
     part = run.read_json(run.evaluation).get("validation")
     accuracy = part.get("accuracy") if isinstance(part, dict) else None
     if not isinstance(accuracy, int | float):
