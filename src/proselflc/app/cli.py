@@ -285,6 +285,70 @@ def train(
         sys.stdout.write(f"{shown(str(path))}\n")
 
 
+@app.command(usage="Usage: proselflc search [OPTIONS]")
+def search(
+    *,
+    out: Path | None = None,
+    space: Annotated[tuple[str, ...], Parameter(consume_multiple=True, show_default=False)] = (),
+    trials: Whole = 20,
+    prune: bool = False,
+    jobs: Whole = 1,
+    storage: str | None = None,
+    no_retrain: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+    config: str | None = None,
+    quiet: bool = False,
+    json: bool = False,
+    options: Annotated[Config, Parameter(name="*")] = Config(),  # noqa: B008
+) -> None:
+    """Choose training length, optimiser and a method's parameters as the paper does.
+
+    First epochs and learning rate, with cross entropy, for all methods alike; then
+    each method's own parameters; then the method learns from all the training data.
+    Trusted examples choose: --trusted, else the data's own validation part, else a
+    fifth of the training data, with its true labels where they are known. The test
+    set chooses nothing. What an option below fixes is not searched. --method takes
+    several names with commas between them.
+
+    Args:
+        out: the study's directory; left out, a new one below runs.
+        space: what to choose from, instead of the default: lr=0.01,0.1 for values, lr=0.01..1 for
+            a range, lr=0.01..1:log for one of magnitudes; several, one after the other. Names are
+            epochs or steps, batch_size, optimizer, lr, momentum, weight_decay, schedule, warmup,
+            clip, ema, and a method's own such as epsilon, sharpness, or boot_soft.epsilon.
+        trials: how many in a stage that has a range; values are all tried.
+        prune: end a trial early that is behind most others, from half of its training on.
+        jobs: processes that do trials at the same time, with one thread each.
+        storage: address of a database for the trials, such as postgresql://…, that machines
+            share; left out, a file in the study.
+        no_retrain: do not learn from all the training data at the end.
+        resume: go on with the study in --out, or take part in it.
+        overwrite: replace a study that is in --out.
+        config: a TOML file with any of these options, or a recipe: cifar100, clothing1m, imagenet.
+        quiet: show no progress.
+        json: print the result as JSON.
+        options: what is fixed.
+    """
+    from proselflc.app import search as searching
+    from proselflc.app import study
+    from proselflc.app.display import chosen
+    from proselflc.app.start import Start
+
+    how = searching.Options(tuple(space), trials, prune, storage, jobs, not no_retrain, quiet)
+    try:
+        start = Start(out, resume, overwrite)
+        found = searching.search(options, how, start, chosen(quiet))
+    except searching.SearchError as error:
+        raise RunError(str(error)) from None
+    if json:
+        _print_json(study.to_json(found))
+    elif quiet:
+        sys.stdout.write(f"{shown(str(found.directory.path))}\n")
+    else:
+        sys.stdout.write(study.told(found))
+
+
 @app.command
 def predict(
     run: Path,
@@ -671,13 +735,16 @@ def reproduce(
 
 
 def _read_config(arguments: Sequence[str]) -> None:
-    """Have a TOML file stand behind the flags of `train`: --config, or the run to resume."""
+    """Have a TOML file stand behind the flags of a command: --config, or what is to be resumed."""
     from proselflc.app import config
     from proselflc.training.run_directory import read_toml
 
-    app["train"].config = ()
-    if not arguments or arguments[0] != "train":
+    kept = {"train": "config.toml", "search": "study.toml"}
+    for command in kept:
+        app[command].config = ()
+    if not arguments or arguments[0] not in kept:
         return
+    command = arguments[0]
     name = config.flag_value(arguments, "--config")
     if name is not None:
         path = config.find(name)
@@ -685,10 +752,16 @@ def _read_config(arguments: Sequence[str]) -> None:
         out = config.flag_value(arguments, "--out")
         if out is None or not any(word.partition("=")[0] == "--resume" for word in arguments):
             return
-        path = Path(out) / "config.toml"
+        path = Path(out) / kept[command]
         if not path.is_file():
             return
-    values = config.options(read_toml(path), path, arguments)
+        if command == "search":
+            from proselflc.app.study_directory import StudyDirectory
+
+            StudyDirectory(Path(out)).read()  # another version's may not even have these options
+    table = dict(read_toml(path))
+    own = config.of_search(table, path) if command == "search" else {}
+    values = config.options(table, path, arguments)
     model = values.get("model", "")
     if name is None and ":" in model and config.flag_value(arguments, "--model") is None:
         raise InputError(
@@ -696,7 +769,7 @@ def _read_config(arguments: Sequence[str]) -> None:
             f"could name any code: say that you trust it with --model {model}"
         )
     # By command: among flat keys, "noise" would be taken for the command of that name and dropped.
-    app["train"].config = (Dict({"train": values}, source=str(path)),)
+    app[command].config = (Dict({command: {**values, **own}}, source=str(path)),)
 
 
 def _print_json(value: object) -> None:

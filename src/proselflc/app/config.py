@@ -32,6 +32,10 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "str": (str, "a string"),
     "share": ((str, int, float), "a share such as 0.2, a file or a folder"),
 }
+_OF_SEARCH = {
+    **{"space": "list", "trials": "int", "prune": "bool", "jobs": "int", "storage": "str"},
+    "no-retrain": "bool",
+}
 _OF_TRAIN = ("out", "resume", "overwrite", "quiet", "json")  # options of the command itself
 
 
@@ -231,6 +235,35 @@ def options(table: Mapping[str, Any], source: Path, flags: Iterable[str]) -> dic
         name.lower(): str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in flat.items()
     }
+
+
+def of_search(table: dict[str, Any], source: Path) -> dict[str, Any]:
+    """Take the options of `search` itself out of a table, as a command line would say them.
+
+    Args:
+        table: as read from the file.
+        source: the file, for messages.
+
+    Raises:
+        InputError: one is no such value.
+    """
+    found: dict[str, Any] = {}
+    table.pop("study", None)  # what a study says of itself
+    for name, kind in _OF_SEARCH.items():
+        value = table.pop(name, table.pop(name.replace("-", "_"), None))
+        if value is None:
+            continue
+        if kind == "list":
+            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+                raise InputError(f"{source}: {name} must be a list of strings, got {value!r}")
+            if value:
+                found[name] = value
+            continue
+        wanted, word = _KINDS[kind]
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise InputError(f"{source}: {name} must be {word}, got {value!r}")
+        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
 
 
 def _kinds() -> dict[str, str]:

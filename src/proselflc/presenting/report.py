@@ -218,7 +218,7 @@ def make(
     drawn = [*dynamics, reliability, *transitions, quality]
     said = [*notes, *([f"the examples are not shown: {shown.why_gone}"] if shown.why_gone else [])]
     return Report(
-        html=_rendered(page),
+        html=rendered(page, "report.html"),
         figures=tuple(one for one in drawn if one is not None),
         shown=len(cards),
         why_gone=shown.why_gone,
@@ -443,7 +443,13 @@ def _spread(style: re.Match[str]) -> str:
     return "".join(f' {key.strip()}="{value.strip()}"' for key, _, value in pairs)
 
 
-def _rendered(page: Page) -> str:
+def rendered(page: object, template: str) -> str:
+    """A page as HTML.
+
+    Args:
+        page: what the template calls `page`.
+        template: its file's name.
+    """
     import jinja2
 
     environment = jinja2.Environment(
@@ -465,8 +471,7 @@ def _rendered(page: Page) -> str:
             "form-action 'none'",
         )
     )
-    template = environment.get_template("report.html")
-    html: str = template.render(
+    html: str = environment.get_template(template).render(
         page=page, css=css, script=script, policy=policy, generator=f"{GENERATOR} {__version__}"
     )
     return html.lstrip()

@@ -1,25 +1,24 @@
 """Runs that are kept by a hash of their options, so that none is done twice.
 
 A store is a directory that tables, figures, benchmarks and machines share: `records/KEY.json` says
-what a run came to, small enough to commit; `runs/KEY/` is the run itself, which only those need
-who go on with it. What a machine is doing at the moment it has locked; others wait or do something
+what a run came to, small enough to commit; `runs/` has the runs themselves, which only those need
+who go on with them. What a machine is doing at the moment it has locked; others wait or do something
 else.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from proselflc.app.config import MAY_CHANGE, Config, versions
+from proselflc.app.kept_runs import hashed, place
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 
@@ -34,11 +33,10 @@ def key(config: Config) -> str:
 
     table = config.table()
     method = {"name": config.method, **resolved(config.method, config.parameters).given()}
-    depends = {name: value for name, value in table.items() if name not in _ASIDE}
-    text = json.dumps(
-        {**depends, "method": method, "training": TRAINING}, sort_keys=True, default=str
+    depends = {name: str(value) for name, value in table.items() if name not in _ASIDE}
+    return hashed(
+        {**depends, "method": {k: str(v) for k, v in method.items()}, "training": TRAINING}
     )
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -84,13 +82,18 @@ class Store:
 
     path: Path
 
-    @cached_property
+    @property
     def _records(self) -> Path:
         return self.path / "records"
 
+    @property
+    def runs(self) -> Path:
+        """The directories of runs."""
+        return self.path / "runs"
+
     def run(self, config: Config) -> Path:
         """The directory of a run, which need not be there."""
-        return self.path / "runs" / key(config)
+        return place(config, self.runs).path
 
     def record(self, config: Config) -> Record | None:
         """What a run came to; None if it is not there yet.
@@ -129,8 +132,8 @@ class Store:
         from filelock import FileLock, Timeout
 
         try:
-            (self.path / "runs").mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.path / "runs" / f"{key(config)}.lock")
+            self.runs.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.runs / f"{key(config)}.lock")
             lock.acquire(timeout=0)
         except Timeout:
             yield False

@@ -80,20 +80,19 @@ def _done(one: Reproduction, wanted: Wanted, say: Callable[[str], None], left: i
         if found is not None and wanted.is_answered(found):
             return True
         say(f"{wanted.title} ({left} to go)")
-        one.store.add(config, run(config, one.store.run(config)))
+        one.store.add(config, run(config, one.store.runs))
         if not one.keep_runs:
             shutil.rmtree(one.store.run(config), ignore_errors=True)
     return True
 
 
-def run(config: Config, path: Path) -> dict[str, Any]:
+def run(config: Config, folder: Path) -> dict[str, Any]:
     """Train, or go on where a stop has left a run, and say what it came to."""
     from proselflc.analysis.run import load_run
-    from proselflc.app.run import train
-    from proselflc.app.start import Start
+    from proselflc.app.kept_runs import once
 
     try:
-        train(config, Start(path, resume=True), Silent(notes=False))
+        path = once(config, folder, Silent(notes=False)).path
     except DivergenceError as error:
         return {
             "diverged": str(error),

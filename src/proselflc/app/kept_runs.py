@@ -1,0 +1,102 @@
+"""Runs that are kept by the hash of their config, so that none is trained twice.
+
+Whoever wants a run that is there has it; one that was begun is gone on with; one that another
+process trains at the moment is waited for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from proselflc import __version__
+from proselflc.app.config import MAY_CHANGE, Config
+from proselflc.app.display import Display
+from proselflc.app.run import train
+from proselflc.app.start import Start
+from proselflc.data import noise
+from proselflc.data.dataset import Dataset
+from proselflc.errors import InputError
+from proselflc.training import checkpoint
+from proselflc.training.run_directory import RunDirectory
+
+
+def place(config: Config, folder: Path, dataset: Dataset | None = None) -> RunDirectory:
+    """Where the run of a config is, or would be.
+
+    The name is the method and 16 digits of a hash over every option but those that may change
+    between the parts of a run, over the version, and over a data set that no option names.
+
+    Args:
+        config: as it is given: another one with the defaults filled in has another name.
+        folder: of the runs.
+        dataset: instead of what the config names.
+    """
+    depends = {key: value for key, value in config.table().items() if key not in MAY_CHANGE}
+    depends["version"] = __version__
+    if dataset is not None:
+        labels = noise.fingerprint(dataset.train.labels, dataset.num_classes)
+        depends["dataset"] = [dataset.name, labels]
+    return RunDirectory(folder / f"{config.method}-{hashed(depends)}")
+
+
+def hashed(depends: Mapping[str, Any]) -> str:
+    """16 hexadecimal digits that change with anything in it."""
+    text = json.dumps(depends, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def once(
+    config: Config, folder: Path, display: Display, *, dataset: Dataset | None = None
+) -> RunDirectory:
+    """The finished run of a config; trained now if it is not there, from where it was left.
+
+    States to resume from are removed from a run that is finished.
+
+    Args:
+        config: as it is given: another one with the defaults filled in is another run.
+        folder: of the runs.
+        display: who is told how training goes; what it raises ends the training.
+        dataset: instead of what the config names.
+
+    Raises:
+        InputError: something in the config, the data or the directory is not as it must be.
+        DivergenceError: the loss is no number any more.
+        Interrupted: somebody wanted it to stop; the state is saved.
+    """
+    directory = place(config, folder, dataset)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(directory.path):
+        if directory.is_begun and directory.is_finished:
+            return directory
+        goes_on = directory.is_begun and _can_go_on(directory)
+        start = Start(directory.path, resume=goes_on, overwrite=not goes_on)
+        train(config, start, display, dataset=dataset)
+        directory.clear_checkpoints()
+    return directory
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait for other processes that want the same run; the lock goes with the process."""
+    from filelock import FileLock
+
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    try:
+        lock.acquire()
+    except OSError as error:
+        raise InputError(f"cannot lock {path}: {error.strerror or error}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _can_go_on(directory: RunDirectory) -> bool:
+    """Whether there is a state that is not damaged, or none at all."""
+    state, damages = checkpoint.read_last(directory.checkpoints)
+    return state is not None or not damages
