@@ -103,7 +103,7 @@ def _work(task: _Task, device: str | None) -> None:
     """What one more process does."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     import torch
 
     from proselflc.app import trials
@@ -124,7 +124,7 @@ def _work(task: _Task, device: str | None) -> None:
         sys.exit(2)  # the process that has started this one meets it as well, and says so
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Ask this process to stop when the one that has started it is gone."""
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,10 +133,17 @@ def _helping(one: Reproduction, number: int) -> Iterator[None]:
 
 
 def _help(one: Reproduction) -> None:
+    """What one more process does, until the one that has started it is gone."""
     import torch
 
+    from proselflc.app.search_workers import end_with_parent
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    complete(one, _nobody)
+    try:
+        complete(one, _nobody)
+    except (KeyboardInterrupt, InputError):
+        sys.exit(1)  # the process that has started this one meets it as well, and says so
 
 
 def _nobody(text: str) -> None:

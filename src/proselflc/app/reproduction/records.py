@@ -2,8 +2,7 @@
 
 A store is a directory that tables, figures, benchmarks and machines share: `records/KEY.json` says
 what a run came to, small enough to commit; `runs/` has the runs themselves, which only those need
-who go on with them. What a machine is doing at the moment it has locked; others wait or do something
-else.
+who go on with them. What a machine is doing at the moment it has locked; others do something else.
 """
 
 from __future__ import annotations
