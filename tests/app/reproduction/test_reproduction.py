@@ -259,35 +259,51 @@ from proselflc.app.reproduction import artefacts
 artefacts.ARTEFACTS["table2"] = artefacts.Artefact("two runs", t.Tiny.make)
 from dataclasses import replace
 short = t.small()
-long = replace(short, recipe=replace(short.recipe, epochs=200), eval_epochs=50)
-t.small = lambda seed: replace(long, checkpoint_seconds=0.2)
+epochs = int(sys.argv[3])
+t.small = lambda seed: replace(
+    short,
+    recipe=replace(short.recipe, epochs=epochs, seed=seed),
+    eval_epochs=epochs // 2,
+    checkpoint_seconds=0.2,
+)
 from proselflc.app.reproduction.running import Reproduction, complete
-one = Reproduction("table2", t.CPU, (0,), Path(sys.argv[1]), keep_runs=True)
+seeds = tuple(range(int(sys.argv[2])))
+one = Reproduction("table2", t.CPU, seeds, Path(sys.argv[1]), keep_runs=True)
 complete(one, lambda text: print(text, flush=True))
 print(one.look()[0].tables[""].rows[0][0], flush=True)
 """
 
 
-def test_an_interrupted_reproduction_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Killed in the middle of a run, and the same as one that was not."""
+def started(tmp_path: Path, folder: str, *, seeds: int, epochs: int) -> subprocess.Popen[str]:
+    """Another process that reproduces the tiny table."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
+    arguments = [sys.executable, script, tmp_path / folder, str(seeds), str(epochs)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
-    def start(folder: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, script, tmp_path / folder], stdout=subprocess.PIPE, text=True
-        )
 
-    killed = start("killed")
+def test_processes_that_share_a_directory_do_every_run_once(tmp_path: Path) -> None:
+    both = [started(tmp_path, "shared", seeds=4, epochs=2) for _ in range(2)]
+    outputs = [process.communicate(timeout=240)[0].splitlines() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    done = [line.split(" (")[0] for lines in outputs for line in lines[:-1]]
+    assert sorted(done) == [f"seed {k}" for k in range(4)]
+    assert outputs[0][-1] == outputs[1][-1]
+    assert "±" in outputs[0][-1]
+
+
+def test_an_interrupted_reproduction_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Killed in the middle of a run, and the same as one that was not."""
+    killed = started(tmp_path, "killed", seeds=1, epochs=200)
     deadline = time.monotonic() + 240
     while not list((tmp_path / "killed").glob("runs/*/checkpoints/*")):
         assert time.monotonic() < deadline
         assert killed.poll() is None
         time.sleep(0.05)
     killed.kill()
-    killed.wait()
+    killed.communicate()
     assert not (tmp_path / "killed" / "records").exists()
-    again, whole = start("killed"), start("whole")
+    again, whole = (started(tmp_path, name, seeds=1, epochs=200) for name in ("killed", "whole"))
     outputs = [process.communicate(timeout=240)[0] for process in (again, whole)]
     assert again.returncode == whole.returncode == 0
     assert outputs[0].splitlines()[-1] == outputs[1].splitlines()[-1]
@@ -313,11 +329,11 @@ def test_the_trusted_examples_choose_and_the_test_set_does_not(tmp_path: Path) -
 def test_table_4_marks_what_is_not_run_and_compares_pair_by_pair(tmp_path: Path) -> None:
     store = Store(tmp_path)
     one = Reproduction("table4", CPU, (0, 1), tmp_path)
-    for turn in range(2):  # first the trials, then what they have chosen
+    for _ in range(2):  # first the trials, then what they have chosen
         _, study = one.look()
         for run in study.wanted.values():
             config = run.config
-            if turn and config.noise == "symmetric:0.6" and config.method == "cce":
+            if config.noise == "symmetric:0.6" and config.method == "cce":
                 continue
             best = config.method == "proselflc"
             value = 0.5 + 0.1 * best + 0.01 * config.recipe.seed
