@@ -437,7 +437,8 @@ def export(
     links: Path | None = None,
     link: Literal["symbolic", "hard", "copy"] = "symbolic",
     soft: bool = False,
-    min_confidence: float = 0.0,
+    min_confidence: float | None = None,
+    reviewed: bool = False,
     only_suspects: bool = False,
     data: str | None = None,
     overwrite: bool = False,
@@ -458,6 +459,8 @@ def export(
         soft: add the probability of every class, or of the five likeliest of more than 100.
         min_confidence: keep a given label where the run is less sure of a better one than this,
             from 0 to 1.
+        reviewed: follow what a person has decided in review and, unless --min-confidence says how
+            sure they must be, no suggestions.
         only_suspects: leave out the examples whose labels are probably right.
         data: where the run's data is now, if it has moved; for --copy and --links.
         overwrite: replace what is there.
@@ -467,7 +470,17 @@ def export(
     from proselflc.app import exporting
 
     what = exporting.Export(
-        format, out, copy, links, link, soft, min_confidence, only_suspects, data, overwrite
+        format,
+        out,
+        copy,
+        links,
+        link,
+        soft,
+        min_confidence,
+        only_suspects,
+        data,
+        overwrite,
+        reviewed,
     )
     if what.is_printed and not json:
         if what.kind in ("parquet", "npz") and sys.stdout.isatty():
@@ -480,6 +493,7 @@ def export(
         _say(f"note: {shown(note)}")
     _say(
         f"{done.corrections:,} of {done.examples:,} labels corrected, {done.suspects:,} are suspect"
+        + (f", {done.reviewed:,} were decided by a person" if done.reviewed else "")
     )
     if json:
         _print_json({"run": str(run), **asdict(done)})
