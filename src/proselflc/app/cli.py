@@ -502,6 +502,67 @@ def export(
 
 
 @app.command
+def review(
+    run: Path,
+    /,
+    *,
+    sample: Whole | None = None,
+    seed: Whole = 0,
+    data: str | None = None,
+    model: str | None = None,
+    host: str = "127.0.0.1",
+    port: Whole = 8642,
+    name: str | None = None,
+    no_browser: bool = False,
+    quiet: bool = False,
+    json: bool = False,
+) -> None:
+    """Open a page on this machine to accept or reject the suggested labels by hand.
+
+    Every decision is written to review.jsonl in the run before the page goes on. End it with
+    Ctrl-C and come back at any time.
+
+    Args:
+        run: the run's directory.
+        sample: go through so many suspects alone, drawn by chance, to measure how many are right.
+        seed: of that draw.
+        data: where the run's data is now, if it has moved.
+        model: package.module:factory, for a run whose model is your own.
+        host: name or address to serve the page at; anything but this machine alone lets others in
+            who have the address.
+        port: to serve it at; if it is taken, the next one that is free.
+        name: of who reviews; left out, who is logged in.
+        no_browser: open none, print the address.
+        quiet: say nothing but the address.
+        json: print what was decided as JSON at the end.
+    """
+    from proselflc.analysis.run import load_run
+    from proselflc.app import reviewing
+
+    def say(text: str) -> None:
+        if not quiet:
+            _say(f"note: {shown(text)}")
+
+    def show(address: str) -> None:
+        stream = sys.stderr if json else sys.stdout
+        stream.write(f"{shown(address)}\n")
+        stream.flush()
+        if not quiet:
+            _say("The page is open until you press Ctrl-C here.")
+
+    place = reviewing.Place(host, port, name, not no_browser)
+    if not reviewing.is_loopback(host):
+        _say(f"note: whoever has the address can decide, from wherever {shown(host)} is reached")
+    done = reviewing.review(
+        load_run(run, model=model), place, data=data, sample=sample, seed=seed, say=say, show=show
+    )
+    if json:
+        _print_json({"run": str(run), **reviewing.outcome(done)})
+    elif not quiet:
+        _say("\n" + reviewing.in_words(done))
+
+
+@app.command
 def demo(
     *, out: Path = Path("runs/demo"), seeds: Whole = 3, quiet: bool = False, json: bool = False
 ) -> None:

@@ -439,7 +439,7 @@ def _rendered(page: Page) -> str:
         lstrip_blocks=True,
     )
     environment.filters["attributes"] = _attributes
-    css, script = (_source(f"report.{suffix}") for suffix in ("css", "js"))
+    css, script = _source("look.css") + _source("report.css"), _source("report.js")
     policy = "; ".join(
         (
             "default-src 'none'",
