@@ -163,14 +163,22 @@
     place = 0;
     selected.clear();
     forget();
+    const mine = era; // a later filter is the one that counts
     showFilters();
     const state = await ask(`/api/state?since=${line}`);
+    if (mine !== era) return;
     view.line = state.line;
     takeOver(state);
     await page(0);
+    if (mine !== era) return;
     say(`${whole(total)} suspects match.`);
     await arrive();
   };
+  $("controls").addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    (mode === "grid" ? $("grid") : item ? $("question") : $("done-title")).focus();
+  });
   $("controls").addEventListener("submit", (event) => event.preventDefault());
   $("controls").addEventListener("change", (event) => {
     if (event.target === controls.pair) {
@@ -178,11 +186,12 @@
       filter({ given, suggested });
       return;
     }
-    filter({
+    const wanted_ = {
       given: controls.given.value, suggested: controls.suggested.value,
       low: share(controls.low.value, 0), high: share(controls.high.value, 1),
       state: controls.state.value, order: controls.order.value,
-    });
+    };
+    if (Object.entries(wanted_).some(([name, value]) => String(view[name]) !== String(value))) filter(wanted_);
   });
 
   // One by one.
