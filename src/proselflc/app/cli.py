@@ -551,8 +551,6 @@ def review(
             _say("The page is open until you press Ctrl-C here.")
 
     place = reviewing.Place(host, port, name, not no_browser)
-    if not reviewing.is_loopback(host):
-        _say(f"note: whoever has the address can decide, from wherever {shown(host)} is reached")
     done = reviewing.review(
         load_run(run, model=model), place, data=data, sample=sample, seed=seed, say=say, show=show
     )

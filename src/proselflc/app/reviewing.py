@@ -82,15 +82,18 @@ def review(
     reviewed.decisions.check_writable()
     if not len(reviewed.suspects):
         raise InputError(f"no label of {run.path} is suspect, so there is nothing to review")
-    if sample is not None:
-        say(reviewed.use_sample(sample, by, seed=seed))
-    sheet = Sheet(reviewed, by, data=data)
-    if sheet.why_gone:
-        say(f"the examples themselves cannot be shown: {sheet.why_gone}")
-    for note in reviewed.decisions.notes:
-        say(note)
-    with listening(place.host, place.port) as door:
+    with listening(place.host, place.port) as door:  # before anything is said or drawn
         port = door.getsockname()[1]
+        drawn = None if sample is None else reviewed.use_sample(sample, by, seed=seed)
+        sheet = Sheet(reviewed, by, data=data)
+        if drawn is not None:
+            say(drawn)
+        if sheet.why_gone:
+            say(f"the examples themselves cannot be shown: {sheet.why_gone}")
+        for note in reviewed.decisions.notes:
+            say(note)
+        if not is_loopback(place.host):
+            say(f"whoever has the address can decide, from wherever {place.host} is reached")
         if place.port not in (0, port):
             say(f"port {place.port} is taken, so the page is at port {port}")
         name = _in_address(place.host)
