@@ -126,8 +126,13 @@ class Sheet:
             **_signed(one),
         }
 
-    def items(self, rows: Ints) -> list[Json]:
-        """What a list says of these suspects."""
+    def items(self, rows: Ints, *, beside: int | None = None) -> list[Json]:
+        """What a list says of these examples.
+
+        Args:
+            rows: [k] positions.
+            beside: an example to compare with: of a table the same columns are told.
+        """
         review = self.review
         return [
             {
@@ -137,7 +142,7 @@ class Sheet:
                 "quality": _finite(review.quality[i]),
                 "sure": _finite(review.sure[i]),
                 **self.standing(int(i)),
-                **self._glimpse(int(i)),
+                **self._glimpse(int(i), int(i) if beside is None else beside),
             }
             for i in rows
         ]
@@ -178,7 +183,8 @@ class Sheet:
         except InputError as error:
             how, why = "surest", str(error)
             chosen = {name: found.surest(index, k, NEIGHBOURS) for name, k in both.items()}
-        return {"how": how, "why": why, **{n: self.items(rows) for n, rows in chosen.items()}}
+        shown = {name: self.items(rows, beside=index) for name, rows in chosen.items()}
+        return {"how": how, "why": why, **shown}
 
     def picture(self, index: int, size: str) -> Picture | None:
         """A picture of an example, or None where there is none."""
@@ -186,11 +192,17 @@ class Sheet:
             return None
         return pictures.picture(self.inputs, index, SIDES[size])
 
-    def _glimpse(self, index: int) -> Json:
+    def _glimpse(self, index: int, beside: int) -> Json:
         if isinstance(self.inputs, Texts):
             return {"text": on_page(self.inputs.texts[index], SNIPPET)}
         if isinstance(self.inputs, Features):
-            return {"columns": self._columns(self.inputs, index)[0][:FEW_COLUMNS]}
+            order = self._unusual(self.inputs, beside)[:FEW_COLUMNS]
+            values = self.inputs.values[index]
+            return {
+                "columns": [
+                    {"name": _column(self.inputs, int(j)), "value": float(values[j])} for j in order
+                ]
+            }
         return {}
 
     def _likeliest(self, index: int) -> list[tuple[int, float]]:
@@ -220,24 +232,28 @@ class Sheet:
         return {"epochs": len(epochs), "given": given, "other": other}
 
     def _columns(self, features: Features, index: int) -> tuple[list[Json], int]:
-        """The columns of an example beside what is usual, the least usual first."""
+        """The columns of an example, the least usual first, and how many more there are."""
         review = self.review
-        given, suggested = int(review.given[index]), int(review.suggested[index])
-        x = features.values[index].astype(np.float64)
-        (mean, spread), (other, its) = self._typical(given), self._typical(suggested)
-        distance = np.abs(x - mean) / np.where(spread > 0, spread, np.inf)
-        order = np.argsort(-distance, kind="stable")[:MOST_COLUMNS]
-        names = features.columns
+        x = features.values[index]
+        (mean, spread), (other, its) = (
+            self._typical(int(label[index])) for label in (review.given, review.suggested)
+        )
         found: list[Json] = [
             {
-                "name": f"dimension {j}" if names is None else on_page(names[j]),
+                "name": _column(features, int(j)),
                 "value": float(x[j]),
                 "given": [float(mean[j]), float(spread[j])],
                 "suggested": [float(other[j]), float(its[j])],
             }
-            for j in order
+            for j in self._unusual(features, index)[:MOST_COLUMNS]
         ]
-        return found, max(0, len(x) - len(found))
+        return found, len(x) - len(found)
+
+    def _unusual(self, features: Features, index: int) -> Ints:
+        """[D] the columns by how unlike its given class an example is, the most unlike first."""
+        mean, spread = self._typical(int(self.review.given[index]))
+        distance = np.abs(features.values[index] - mean) / np.where(spread > 0, spread, np.inf)
+        return np.argsort(-distance, kind="stable")
 
     def _typical_of(self, label: int) -> tuple[Floats, Floats]:
         """[D] mean and standard deviation over the examples of a class that are no suspects."""
@@ -261,6 +277,10 @@ class Sheet:
             place: Json = {"index": self.review.position(one.example), "line": one.line}
             groups.setdefault(one.key, []).append(place)
         return list(groups.values())[-RECENT:]
+
+
+def _column(features: Features, j: int) -> str:
+    return f"dimension {j}" if features.columns is None else on_page(features.columns[j])
 
 
 def _told(precision: Precision) -> Json:

@@ -700,6 +700,7 @@
     $("title").textContent = `Review of ${start.title}`;
     $("run").textContent = start.run;
     $("sample-note").hidden = !start.isSample;
+    document.body.dataset.kind = start.kind || "none";
     const classes = () => names.map((name, k) => option(String(k), name));
     controls.given.replaceChildren(option("", "any class"), ...classes());
     controls.suggested.replaceChildren(option("", "any class"), ...classes());
