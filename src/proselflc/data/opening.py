@@ -52,7 +52,7 @@ class Request:
     data: str = "digits"
     data_root: Path | None = None
     labels: Path | None = None
-    reviewed: bool = False
+    reviewed: bool | None = None  # not False: a run that was begun without it can be resumed
     min_confidence: float | None = None
     label_column: str | None = None
     text_column: str | None = None
@@ -122,7 +122,7 @@ def without_labels(request: Request) -> Request:
 
     A column of labels or ids that only the table of the other labels has is not the data's.
     """
-    plain = replace(request, labels=None, reviewed=False, min_confidence=None)
+    plain = replace(request, labels=None, reviewed=None, min_confidence=None)
     if request.labels is None or request.labels.suffix.lower() not in TABLES:
         return plain
     path = Path(request.data)
@@ -295,7 +295,7 @@ def _as_known(cells: Sequence[str], known: Collection[str], path: Path) -> tuple
     return tuple(found)
 
 
-def least_confidence(reviewed: bool, min_confidence: float | None) -> float:
+def least_confidence(reviewed: bool | None, min_confidence: float | None) -> float:
     """How sure a run must be of a suggestion for that to be followed; infinity for never.
 
     Raises:
@@ -311,7 +311,7 @@ def least_confidence(reviewed: bool, min_confidence: float | None) -> float:
 def _must_not_choose(request: Request) -> None:
     """Refuse to choose among the labels of a file, which says nothing about them."""
     chosen = {
-        "--reviewed": request.reviewed,
+        "--reviewed": bool(request.reviewed),
         "--min-confidence": request.min_confidence is not None,
     }
     for flag, is_set in chosen.items():

@@ -664,7 +664,9 @@
   }
   document.addEventListener("keydown", (event) => {
     if (!start || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
-    if (document.querySelector("dialog[open]") || event.target.closest("input, select, textarea, summary")) return;
+    const field = event.target.closest("input, select, textarea, summary");
+    // For a moment, what had the focus in a window that was just closed still has it.
+    if (document.querySelector("dialog[open]") || (field && field.checkVisibility())) return;
     const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     if (name.length === 1 && !$("keys-on").checked) return;
     if (!Object.hasOwn(actions, name) || (name.startsWith("Arrow") && event.target.closest(".scroll, pre"))) return;
