@@ -375,12 +375,13 @@ def large(reviewable: Callable[..., Path], tmp_path_factory: pytest.TempPathFact
     y = np.arange(n) % 1000
     x = np.random.default_rng(0).integers(0, 255, (n, 4, 4), np.uint8)
     names = [f"class {k}" for k in range(1000)]
-    np.savez(folder / "data.npz", x=x, y=y, names=names)
+    ids = [str(k) for k in range(n)]
+    np.savez(folder / "data.npz", x=x, y=y, names=names, ids=ids)
     return reviewable(
         *(folder, "run"),
         n=n,
         names=names,
-        ids=[str(k) for k in range(n)],
+        ids=ids,
         suspects=n,
         data=str(folder / "data.npz"),
         epochs=2,
@@ -392,6 +393,7 @@ def test_a_hundred_thousand_suspects_scroll_without_lag(
 ) -> None:
     page = tabs().open(serve(large))
     expect(page.locator("#place")).to_have_text("1 of 100,000")
+    expect(page.locator("#exhibit img")).to_have_js_property("naturalWidth", 4)
     for _ in range(3):
         press(page, "a")
     page.keyboard.press("g")

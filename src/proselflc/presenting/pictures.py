@@ -6,6 +6,8 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from proselflc.data import image
 from proselflc.data.dataset import ImageFiles, Images, Inputs
 from proselflc.presenting.thumbnails import SMALL, resized
@@ -49,8 +51,11 @@ def picture(inputs: Inputs, index: int, side: int) -> Picture | None:
 
 
 def _encoded(found: Image.Image, side: int) -> Picture:
+    from PIL import Image
+
     if max(found.size) > side:
         found = resized(found, side)
+    found = Image.fromarray(np.asarray(found))  # without comments, which Pillow would write again
     file = io.BytesIO()
     if max(found.size) <= SMALL:
         found.save(file, "PNG")
