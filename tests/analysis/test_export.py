@@ -201,7 +201,7 @@ def test_a_text_table_is_what_pandas_reads(run: Run) -> None:
     assert lines[0] == f"{columns},p(cat),p(=dog),p(<b>)\n"
     assert lines[1] == "-1,cat,cat,False,0.25,0.75,,0.8,0.1,0.1\n"
     assert lines[2] == "'@b,<b>,'=dog,True,0.5,0.5,,0.2,0.3,0.5\n"
-    assert lines[5] == '"f,""g""",\'=dog,\'=dog,False,,,0.0,1.0,0.0\n'
+    assert lines[5] == '"f,""g""",\'=dog,\'=dog,False,,,,0.0,1.0,0.0\n'
     frame = pd.read_csv(io.StringIO("".join(lines)))
     assert frame["is_suspect"].dtype == bool
     np.testing.assert_allclose(frame["confidence"], SURE, atol=1e-6)
