@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +25,8 @@ import torch
 
 from proselflc.analysis.audit import Audit, counted
 from proselflc.analysis.examples import write_parquet
+from proselflc.data.labels import Labels
+from proselflc.data.noise import fingerprint
 from proselflc.training.observations import NO_CLASS, ROW
 from proselflc.training.run_directory import RunDirectory
 
@@ -352,3 +356,120 @@ def fabricate_in() -> Callable[..., Path]:
 def fabricate(tmp_path: Path) -> Callable[..., Path]:
     """Writes a run that nobody has trained into the folder of the test."""
     return partial(fabricated_run, tmp_path)
+
+
+def reviewable_run(
+    folder: Path,
+    name: str = "run",
+    *,
+    n: int = 12,
+    names: Sequence[str] = ("cat", "dog", "fox"),
+    ids: Sequence[str] | None = None,
+    data: str = "nowhere.csv",
+    **options: Any,
+) -> Path:
+    """A fabricated run with labels, so that it can be reviewed; see `fabricated_run`."""
+    config = {"data": data, **options.pop("config", {})}
+    path = fabricated_run(folder, name, n=n, names=names, ids=ids, config=config, **options)
+    given = np.arange(n) % len(names)
+    Labels(
+        given=given,
+        clean=None,
+        flipped=np.zeros(n, np.bool_),
+        transition=np.eye(len(names)),
+        names=tuple(names),
+        ids=tuple(f"id-{k}" for k in range(n)) if ids is None else tuple(ids),
+        generator="none",
+        fingerprint=fingerprint(given, len(names)),
+    ).save(path / "labels.npz")
+    return path
+
+
+@dataclass
+class Serving:
+    """A server of a review, in a process of its own.
+
+    Attributes:
+        running: the process.
+        address: that it has printed, with its key.
+        cookie: what the key is exchanged for, once `enter` was called.
+    """
+
+    running: Running
+    address: str
+    cookie: str = ""
+
+    @property
+    def host(self) -> str:
+        return self.address.partition("//")[2].partition("/")[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.host.rpartition(":")[2])
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Exactly this request, with nothing added; status, headers and body of the answer."""
+        with socket.create_connection(("127.0.0.1", self.port), 30) as line:
+            lines = [f"{method} {path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers)]
+            line.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode() + body)
+            answer = http.client.HTTPResponse(line, method=method)
+            answer.begin()
+            found = {name.lower(): value for name, value in answer.getheaders()}
+            return answer.status, found, answer.read()
+
+    def enter(self) -> None:
+        """Exchange the key for a cookie."""
+        token = self.address.partition("/?")[2]
+        status, headers, _ = self.send("GET", f"/?{token}", [("Host", self.host)])
+        assert status == 303
+        self.cookie = headers["set-cookie"].partition(";")[0]
+
+    def get(self, path: str) -> Any:
+        """What the page would be told."""
+        own = [("Host", self.host), ("Cookie", self.cookie)]
+        status, _, body = self.send("GET", path, own)
+        assert status == 200, body
+        return json.loads(body)
+
+    def post(self, value: object, status: int = 200) -> Any:
+        """Decide as the page would."""
+        body = json.dumps(value).encode()
+        own = [("Host", self.host), ("Cookie", self.cookie), ("Origin", f"http://{self.host}")]
+        kind = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        found, _, answer = self.send("POST", "/api/decide", [*own, *kind], body)
+        assert found == status, answer
+        return json.loads(answer)
+
+    def kill(self, number: int = signal.SIGKILL) -> Done:
+        self.running.send(number)
+        return self.running.wait()
+
+
+@pytest.fixture(scope="module")
+def serve(program: Program) -> Iterator[Callable[..., Serving]]:
+    """Starts the server of a review and ends it after the tests of the module."""
+    servers: list[Serving] = []
+
+    def go(run: Path, *options: object) -> Serving:
+        chosen = options if "--port" in options else (*options, "--port", 0)
+        running = program.start("review", run, "--no-browser", *chosen)
+        printed = running.streams[0]
+        running.until(lambda: printed.is_file() and printed.read_text().endswith("\n"))
+        servers.append(Serving(running, printed.read_text().splitlines()[0]))
+        return servers[-1]
+
+    yield go
+    for one in servers:
+        one.kill()
+
+
+@pytest.fixture(scope="session")
+def reviewable() -> Callable[..., Path]:
+    """Writes a run that can be reviewed into a folder; see `reviewable_run`."""
+    return reviewable_run

@@ -15,6 +15,7 @@ import pytest
 from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.export import Corrected, corrected_labels, find_label_issues, text_lines
 from proselflc.analysis.run import Run
+from proselflc.data.decisions import Wanted
 from proselflc.data.labels import Labels
 from proselflc.data.noise import fingerprint
 from proselflc.errors import InputError
@@ -84,7 +85,9 @@ def test_the_columns_of_a_table(run: Run) -> None:
         "is_suspect",
         "quality",
         "confidence",
+        "reviewed",
     ]
+    assert table["reviewed"].null_count == 5
     assert tuple(table["id"].to_pylist()) == IDS
     assert table["label"].to_pylist() == ["cat", "<b>", "cat", "=dog", "=dog"]
     assert table["given_label"].to_pylist() == ["cat", "=dog", "<b>", "cat", "=dog"]
@@ -127,7 +130,7 @@ def test_no_suspects_at_all(tmp_path: Path, has_many: bool) -> None:
     found = corrected.table(soft=True)
     assert len(found) == 0
     assert found.column_names == Corrected(Run(run.path)).table(soft=True).column_names
-    assert len(found.column_names) == 6 + (10 if has_many else 3)
+    assert len(found.column_names) == 7 + (10 if has_many else 3)
     file = io.BytesIO()
     corrected.write_npz(file, soft=True)
     arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
@@ -158,7 +161,7 @@ def test_soft_labels_of_many_classes(tmp_path: Path) -> None:
     five = [[0, 1, 2, 3, 4], [2, 1, 7, 8, 9], [0, 2, 4, 6, 8], [1, 99, 98, 97, 96], [1, 2, 3, 4, 5]]
     run, names = many(tmp_path / "run", five)
     table = Corrected(run).table(soft=True)
-    assert table.column_names[6:] == [f"{what}_{k}" for k in range(1, 6) for what in ("label", "p")]
+    assert table.column_names[7:] == [f"{what}_{k}" for k in range(1, 6) for what in ("label", "p")]
     for k in range(5):
         assert table[f"label_{k + 1}"].to_pylist() == [names[row[k]] for row in five]
         assert set(table[f"p_{k + 1}"].to_pylist()) == {0.5 ** (k + 1)}
@@ -178,6 +181,7 @@ def test_arrays(run: Run) -> None:
     Corrected(run, 0.9).write_npz(file, soft=True)
     arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
     names = ["given", "ids", "is_suspect", "labels", "names", "probabilities", "quality"]
+    names.append("reviewed")
     assert sorted(arrays) == names
     assert arrays["ids"].tolist() == list(IDS)
     assert arrays["names"].tolist() == list(NAMES)
@@ -193,10 +197,11 @@ def test_arrays(run: Run) -> None:
 
 def test_a_text_table_is_what_pandas_reads(run: Run) -> None:
     lines = list(text_lines(Corrected(run).table(soft=True)))
-    assert lines[0] == "id,label,given_label,is_suspect,quality,confidence,p(cat),p(=dog),p(<b>)\n"
-    assert lines[1] == "-1,cat,cat,False,0.25,0.75,0.8,0.1,0.1\n"
-    assert lines[2] == "'@b,<b>,'=dog,True,0.5,0.5,0.2,0.3,0.5\n"
-    assert lines[5] == '"f,""g""",\'=dog,\'=dog,False,,,0.0,1.0,0.0\n'
+    columns = "id,label,given_label,is_suspect,quality,confidence,reviewed"
+    assert lines[0] == f"{columns},p(cat),p(=dog),p(<b>)\n"
+    assert lines[1] == "-1,cat,cat,False,0.25,0.75,,0.8,0.1,0.1\n"
+    assert lines[2] == "'@b,<b>,'=dog,True,0.5,0.5,,0.2,0.3,0.5\n"
+    assert lines[5] == '"f,""g""",\'=dog,\'=dog,False,,,,0.0,1.0,0.0\n'
     frame = pd.read_csv(io.StringIO("".join(lines)))
     assert frame["is_suspect"].dtype == bool
     np.testing.assert_allclose(frame["confidence"], SURE, atol=1e-6)
@@ -257,3 +262,63 @@ def test_damaged_distributions(run: Run, rows: list[list[float]]) -> None:
     broken = made(run.path.parent / "broken", NAMES, pa.array(rows, pa.list_(pa.float32())))
     with pytest.raises(InputError, match=r"are not of 3 classes each: it is damaged"):
         Corrected(broken).table(soft=True)
+
+
+def decide(run: Run, **labels: str | None) -> None:
+    wanted = [Wanted(name, label, 0) for name, label in labels.items()]
+    assert run.decisions.add(wanted, "anna", "1") == [None] * len(wanted)
+
+
+def test_what_people_decide_comes_first_in_every_form(run: Run) -> None:
+    # Kept against the suggestion, another than suggested, cannot tell, and no suspect at all.
+    decide(run, **{"@b": "=dog", "c/d.png": "=dog", "e": None, "-1": "<b>"})
+    corrected = Corrected(run)
+    labels = ["<b>", "=dog", "=dog", "=dog", "=dog"]
+    table = corrected.table(soft=True)
+    assert table["label"].to_pylist() == labels
+    assert table["reviewed"].to_pylist() == ["corrected", "kept", "corrected", "unsure", None]
+    assert table["p(<b>)"].to_pylist() == [1, 0, 0, 0, 0]
+    assert table["p(=dog)"].to_pylist() == [0, 1, 1, 1, 1]
+    assert corrected.issues()["corrected_label"].to_pylist() == labels
+    assert (corrected.corrections, corrected.decided) == (3, 3)
+    file = io.BytesIO()
+    corrected.write_npz(file, soft=True)
+    arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
+    assert [NAMES[k] for k in arrays["labels"]] == labels
+    assert arrays["reviewed"].tolist() == [True, True, True, False, False]
+    assert arrays["probabilities"].tolist()[:3] == [[0, 0, 1], [0, 1, 0], [0, 1, 0]]
+    assert corrected_labels(run) == labels
+
+
+def test_nothing_but_what_people_decide(run: Run) -> None:
+    decide(run, **{"c/d.png": "cat"})
+    only = Corrected(run, reviewed=True)
+    assert only.table()["label"].to_pylist() == ["cat", "=dog", "cat", "cat", "=dog"]
+    assert only.corrections == 1
+    sure = Corrected(run, 0.95, reviewed=True)
+    assert sure.table()["label"].to_pylist() == ["cat", "=dog", "cat", "=dog", "=dog"]
+    assert corrected_labels(run, reviewed=True) == only.table()["label"].to_pylist()
+
+
+def test_a_decision_among_many_classes_comes_first(tmp_path: Path) -> None:
+    names = tuple(f"class {k}" for k in range(200))
+    five = [[{"label": names[k], "p": 0.2} for k in range(5)]] * 5
+    kind = pa.list_(pa.struct([("label", pa.string()), ("p", pa.float32())]))
+    run = made(tmp_path / "many", names, pa.array(five, kind))
+    decide(run, **{"@b": "class 150", "e": "class 3"})
+    file = io.BytesIO()
+    Corrected(run).write_npz(file, soft=True)
+    arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
+    assert arrays["classes"].tolist()[1] == [150, 1, 2, 3, 4]
+    assert arrays["classes"].tolist()[3] == [3, 1, 2, 0, 4]
+    assert arrays["probabilities"][1].tolist() == arrays["probabilities"][3].tolist()
+    assert arrays["probabilities"][1].tolist() == [1, 0, 0, 0, 0]
+
+
+def test_a_dropped_line_is_said(run: Run) -> None:
+    decide(run, e="cat")
+    with run.directory.review.open("ab") as file:
+        file.write(b"torn")
+    corrected = Corrected(run)
+    assert corrected.table()["label"].to_pylist()[3] == "cat"
+    assert "the last line of" in corrected.notes[0]

@@ -20,6 +20,7 @@ import proselflc
 from proselflc.analysis.export import corrected_labels, find_label_issues
 from proselflc.app.cli import run as command
 from proselflc.data.dataset import Ints
+from proselflc.data.decisions import Wanted
 from proselflc.data.noise import Numbers
 from proselflc.data.opening import Request, open_data
 
@@ -147,7 +148,8 @@ def test_a_text_table_on_the_screen(
 ) -> None:
     exported(table_run, "--min-confidence", "0.5", "--only-suspects")
     frame = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out))
-    assert list(frame) == ["id", "label", "given_label", "is_suspect", "quality", "confidence"]
+    assert list(frame)[:6] == ["id", "label", "given_label", "is_suspect", "quality", "confidence"]
+    assert frame["reviewed"].isna().all()
     assert frame["is_suspect"].all()
     sure = frame["confidence"] >= 0.5
     assert (frame["label"] != frame["given_label"]).eq(sure).all()
@@ -184,6 +186,7 @@ def test_a_summary_as_json(
         "examples": 108,
         "suspects": changed,
         "corrections": changed,
+        "reviewed": 0,
         "written": {"copy": str(copy), "out": str(out)},
     }
 
@@ -396,3 +399,60 @@ def test_a_place_that_cannot_be_written(
     said = refused([table_run, "--out", tmp_path / "folder.csv", "--overwrite"], capsys)
     assert said.startswith(f"cannot write {tmp_path / 'folder.csv'}: ")
     assert [path.name for path in tmp_path.iterdir()] == ["folder.csv"]
+
+
+def test_what_people_decide_is_in_every_export_and_learned(table_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(table_run, tmp_path / "run")
+    loaded = proselflc.load_run(run)
+    table = loaded.examples
+    rows = table.filter(table["is_suspect"]).to_pylist()
+    wanted = [  # the first is kept, the second accepted, of the third nobody can tell
+        Wanted(rows[0]["id"], rows[0]["given_label"], 0),
+        Wanted(rows[1]["id"], rows[1]["suggested_label"], 0),
+        Wanted(rows[2]["id"], None, 0),
+    ]
+    loaded.decisions.add(wanted, "anna", "1")
+    data = str(table_run.parent / "d.csv")
+    own = labels_of(Request(data))
+    everything = {**suggested(run), rows[0]["id"]: rows[0]["given_label"]}
+    decided = {**own, rows[1]["id"]: rows[1]["suggested_label"]}
+    assert decided != own
+    least = sorted(row["p_suggested"] for row in rows[3:])[-1]
+    sure = {r["id"]: r["suggested_label"] for r in rows[2:] if r["p_suggested"] >= least}
+    for options, expected in (
+        ((), everything),
+        (("--reviewed",), decided),
+        (("--reviewed", "--min-confidence", least), {**decided, **sure}),
+    ):
+        out, copy = tmp_path / "labels.csv", tmp_path / "copy.csv"
+        exported(run, "--out", out, "--copy", copy, "--overwrite", *options)
+        assert labels_of(Request(data, labels=out)) == expected
+        assert labels_of(Request(str(copy))) == expected
+        chosen = least if len(options) > 1 else None
+        asked = Request(data, labels=run, reviewed=bool(options), min_confidence=chosen)
+        assert labels_of(asked) == expected
+    train("--data", data, "--labels", run, "--reviewed", "--out", tmp_path / "again")
+    again = proselflc.load_run(tmp_path / "again")
+    learned = [again.labels.names[k] for k in again.labels.given]
+    assert dict(zip(again.labels.ids, learned, strict=True)) == decided
+    assert again.config["reviewed"] is True
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--reviewed",), "--reviewed chooses among the labels of a run"),
+        (("--min-confidence", "0.5"), "--min-confidence chooses among the labels of a run"),
+        (
+            ("--min-confidence", "2", "--labels", "RUN"),
+            "must be from 0 to 1, got 2",
+        ),
+    ],
+)
+def test_options_that_choose_need_a_run(
+    table_run: Path, capfd: pytest.CaptureFixture[str], options: tuple[str, ...], sentence: str
+) -> None:
+    flags = [str(table_run) if one == "RUN" else one for one in options]
+    data = str(table_run.parent / "d.csv")
+    assert command(["train", "--data", data, "--epochs", "1", *flags]) == 2
+    assert sentence in capfd.readouterr().err

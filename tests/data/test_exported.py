@@ -34,7 +34,10 @@ def given(folder: Path, labels: Path, **columns: str) -> list[str]:
 def saved(path: Path, **change: Any) -> Path:
     file = io.BytesIO()
     Exported(IDS[::-1], np.array([0, 0, 0, 1]), np.array([0, 1, 0, 1]), NAMES).save(
-        file, is_suspect=np.zeros(4, np.bool_), quality=np.zeros(4, np.float32)
+        file,
+        is_suspect=np.zeros(4, np.bool_),
+        quality=np.zeros(4, np.float32),
+        reviewed=np.zeros(4, np.bool_),
     )
     arrays = dict(np.load(io.BytesIO(file.getvalue()), allow_pickle=False)) | change
     np.savez(path, **{name: value for name, value in arrays.items() if value is not None})

@@ -13,7 +13,9 @@ import numpy as np
 from proselflc.analysis.run import Run, load_run
 from proselflc.data import spreadsheet
 from proselflc.data.dataset import Bools, Floats, Ints
+from proselflc.data.decisions import Decisions
 from proselflc.data.exported import Exported
+from proselflc.data.opening import least_confidence
 from proselflc.errors import InputError
 from proselflc.training.observations import TOP_CLASSES
 
@@ -26,21 +28,22 @@ _ROWS = 1 << 16  # that become Python objects at once
 
 @dataclass(frozen=True)
 class Corrected:
-    """The labels of a run, corrected where that is sure enough.
+    """The labels of a run: as people have decided, else corrected where that is sure enough.
 
     Attributes:
         run: whose labels they are.
         min_confidence: a suggestion that the run is less sure of (`p_suggested`) is not followed.
         only_suspects: leave the others out.
+        reviewed: unless a least confidence is given, follow no suggestion at all.
     """
 
     run: Run
-    min_confidence: float = 0.0
+    min_confidence: float | None = None
     only_suspects: bool = False
+    reviewed: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min_confidence <= 1:
-            raise InputError(f"--min-confidence must be from 0 to 1, got {self.min_confidence}")
+        least_confidence(self.reviewed, self.min_confidence)
 
     def table(self, *, soft: bool = False) -> pa.Table:
         """A row per example, in the order of training.
@@ -53,11 +56,13 @@ class Corrected:
         | `is_suspect` | whether the given label is probably wrong, however sure the other one is |
         | `quality` | of the given label, in [0, 1]; **low means probably mislabelled** |
         | `confidence` | how sure the run is of the label that it suggests, in [0, 1] |
+        | `reviewed` | "kept", "corrected" or "unsure", by a person; null if nobody has looked |
 
         Args:
             soft: add the corrected distribution, a column `p(NAME)` per class; for more than 100
                 classes the five likeliest, as `label_1`, `p_1` to `label_5`, `p_5`. Where a
-                suggestion is not followed it is the given label alone.
+                suggestion is not followed it is the given label alone, and where a person has
+                decided, what they said.
         """
         import pyarrow as pa
 
@@ -69,6 +74,7 @@ class Corrected:
             "is_suspect": examples["is_suspect"],
             "quality": examples["quality"],
             "confidence": examples["p_suggested"],
+            "reviewed": self._reviews,
         }
         if soft:
             names = self.run.labels.names
@@ -87,7 +93,8 @@ class Corrected:
         """The same under the names of cleanlab's `CleanLearning.get_label_issues()`.
 
         `is_label_issue`, `label_quality`, `given_label` and `predicted_label`, then ours:
-        `corrected_label`, which follows a suggestion only if that is sure enough, and `id`.
+        `corrected_label`, which is what a person has decided or else follows a suggestion only if
+        that is sure enough, and `id`.
         """
         import pyarrow as pa
 
@@ -104,7 +111,7 @@ class Corrected:
         )
 
     def write_npz(self, file: IO[bytes], *, soft: bool = False) -> None:
-        """`ids`, `labels`, `given`, `names`, `is_suspect`, `quality`, as `--labels` reads them.
+        """`ids`, `labels`, `given`, `names`, `is_suspect`, `quality`, `reviewed` for `--labels`.
 
         Args:
             file: to write to.
@@ -122,6 +129,7 @@ class Corrected:
             file,
             is_suspect=examples["is_suspect"].to_numpy(),
             quality=_floats(examples["quality"]),
+            reviewed=self._decided >= 0,
             probabilities=probabilities,
             classes=classes,
         )
@@ -137,28 +145,67 @@ class Corrected:
         table = self.run.examples
         return table.filter(table["is_suspect"]) if self.only_suspects else table
 
-    @property
+    @cached_property
     def labels(self) -> Ints:
         """[n] class ids."""
-        return self._class_ids(self._labels())
+        examples = self.examples
+        followed = self._class_ids(examples["suggested_label"])
+        given = self._class_ids(examples["given_label"])
+        labels: Ints = np.where(self._followed, followed, given)
+        return np.where(self._decided >= 0, self._decided, labels)
 
     @property
     def corrections(self) -> int:
         """How many labels are not the given ones."""
-        return int(self._followed(self.examples).sum())
+        return int((self.labels != self._class_ids(self.examples["given_label"])).sum())
 
-    def _labels(self) -> pa.ChunkedArray:
+    @property
+    def decided(self) -> int:
+        """How many labels are what a person has said."""
+        return int((self._decided >= 0).sum())
+
+    @cached_property
+    def _decisions(self) -> Decisions:
+        return self.run.decisions
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user may not expect, in words."""
+        return tuple(self._decisions.notes)
+
+    @cached_property
+    def _decided(self) -> Ints:
+        """[n] the class that a person has said; −1 where nobody has, −2 for who cannot tell."""
+        standing = self._decisions.standing
+        place = {name: k for k, name in enumerate(self.run.labels.names)}
+        found = np.full(len(self.examples), -1, np.int64)
+        if standing:
+            for row, name in enumerate(self.examples["id"].to_pylist()):
+                if (one := standing.get(name)) is not None:
+                    found[row] = -2 if one.label is None else place[one.label]
+        return found
+
+    @property
+    def _reviews(self) -> pa.Array:
+        """[n] what a person has done."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        examples = self.examples
-        followed = pa.array(self._followed(examples))
-        return pc.if_else(followed, examples["suggested_label"], examples["given_label"])
+        is_kept = self._decided == self._class_ids(self.examples["given_label"])
+        which = np.select([self._decided == -1, self._decided == -2, is_kept], [-1, 0, 1], 2)
+        words = pa.array(["unsure", "kept", "corrected"])
+        return words.take(pa.array(which, mask=which < 0))
 
-    def _followed(self, examples: pa.Table) -> Bools:
+    def _labels(self) -> pa.Array:
+        import pyarrow as pa
+
+        return pa.array(self.run.labels.names, pa.string()).take(pa.array(self.labels))
+
+    @cached_property
+    def _followed(self) -> Bools:
         """[n] whose suggestion is followed; an unknown confidence is none."""
-        sure = _floats(examples["p_suggested"]) >= np.float32(self.min_confidence)
-        followed: Bools = examples["is_suspect"].to_numpy() & sure
+        least = least_confidence(self.reviewed, self.min_confidence)
+        sure = _floats(self.examples["p_suggested"]) >= np.float32(least)
+        followed: Bools = self.examples["is_suspect"].to_numpy() & sure & (self._decided < 0)
         return followed
 
     def _class_ids(self, labels: pa.ChunkedArray) -> Ints:
@@ -182,8 +229,9 @@ class Corrected:
         n, C = len(examples), len(self.run.labels.names)
         column = examples["corrected_distribution"]
         cells = pc.list_flatten(column)
-        kept_back = examples["is_suspect"].to_numpy() & ~self._followed(examples)
-        given = self._class_ids(examples["given_label"])
+        # One label alone: of those who were decided about, and of suggestions that are held back.
+        alone = (examples["is_suspect"].to_numpy() & ~self._followed) | (self._decided >= 0)
+        labels = self.labels
         many = pa.types.is_struct(cells.type)
         width = len(cells) // n if n else TOP_CLASSES if many else C
         lengths = pc.list_value_length(column).to_numpy()
@@ -194,29 +242,33 @@ class Corrected:
             )
         values = pc.struct_field(cells, "p") if many else cells
         probabilities: Floats = _floats(values).reshape(n, width)
-        if kept_back.any():
+        if alone.any():
             probabilities = probabilities.copy()  # Arrow's own memory is not to be written to
-            probabilities[kept_back] = 0
-            first = 0 if many else given[kept_back]
-            probabilities[kept_back, first] = 1
+            probabilities[alone] = 0
+            probabilities[alone, 0 if many else labels[alone]] = 1
         if not many:
             return probabilities, None
         classes = self._class_ids(pc.struct_field(cells, "label")).reshape(n, width)
-        # The given class comes first; where it was among the five, what was first takes its place.
-        again = (classes == given[:, None]) & kept_back[:, None]
+        # That label comes first; where it was among the five, what was first takes its place.
+        again = (classes == labels[:, None]) & alone[:, None]
         classes = np.where(again, classes[:, :1], classes)
-        classes[kept_back, 0] = given[kept_back]
+        classes[alone, 0] = labels[alone]
         return probabilities, classes
 
 
-def corrected_labels(run: Run | str | Path, *, min_confidence: float = 0.0) -> list[str]:
+def corrected_labels(
+    run: Run | str | Path, *, min_confidence: float | None = None, reviewed: bool = False
+) -> list[str]:
     """The class names of a run's training examples, corrected, in the order of training.
+
+    What a person has decided in `proselflc review` comes before what the run suggests.
 
     Args:
         run: finished, or its directory.
         min_confidence: a suggestion that the run is less sure of leaves the label as it was given.
+        reviewed: unless a least confidence is given, follow no suggestion at all.
     """
-    corrected = Corrected(_loaded(run), min_confidence)
+    corrected = Corrected(_loaded(run), min_confidence, reviewed=reviewed)
     names = corrected.run.labels.names
     return [names[k] for k in corrected.labels]
 

@@ -35,7 +35,8 @@ def request(run: Run, *, data: str | None = None) -> Request:
     values: dict[str, str] = {}
     for name in (field.name for field in fields(Request)):
         value = run.config.get(name)
-        if value is None or name == "cache":  # a cache makes reading faster, and may be written to
+        # A cache makes reading faster, and may be written to; others choose among labels.
+        if value is None or name in ("cache", "reviewed", "min_confidence"):
             continue
         if not isinstance(value, str):
             raise InputError(f"{run.directory.config} is damaged: {name} should be a text")

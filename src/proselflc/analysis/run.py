@@ -18,6 +18,7 @@ from proselflc.analysis.examples import read_examples
 from proselflc.analysis.records import Records
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Floats, Inputs, Ints, Part, check_rows
+from proselflc.data.decisions import Decisions, read_decisions
 from proselflc.data.labels import Labels
 from proselflc.data.noise import Matrix, checked_transition
 from proselflc.data.preprocessing import Preprocessing
@@ -150,6 +151,17 @@ class Run:
             return checked_transition(matrix, matrix.shape[0] if matrix.ndim else 0)
         except InputError as error:
             raise InputError(f"{path} is damaged: {error}") from None
+
+    @property
+    def decisions(self) -> Decisions:
+        """What people have decided about the labels, as `review.jsonl` has it now.
+
+        Raises:
+            InputError: the file is damaged, or is about other examples, labels or classes.
+        """
+        found = read_decisions(self.directory.review, self.labels.fingerprint)
+        found.check(set(self.labels.ids), set(self.labels.names))
+        return found
 
     @property
     def dynamics(self) -> Iterator[Rows]:

@@ -502,7 +502,8 @@ def export(
     links: Path | None = None,
     link: Literal["symbolic", "hard", "copy"] = "symbolic",
     soft: bool = False,
-    min_confidence: float = 0.0,
+    min_confidence: float | None = None,
+    reviewed: bool = False,
     only_suspects: bool = False,
     data: str | None = None,
     overwrite: bool = False,
@@ -523,6 +524,8 @@ def export(
         soft: add the probability of every class, or of the five likeliest of more than 100.
         min_confidence: keep a given label where the run is less sure of a better one than this,
             from 0 to 1.
+        reviewed: follow what a person has decided in review and, unless --min-confidence says how
+            sure they must be, no suggestions.
         only_suspects: leave out the examples whose labels are probably right.
         data: where the run's data is now, if it has moved; for --copy and --links.
         overwrite: replace what is there.
@@ -532,7 +535,17 @@ def export(
     from proselflc.app import exporting
 
     what = exporting.Export(
-        format, out, copy, links, link, soft, min_confidence, only_suspects, data, overwrite
+        format,
+        out,
+        copy,
+        links,
+        link,
+        soft,
+        min_confidence,
+        only_suspects,
+        data,
+        overwrite,
+        reviewed,
     )
     if what.is_printed and not json:
         if what.kind in ("parquet", "npz") and sys.stdout.isatty():
@@ -545,11 +558,71 @@ def export(
         _say(f"note: {shown(note)}")
     _say(
         f"{done.corrections:,} of {done.examples:,} labels corrected, {done.suspects:,} are suspect"
+        + (f", {done.reviewed:,} were decided by a person" if done.reviewed else "")
     )
     if json:
         _print_json({"run": str(run), **asdict(done)})
     else:
         sys.stdout.write("".join(f"{shown(path)}\n" for path in done.written.values()))
+
+
+@app.command
+def review(
+    run: Path,
+    /,
+    *,
+    sample: Whole | None = None,
+    seed: Whole = 0,
+    data: str | None = None,
+    model: str | None = None,
+    host: str = "127.0.0.1",
+    port: Whole = 8642,
+    name: str | None = None,
+    no_browser: bool = False,
+    quiet: bool = False,
+    json: bool = False,
+) -> None:
+    """Open a page on this machine to accept or reject the suggested labels by hand.
+
+    Every decision is written to review.jsonl in the run before the page goes on. End it with
+    Ctrl-C and come back at any time.
+
+    Args:
+        run: the run's directory.
+        sample: go through so many suspects alone, drawn by chance, to measure how many are right.
+        seed: of that draw.
+        data: where the run's data is now, if it has moved.
+        model: package.module:factory, for a run whose model is your own.
+        host: name or address to serve the page at; anything but this machine alone lets others in
+            who have the address.
+        port: to serve it at; if it is taken, the next one that is free.
+        name: of who reviews; left out, who is logged in.
+        no_browser: open none, print the address.
+        quiet: say nothing but the address.
+        json: print what was decided as JSON at the end.
+    """
+    from proselflc.analysis.run import load_run
+    from proselflc.app import reviewing
+
+    def say(text: str) -> None:
+        if not quiet:
+            _say(f"note: {shown(text)}")
+
+    def show(address: str) -> None:
+        stream = sys.stderr if json else sys.stdout
+        stream.write(f"{shown(address)}\n")
+        stream.flush()
+        if not quiet:
+            _say("The page is open until you press Ctrl-C here.")
+
+    place = reviewing.Place(host, port, name, not no_browser)
+    done = reviewing.review(
+        load_run(run, model=model), place, data=data, sample=sample, seed=seed, say=say, show=show
+    )
+    if json:
+        _print_json({"run": str(run), **reviewing.outcome(done)})
+    elif not quiet:
+        _say("\n" + reviewing.in_words(done))
 
 
 @app.command

@@ -123,6 +123,7 @@ def in_words(outcome: Outcome) -> str:
             "",
             "Next:",
             f"  proselflc audit {best}            # which labels are probably wrong",
+            f"  proselflc review {best}           # decide about them by keyboard",
             f"  proselflc export {best} --out labels.csv",
             "  proselflc train --data YOUR.csv           # a table, a folder of images, an .npz",
             "  proselflc methods                         # what else there is to try",

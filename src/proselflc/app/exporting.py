@@ -50,6 +50,7 @@ class Export:
         only_suspects: leave the other examples out.
         data: where the data of the run is now, if it has moved.
         overwrite: replace what is there.
+        reviewed: follow what people have decided, and suggestions only from `min_confidence` on.
     """
 
     format: Format | None = None
@@ -58,10 +59,11 @@ class Export:
     links: Path | None = None
     link: Link = "symbolic"
     soft: bool = False
-    min_confidence: float = 0.0
+    min_confidence: float | None = None
     only_suspects: bool = False
     data: str | None = None
     overwrite: bool = False
+    reviewed: bool = False
 
     @property
     def kind(self) -> Format:
@@ -114,6 +116,7 @@ class Done:
         examples: how many rows or links.
         suspects: how many labels are probably wrong.
         corrections: how many are others now.
+        reviewed: how many a person has said.
         written: files and folders.
         notes: what the user may not expect, in words.
     """
@@ -121,6 +124,7 @@ class Done:
     examples: int
     suspects: int
     corrections: int
+    reviewed: int
     written: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -128,11 +132,11 @@ class Done:
 def export(run: Run, what: Export) -> Done:
     """Write the corrected labels of a run wherever they are wanted."""
     what.check()
-    corrected = Corrected(run, what.min_confidence, what.only_suspects)
+    corrected = Corrected(run, what.min_confidence, what.only_suspects, what.reviewed)
     examples = corrected.examples
     suspects, corrections = int(examples["is_suspect"].to_numpy().sum()), corrected.corrections
     written: dict[str, str] = {}
-    notes: list[str] = []
+    notes = list(corrected.notes)
     if what.copy is not None:
         notes += _write_copy(corrected, what, what.copy)
         written["copy"] = str(what.copy)
@@ -142,13 +146,13 @@ def export(run: Run, what: Export) -> Done:
     if what.out is not None:
         _write_file(corrected, what, what.out)
         written["out"] = str(what.out)
-    return Done(len(examples), suspects, corrections, written, tuple(notes))
+    return Done(len(examples), suspects, corrections, corrected.decided, written, tuple(notes))
 
 
 def printed(run: Run, what: Export) -> Iterator[bytes]:
     """The labels as they go to the standard output, piece by piece."""
     what.check()
-    corrected = Corrected(run, what.min_confidence, what.only_suspects)
+    corrected = Corrected(run, what.min_confidence, what.only_suspects, what.reviewed)
     if what.kind in ("csv", "cleanlab"):
         table = corrected.issues() if what.kind == "cleanlab" else corrected.table(soft=what.soft)
         for line in text_lines(table):

@@ -18,6 +18,7 @@ from proselflc.data import labels as labels_of
 from proselflc.data import noise, splits
 from proselflc.data.batches import Batches, Order
 from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, checked
+from proselflc.data.decisions import read_decisions
 from proselflc.data.labels import Labels
 from proselflc.data.opening import FROM_PYTHON, Request, open_data
 from proselflc.data.preprocessing import ImageScaling, Preprocessing, fit
@@ -227,13 +228,26 @@ def _labelled(
 
 
 def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:
-    """Say how many labels come from a run, where that is not all of them."""
+    """Say how many labels come from a run, where that is not all of them, and from people."""
     path = config.request.labels
     if path is not None and path.is_dir():
+        _note_decisions(RunDirectory(path), bool(config.request.reviewed), report)
         seen = set(read_examples(RunDirectory(path).examples)["id"].to_pylist())
         known, n = sum(name in seen for name in dataset.train.ids), len(dataset.train)
         if known < n:
             report(f"{known:,} of {n:,} labels are from {path}, the others stay as they are")
+
+
+def _note_decisions(run: RunDirectory, wanted: bool, report: Callable[[str], None]) -> None:
+    """Say how many labels of a run were decided by people, where there are any or should be."""
+    if run.review.is_file():
+        found = read_decisions(run.review, Labels.load(run.labels).fingerprint)
+        for note in found.notes:
+            report(note)
+        many = sum(one.label is not None for one in found.standing.values())
+        report(f"{many:,} labels are as people have decided in {run.review}")
+    elif wanted:
+        report(f"nobody has reviewed {run.path} yet, so no label is other than it was")
 
 
 def _with_validation(config: Config, dataset: Dataset) -> Dataset:

@@ -37,6 +37,7 @@ class Exported:
         *,
         is_suspect: Bools,
         quality: Floats,
+        reviewed: Bools,
         probabilities: Floats | None = None,
         classes: Ints | None = None,
     ) -> None:
@@ -45,6 +46,7 @@ class Exported:
         Args:
             file: to write to.
             is_suspect, quality: [n] each.
+            reviewed: [n] whose labels a person has said.
             probabilities: [n, C] soft labels; or [n, 5] those of `classes`.
             classes: [n, 5] the likeliest, where there are too many for all to be written.
         """
@@ -55,6 +57,7 @@ class Exported:
             "names": np.array(self.names, dtype=np.str_),
             "is_suspect": is_suspect,
             "quality": quality.astype("<f4"),
+            "reviewed": reviewed,
         }
         if probabilities is not None:
             arrays["probabilities"] = probabilities.astype("<f4")

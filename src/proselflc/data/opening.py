@@ -35,7 +35,11 @@ class Request:
             or an .npz file.
         data_root: where named data sets live.
         labels: a file of labels to use instead of the data's own, or a run, whose corrected labels
-            are meant.
+            are meant; what a person has decided comes before what the run suggests.
+        reviewed: of the labels of a run, follow what a person has decided and, unless
+            --min-confidence says how sure they must be, no suggestions.
+        min_confidence: of the labels of a run, follow a suggestion only if the run is at least so
+            sure of it, from 0 to 1.
         label_column: the table's column of labels.
         text_column: the table's column of texts.
         path_column: the table's column of image paths.
@@ -48,6 +52,8 @@ class Request:
     data: str = "digits"
     data_root: Path | None = None
     labels: Path | None = None
+    reviewed: bool | None = None  # not False: a run that was begun without it can be resumed
+    min_confidence: float | None = None
     label_column: str | None = None
     text_column: str | None = None
     path_column: str | None = None
@@ -100,7 +106,9 @@ def open_data(request: Request) -> Dataset:
         dataset = DATASETS[request.data].open(request)
     else:
         dataset = _open_path(without_labels(request))
-    if request.labels is not None:
+    if request.labels is None:
+        _must_not_choose(request)
+    else:
         dataset = dataset.with_labels(*read_label_file(dataset, request.labels, request))
     if request.features is not None:
         from proselflc.data.sources import features
@@ -114,7 +122,7 @@ def without_labels(request: Request) -> Request:
 
     A column of labels or ids that only the table of the other labels has is not the data's.
     """
-    plain = replace(request, labels=None)
+    plain = replace(request, labels=None, reviewed=None, min_confidence=None)
     if request.labels is None or request.labels.suffix.lower() not in TABLES:
         return plain
     path = Path(request.data)
@@ -219,7 +227,8 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
     from proselflc.data import examples
 
     if path.is_dir():
-        return _read_run(dataset, path)
+        return _read_run(dataset, path, least_confidence(request.reviewed, request.min_confidence))
+    _must_not_choose(request)
     _must_be_file(path, "labels")
     if path.stem in CIFAR_N_COLUMNS:
         from proselflc.data.sources import cifar_n
@@ -286,15 +295,48 @@ def _as_known(cells: Sequence[str], known: Collection[str], path: Path) -> tuple
     return tuple(found)
 
 
-def _read_run(dataset: Dataset, run: Path) -> tuple[Ints, Ints | None]:
-    """Labels [n] as a finished run suggests them, and the true ones if known.
+def least_confidence(reviewed: bool | None, min_confidence: float | None) -> float:
+    """How sure a run must be of a suggestion for that to be followed; infinity for never.
+
+    Raises:
+        InputError: it is no probability.
+    """
+    if min_confidence is None:
+        return float("inf") if reviewed else 0.0
+    if not 0 <= min_confidence <= 1:
+        raise InputError(f"--min-confidence must be from 0 to 1, got {min_confidence}")
+    return min_confidence
+
+
+def _must_not_choose(request: Request) -> None:
+    """Refuse to choose among the labels of a file, which says nothing about them."""
+    chosen = {
+        "--reviewed": bool(request.reviewed),
+        "--min-confidence": request.min_confidence is not None,
+    }
+    for flag, is_set in chosen.items():
+        if is_set:
+            raise InputError(
+                f"{flag} chooses among the labels of a run: say with --labels RUN which one"
+            )
+
+
+def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | None]:
+    """Labels [n] as people decided or else a finished run suggests, and the true ones if known.
 
     Examples that the run set aside for validation keep their labels. What the data set knows about
     the truth stays; otherwise it is what the run knew, with the labels that were kept.
+
+    Args:
+        dataset: whose labels are replaced.
+        run: its directory.
+        least: a suggestion that the run is less sure of is not followed.
     """
     import numpy as np
 
+    from proselflc.data.decisions import NAME, read_decisions
     from proselflc.data.examples import class_ids
+    from proselflc.data.labels import Labels
     from proselflc.data.sources import table
 
     path = run / "examples.parquet"
@@ -305,23 +347,44 @@ def _read_run(dataset: Dataset, run: Path) -> tuple[Ints, Ints | None]:
         )
     place = {name: i for i, name in enumerate(dataset.train.ids)}
 
-    def replaced(column: str) -> Ints:
-        ids, names = table.read_labels(path, label_column=column, id_column="id")
+    def column(name: str) -> tuple[list[str], list[str]]:
+        """The ids and the labels of a column."""
+        ids, names = table.read_labels(path, label_column=name, id_column="id")
         lost = next((name for name in ids or () if name not in place), None)
         if lost is not None:
             raise InputError(
                 f'{run} is a run on other data: it has labels for "{lost}", which {dataset.name} '
                 "does not hold; give the data that it was made from"
             )
+        return list(ids or ()), list(names)
+
+    def replaced(ids: Sequence[str], names: Sequence[str]) -> Ints:
         labels = dataset.train.labels.copy()
         known, which = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
-        rows = [place[name] for name in ids or ()]
+        rows = [place[name] for name in ids]
         labels[rows] = class_ids(known.tolist(), dataset.names, str(path))[which]
         return labels
 
-    given = replaced("suggested_label")
+    ids, labels = column("suggested_label")
+    if least > 0:
+        _, as_given = column("given_label")
+        sure = table.open_parquet(path).numbers(["p_suggested"])[:, 0].astype(np.float32) >= least
+        labels = [
+            one if enough else other
+            for one, other, enough in zip(labels, as_given, sure, strict=True)
+        ]
+    if (run / NAME).is_file():
+        own = Labels.load(run / "labels.npz")
+        decided = read_decisions(run / NAME, own.fingerprint)
+        decided.check(set(own.ids), own.names)
+        standing = decided.standing
+        labels = [
+            other if (one := standing.get(name)) is None or one.label is None else one.label
+            for name, other in zip(ids, labels, strict=True)
+        ]
+    given = replaced(ids, labels)
     if dataset.clean is None and "clean_label" in table.column_names(path):
-        return given, replaced("clean_label")
+        return given, replaced(*column("clean_label"))
     return given, dataset.clean
 
 

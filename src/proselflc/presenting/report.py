@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from proselflc import __version__
 from proselflc.analysis import original
+from proselflc.analysis import review as reviews
 from proselflc.analysis.examples import read_examples
 from proselflc.data.dataset import Inputs, in_order
 from proselflc.data.opening import FROM_PYTHON
 from proselflc.errors import InputError
-from proselflc.presenting import figures, gallery, tables, verdict
+from proselflc.presenting import before_after, figures, gallery, tables, verdict
+from proselflc.presenting.before_after import Change
 from proselflc.presenting.figures import Figure
 from proselflc.presenting.gallery import Looks, Suspect
 from proselflc.presenting.names import NAME, TITLE, chance, in_the_middle, on_page, percent
@@ -106,6 +108,14 @@ class Card:
 
 
 @dataclass(frozen=True)
+class Reviewed:
+    """What people have decided about a run; the name is empty where there is one run."""
+
+    name: str
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Page:
     """What the template shows; None and nothing are left out."""
 
@@ -117,6 +127,8 @@ class Page:
     runs: Table | None
     of_run: str
     knows_truth: bool
+    reviews: Sequence[Reviewed]
+    changes: Sequence[Change]
     dynamics: Sequence[Figure]
     reliability: Figure | None
     calibration: Table | None
@@ -179,6 +191,8 @@ def make(
     quality = figures.quality(table) if table is not None else None
     classes, num_classes = tables.classes(first, table) if table is not None else (None, 0)
     options, differences = tables.options(readings)
+    decided = [one for reading in readings for one in _reviewed(reading, is_single, notes)]
+    changes = _or_note(lambda: before_after.changes(readings), notes)
     cards = _cards(shown)
     folder = shlex.quote(_path(first.run.path))
     page = Page(
@@ -190,6 +204,8 @@ def make(
         runs=None if is_single else tables.runs(readings),
         of_run="" if is_single else first.name,
         knows_truth=any(share(one.summary, "realised_noise_rate") is not None for one in readings),
+        reviews=decided,
+        changes=changes or (),
         dynamics=dynamics,
         reliability=reliability,
         calibration=tables.calibration(readings),
@@ -288,6 +304,12 @@ def _shown(
     return _Shown(found, 1 + len(same), "".join(why))
 
 
+def _reviewed(reading: Reading, is_single: bool, notes: list[str]) -> Iterator[Reviewed]:
+    review = _or_note(lambda: reviews.reviewed(reading.run), notes)
+    if review is not None:
+        yield Reviewed("" if is_single else reading.name, tuple(before_after.decided(review)))
+
+
 def _or_note(read: Callable[[], T], notes: list[str]) -> T | None:
     """What is read, or None and a sentence on why it cannot be."""
     try:
@@ -316,7 +338,8 @@ def _warnings(readings: Sequence[Reading], unseen: float | None) -> Iterator[str
     if not others:
         yield from verdict.warnings(first, unseen)
         return
-    if len(_same_labels(readings)) < len(others):
+    corrected = [one for one in others if before_after.is_from(one, first)]
+    if len(_same_labels(readings)) + len(corrected) < len(others):
         yield "The runs did not all learn the same labels, so their numbers compare with care."
     for one in readings:
         for sentence in verdict.warnings(one, unseen if one is first else None):
@@ -460,7 +483,7 @@ def rendered(page: object, template: str) -> str:
         lstrip_blocks=True,
     )
     environment.filters["attributes"] = _attributes
-    css, script = (_source(f"report.{suffix}") for suffix in ("css", "js"))
+    css, script = _source("look.css") + _source("report.css"), _source("report.js")
     policy = "; ".join(
         (
             "default-src 'none'",

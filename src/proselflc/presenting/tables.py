@@ -29,6 +29,7 @@ _FILES = {
     "examples.parquet": "every example: given and suggested label, quality, trust",
     "audit.json": "how many labels are wrong, class by class",
     "audit.npz": "which way they went",
+    "review.jsonl": "what people have decided about labels",
     "transition.npy": "the transition matrix that the method worked with",
     "evaluation.json": "everything measured on the test and validation sets",
     "summary.json": "the run in a few numbers",

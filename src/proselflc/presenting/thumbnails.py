@@ -57,14 +57,15 @@ def _thumbnail(picture: Image.Image) -> Thumbnail:
     scale = SIDE / max(width, height)
     is_enlarged = max(width, height) <= SMALL
     if not is_enlarged:
-        picture = _resized(picture, SIDE)
+        picture = resized(picture, SIDE)
     address = _address(picture)
     return Thumbnail(
         address, max(1, round(width * scale)), max(1, round(height * scale)), is_enlarged
     )
 
 
-def _resized(picture: Image.Image, side: int) -> Image.Image:
+def resized(picture: Image.Image, side: int) -> Image.Image:
+    """The picture with its longer side so many pixels."""
     from PIL.Image import Resampling
 
     scale = side / max(picture.size)
@@ -82,7 +83,7 @@ def _address(picture: Image.Image) -> str:
             if (found := _encoded(picture, "JPEG", quality)) is not None:
                 return found
         side = side * 3 // 4  # noise; at a few pixels anything fits
-        picture = _resized(picture, side)
+        picture = resized(picture, side)
 
 
 def _encoded(picture: Image.Image, form: str, quality: int) -> str | None:

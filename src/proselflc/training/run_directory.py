@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from proselflc.data import decisions
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 
@@ -99,6 +100,11 @@ class RunDirectory:
     @property
     def report(self) -> Path:
         return self.path / "report.html"
+
+    @property
+    def review(self) -> Path:
+        """What people have decided. It is their work, so a run that is replaced leaves it there."""
+        return self.path / decisions.NAME
 
     @property
     def tracking(self) -> Path:

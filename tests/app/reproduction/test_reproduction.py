@@ -278,7 +278,7 @@ def started(tmp_path: Path, folder: str, *, seeds: int, epochs: int) -> subproce
     """Another process that reproduces the tiny table."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
-    arguments = [sys.executable, script, tmp_path / folder, str(seeds), str(epochs)]
+    arguments = [sys.executable, str(script), str(tmp_path / folder), str(seeds), str(epochs)]
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
 

@@ -1,0 +1,259 @@
+"""Decisions are on disk before anybody goes on, and nobody overwrites another's unseen."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proselflc.data.decisions import Decisions, Sample, Wanted, read_decisions
+from proselflc.errors import InputError
+
+FINGERPRINT = "f" * 64
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "review.jsonl"
+
+
+def opened(path: Path) -> Decisions:
+    return read_decisions(path, FINGERPRINT)
+
+
+def standing(found: Decisions) -> dict[str, str | None]:
+    return {name: one.label for name, one in found.standing.items()}
+
+
+def test_what_is_decided_is_read_again(path: Path) -> None:
+    log = opened(path)
+    assert log.standing == {}
+    assert log.add([Wanted("a", "cat", 0), Wanted("b", None, 0)], "anna", "1") == [None, None]
+    again = opened(path)
+    assert standing(again) == {"a": "cat", "b": None}
+    assert (again.standing["a"].by, again.standing["a"].line) == ("anna", 2)
+    assert again.notes == []
+
+
+def test_a_later_decision_needs_to_know_the_earlier_one(path: Path) -> None:
+    one, other = opened(path), opened(path)
+    assert one.add([Wanted("a", "cat", 0)], "anna", "1") == [None]
+    [against] = other.add([Wanted("a", "dog", 0)], "ben", "2")
+    assert against is not None
+    assert (against.label, against.by, against.line) == ("cat", "anna", 2)
+    assert standing(opened(path)) == {"a": "cat"}  # not overwritten
+    assert other.add([Wanted("a", "dog", against.line)], "ben", "3") == [None]
+    assert standing(opened(path)) == {"a": "dog"}
+    assert len(path.read_text().splitlines()) == 3  # and nothing is lost
+
+
+def test_of_many_those_in_conflict_are_left_out(path: Path) -> None:
+    opened(path).add([Wanted("b", "cat", 0)], "anna", "1")
+    log = opened(path)
+    log.add([Wanted("b", "fox", 2)], "anna", "2")
+    against = log.add([Wanted(name, "dog", 2 if name == "b" else 0) for name in "abc"], "ben", "3")
+    assert [one is None for one in against] == [True, False, True]
+    assert standing(log) == {"a": "dog", "b": "fox", "c": "dog"}
+
+
+def test_the_same_request_twice_is_written_once(path: Path) -> None:
+    log = opened(path)
+    for _ in range(2):
+        assert log.add([Wanted("a", "cat", 0)], "anna", "the same") == [None]
+    assert log.lines == 2
+
+
+def test_undo_is_a_new_line_and_brings_back_what_was(path: Path) -> None:
+    log = opened(path)
+    log.add([Wanted("a", "cat", 0)], "anna", "1")
+    log.add([Wanted("a", "dog", 2)], "anna", "2")
+    assert log.add([Wanted("a", None, 3, undo=True)], "anna", "3") == [None]
+    assert standing(opened(path)) == {"a": "cat"}
+    assert log.add([Wanted("a", None, 2, undo=True)], "anna", "4") == [None]
+    assert log.add([Wanted("a", None, 2, undo=True)], "anna", "4") == [None]  # once is enough
+    assert standing(opened(path)) == {}
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line.get("undo") for line in lines] == [None, None, None, 3, 2]
+
+
+def test_what_another_has_decided_upon_is_not_taken_back_unseen(path: Path) -> None:
+    log = opened(path)
+    log.add([Wanted("a", "cat", 0)], "anna", "1")
+    opened(path).add([Wanted("a", "dog", 2)], "ben", "2")
+    [against] = log.add([Wanted("a", None, 2, undo=True)], "anna", "3")
+    assert against is not None
+    assert against.label == "dog"
+    assert standing(opened(path)) == {"a": "dog"}
+
+
+@pytest.mark.parametrize(
+    "torn", [b'{"example": "b", "la', b"\0\0\0\0", b'{"example": "b"', b"\xff\xfe\n", b"nonsense\n"]
+)
+def test_a_damaged_last_line_is_dropped_and_said(path: Path, torn: bytes) -> None:
+    opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+    whole = path.read_bytes()
+    path.write_bytes(whole + torn)
+    log = opened(path)
+    assert standing(log) == {"a": "cat"}
+    assert len(log.notes) == 1
+    assert "the last line of" in log.notes[0]
+    assert path.read_bytes() == whole + torn  # who only reads changes nothing
+    log.add([Wanted("c", "dog", 0)], "anna", "2")
+    assert path.read_bytes().startswith(whole + b'{"example": "c"')
+    again = opened(path)
+    assert (standing(again), again.notes) == ({"a": "cat", "c": "dog"}, [])
+
+
+def test_a_damaged_line_before_the_last_is_not_passed_over(path: Path) -> None:
+    log = opened(path)
+    log.add([Wanted("a", "cat", 0)], "anna", "1")
+    path.write_bytes(path.read_bytes() + b"nonsense\n")
+    with path.open("a") as file:
+        file.write(json.dumps({"example": "b", "label": "dog", "by": "", "at": "", "key": ""}))
+        file.write("\n")
+    with pytest.raises(InputError, match=r"line 3 of .* is damaged: remove it"):
+        opened(path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"example": "b", "by": "", "at": "", "key": ""},
+        {"example": 3, "label": "cat", "by": "", "at": "", "key": ""},
+        {"example": "b", "label": ["cat"], "by": "", "at": "", "key": ""},
+        {"example": "b", "label": "cat", "by": 1, "at": "", "key": ""},
+        {"undo": 1},
+        {"undo": 7},
+        {"undo": True},
+        {"undo": "2"},
+        {"sample": ["a", "a"], "suspects": 3, "seed": 0},
+        {"sample": ["a"], "suspects": 0, "seed": 0},
+        {"sample": "a", "suspects": 3, "seed": 0},
+    ],
+)
+def test_lines_that_say_nothing_we_know_are_refused(path: Path, line: object) -> None:
+    opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    with pytest.raises(InputError, match=r"line 3 of .* is damaged"):
+        opened(path)
+
+
+def test_decisions_about_other_labels_are_refused(path: Path) -> None:
+    opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+    with pytest.raises(InputError, match="is about other labels than those of the run"):
+        read_decisions(path, "e" * 64)
+    path.write_text('{"review": 2}\n')
+    with pytest.raises(InputError, match="no review that this version"):
+        opened(path)
+
+
+def test_a_class_or_an_example_that_the_run_does_not_have(path: Path) -> None:
+    log = opened(path)
+    log.add([Wanted("a", "cat", 0)], "anna", "1")
+    log.check({"a"}, {"cat"})
+    with pytest.raises(InputError, match=r'line 2 of .* says "cat", which is none of the run'):
+        log.check({"a"}, {"dog"})
+    with pytest.raises(InputError, match='decides about "a", which the run does not have'):
+        log.check({"b"}, {"cat"})
+
+
+def test_the_sample_is_remembered(path: Path) -> None:
+    log = opened(path)
+    log.draw(Sample(("a", "b"), 10, 3), "anna")
+    assert opened(path).sample == Sample(("a", "b"), 10, 3)
+    assert opened(path).standing == {}
+
+
+def test_what_was_undecided_at_a_line(path: Path) -> None:
+    log = opened(path)
+    log.add([Wanted("a", "cat", 0)], "anna", "1")  # line 2, after the first
+    log.add([Wanted("b", "cat", 0)], "anna", "2")
+    log.add([Wanted("a", None, 2, undo=True)], "anna", "3")
+    found = [log.undecided(line, ["a", "b", "c"]) for line in range(5)]
+    assert found == [
+        [True, True, True],
+        [True, True, True],
+        [False, True, True],
+        [False, False, True],
+        [True, False, True],
+    ]
+    assert log.touched_since(3) == {"a"}
+    assert log.touched_since(1) == {"a", "b"}
+
+
+def test_a_place_that_cannot_be_written_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(path)
+    log.check_writable()
+    assert not path.exists()
+    monkeypatch.setattr(os, "fsync", _no_space)
+    with pytest.raises(InputError, match=r"cannot write .*No space left on device; decisions are"):
+        log.add([Wanted("a", "cat", 0)], "anna", "1")
+    monkeypatch.undo()
+    assert path.read_bytes() == b""  # nothing is half written
+    assert standing(opened(path)) == {}
+
+
+def _no_space(descriptor: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_lines_that_vanish_are_missed(path: Path) -> None:
+    log = opened(path)
+    log.add([Wanted("a", "cat", 0)], "anna", "1")
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match="has lost lines"):
+        log.refresh()
+    path.unlink()
+    with pytest.raises(InputError, match="is gone"):
+        log.add([Wanted("b", "cat", 0)], "anna", "2")
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from proselflc.data.decisions import Wanted, read_decisions
+log = read_decisions(Path(sys.argv[1]), "f" * 64)
+for k in range(int(sys.argv[3])):
+    log.add([Wanted(f"{sys.argv[2]}-{k}", "cat", 0)], sys.argv[2], f"{sys.argv[2]}-{k}")
+    print(k, flush=True)
+"""
+
+
+def test_two_writers_lose_nothing(path: Path) -> None:
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name, "60"], stdout=-1)
+        for name in ("anna", "ben")
+    ]
+    for one in writers:
+        one.communicate()
+        assert one.returncode == 0
+    found = opened(path)
+    expected = {f"{name}-{k}" for name in ("anna", "ben") for k in range(60)}
+    assert found.standing.keys() == expected
+    assert found.lines == 121
+
+
+def test_what_was_confirmed_survives_a_kill(path: Path) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), "anna", "100000"], stdout=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    confirmed = 0
+    while confirmed < 50:
+        confirmed = int(writer.stdout.readline()) + 1
+    os.kill(writer.pid, signal.SIGKILL)
+    rest = writer.stdout.read().splitlines()
+    writer.stdout.close()
+    writer.wait()
+    confirmed += len(rest)
+    found = opened(path)
+    assert {f"anna-{k}" for k in range(confirmed)} <= found.standing.keys()
+    assert found.add([Wanted("later", "cat", 0)], "ben", "1") == [None]  # no lock is left behind
