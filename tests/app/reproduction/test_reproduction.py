@@ -81,10 +81,10 @@ def test_table_1_says_of_each_method_what_the_paper_says() -> None:
 def test_figure_1_is_the_formula(tmp_path: Path) -> None:
     output = artefacts.artefact("figure1").make(Study(Store(tmp_path), CPU, (0,)))
     rows = {row[0]: [float(cell) for cell in row[1:]] for row in output.tables[""].rows}
-    q, p, u = (np.array(rows[name]) for name in ("annotation q", "prediction p", "uniform u"))
-    np.testing.assert_allclose(rows["label smoothing"], 0.5 * q + 0.5 * u, atol=1e-3)
-    np.testing.assert_allclose(rows["confidence penalty"], 0.5 * q - 0.5 * p, atol=1e-3)
-    np.testing.assert_allclose(rows["label correction"], 0.5 * q + 0.5 * p, atol=1e-3)
+    q, p, u = (np.array(rows[name]) for name in ("q", "p", "u"))
+    np.testing.assert_allclose(rows["LS"], 0.5 * q + 0.5 * u, atol=1e-3)
+    np.testing.assert_allclose(rows["CP"], 0.5 * q - 0.5 * p, atol=1e-3)
+    np.testing.assert_allclose(rows["LC"], 0.5 * q + 0.5 * p, atol=1e-3)
     files = {path.name for path in output.write(tmp_path, "figure1")}
     assert files == {"figure1.md", "figure1.csv", "figure1.svg", "figure1.png"}
 

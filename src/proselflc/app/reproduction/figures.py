@@ -31,21 +31,18 @@ def figure1(study: Study) -> Output:
 
     p = torch.tensor([0.55, 0.35, 0.10])
     y = torch.tensor([1])
-    found: dict[str, list[float]] = {
-        "annotation q": [0.0, 1.0, 0.0],
-        "prediction p": p.tolist(),
-        "uniform u": [1 / 3] * 3,
-    }
+    found: dict[str, list[float]] = {"q": [0.0, 1.0, 0.0], "p": p.tolist(), "u": [1 / 3] * 3}
     for name, criterion in {
-        "label smoothing": criteria.LabelSmoothing(EPSILON),
-        "confidence penalty": criteria.ConfidencePenalty(EPSILON),
-        "label correction": criteria.BootSoft(EPSILON),
+        "LS": criteria.LabelSmoothing(EPSILON),
+        "CP": criteria.ConfidencePenalty(EPSILON),
+        "LC": criteria.BootSoft(EPSILON),
     }.items():
         found[name] = criterion.correct(p.log()[None], y).target[0].tolist()
     rows = tuple((name, *(f"{value:+.3f}" for value in values)) for name, values in found.items())
     words = (
-        f"Three classes, the second annotated, ε = {EPSILON:g}. Label smoothing adds ε u, the "
-        "confidence penalty takes ε p away, label correction adds ε p.",
+        f"Three classes, the second annotated, ε = {EPSILON:g}. q is the annotation, p the "
+        "prediction, u uniform. Label smoothing (LS) adds ε u to (1 − ε) q, the confidence penalty "
+        "(CP) takes ε p away, label correction (LC) adds ε p.",
     )
     columns = ("target", "class 1", "class 2", "class 3")
     title = "Figure 1: targets of target modification"
