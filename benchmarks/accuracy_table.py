@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from proselflc.app.reproduction import output
 from proselflc.correction.catalogue import METHODS
 
 MEASURES = ("test_accuracy", "wrong_fitting", "semantic_correction", "correct_fitting", "ece")
@@ -21,7 +21,6 @@ TOLD = {
     "pseudo_label": "a tenth of the true labels",
     "masking": "which classes can be confused",
 }
-STUDENT = 4.303  # 97.5th percentile of Student's t with two degrees of freedom, for three seeds
 
 
 def in_markdown(
@@ -38,13 +37,13 @@ def in_markdown(
         for name in COLUMNS:
             values = [one[name] for one in found.values() if one[name] is not None]
             if len(values) < len(seeds):
-                cells.append("–")
+                failed = sum("diverged" in one for one in found.values())
+                cells.append(f"{failed} of {len(seeds)} diverged" if failed else "–")
                 continue
             scale, digits = (1, 3) if name == "auroc" else (100, 1)
-            mean, std = statistics.mean(values) * scale, statistics.stdev(values) * scale
-            cells.append(f"{mean:.{digits}f} ± {std:.{digits}f}")
+            cells.append(output.mean_std([scale * value for value in values], digits=digits))
             if name == "test_accuracy":
-                order = mean
+                order = statistics.mean(values)
         cells.insert(1, difference(measured, method, seeds))
         cells.append(f"{times[method]:.2f}" if method in times else "–")
         mark = " ¹" if method in TOLD else ""
@@ -61,11 +60,12 @@ def in_markdown(
 
 def difference(measured: Sequence[Mapping[str, Any]], method: str, seeds: Sequence[int]) -> str:
     """Points of accuracy more than cross entropy's with the same seed, and a 95 % interval."""
-    accuracy = {(one["method"], one["seed"]): one["test_accuracy"] for one in measured}
-    if method == "cce" or any(
-        (name, seed) not in accuracy for name in (method, "cce") for seed in seeds
-    ):
+    found = {(one["method"], one["seed"]): one["test_accuracy"] for one in measured}
+    if method == "cce":
         return "–"
-    points = [100 * (accuracy[method, seed] - accuracy["cce", seed]) for seed in seeds]
-    half = STUDENT * statistics.stdev(points) / math.sqrt(len(points))
-    return f"{statistics.mean(points):+.1f} ± {half:.1f}"
+    return output.difference(
+        *(
+            [None if v is None else 100 * v for v in (found.get((name, s)) for s in seeds)]
+            for name in (method, "cce")
+        )
+    )

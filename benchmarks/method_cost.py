@@ -18,23 +18,17 @@ import json
 import platform
 import statistics
 import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
+from stepping import steps
 
 from proselflc.app.config import Config
-from proselflc.app.display import Silent
 from proselflc.app.fit import fit
-from proselflc.app.run import _Run
-from proselflc.app.setting import prepare
 from proselflc.data.dataset import Dataset, Images, Part
-from proselflc.training import processes
 from proselflc.training.methods import TRAINABLE, Parameters
 from proselflc.training.recipe import Recipe
-from proselflc.training.run_directory import RunDirectory
 
 EXAMPLES, CLASSES, BATCH, TRUSTED = 128, 10, 32, 0.25
 EPOCHS = 8
@@ -52,10 +46,9 @@ def images() -> Dataset:
     return Dataset("noise", part, names, coarse=np.arange(CLASSES) // 2)
 
 
-def steps(method: str, folder: Path, teacher: Path, epochs: int) -> Iterator[tuple[int, float]]:
-    """The stage of every step, and its seconds; NaN for one that begins a stage."""
+def config(method: str, teacher: Path, epochs: int) -> Config:
     trainable = TRAINABLE[method]
-    config = Config(
+    return Config(
         method=method,
         parameters=Parameters(teacher=teacher) if "teacher" in trainable.defaults else Parameters(),
         trusted=str(TRUSTED) if trainable.learns_trusted else None,
@@ -63,27 +56,18 @@ def steps(method: str, folder: Path, teacher: Path, epochs: int) -> Iterator[tup
         augment="crop-flip",
         recipe=Recipe(epochs=epochs, batch_size=BATCH),
     )
-    directory = RunDirectory(folder)
-    directory.make()
-    setting = prepare(config, images(), report=_nobody)
-    run = _Run(setting, directory, processes.accelerator("no"), Silent(notes=False))
-    lessons = run._lessons()
-    while run.training.step < setting.total_steps:
-        begins = run.training.begins_stage() is not None
-        start = time.perf_counter()
-        run._record(next(lessons))
-        seconds = time.perf_counter() - start
-        yield run.training.stage, float("nan") if begins else seconds
 
 
 def cost(method: str, teacher: Path, epochs: int) -> list[dict[str, float]]:
     """Per stage, how many times as long as one of cross entropy a step takes, and its share."""
     ratios: dict[int, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        theirs = steps(method, Path(folder) / "method", teacher, epochs)
-        plain = steps("cce", Path(folder) / "cce", teacher, epochs)
-        for (stage, seconds), (_, beside) in zip(theirs, plain, strict=True):
-            ratios.setdefault(stage, []).append(seconds / beside)
+        theirs, plain = (
+            steps(config(one, teacher, epochs), images(), Path(folder) / str(k))
+            for k, one in enumerate((method, "cce"))
+        )
+        for (stage, begins, seconds), (_, _, beside) in zip(theirs, plain, strict=True):
+            ratios.setdefault(stage, []).append(float("nan") if begins else seconds / beside)
     total = sum(map(len, ratios.values()))
     return [
         {
@@ -92,10 +76,6 @@ def cost(method: str, teacher: Path, epochs: int) -> list[dict[str, float]]:
         }
         for found in ratios.values()
     ]
-
-
-def _nobody(text: str) -> None:
-    pass
 
 
 def main() -> None:

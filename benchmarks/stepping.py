@@ -1,0 +1,37 @@
+"""A run as the command line does it, step by step, so that two can take turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from proselflc.app.config import Config
+from proselflc.app.display import Silent
+from proselflc.app.run import _Run
+from proselflc.app.setting import prepare
+from proselflc.data.dataset import Dataset
+from proselflc.training import processes
+from proselflc.training.run_directory import RunDirectory
+
+
+def steps(config: Config, dataset: Dataset, folder: Path) -> Iterator[tuple[int, bool, float]]:
+    """The stage of every step, whether it begins one, and its seconds of processor time.
+
+    With the records of every example; evaluations, checkpoints and the audit are left out.
+    """
+    directory = RunDirectory(folder)
+    directory.make()
+    setting = prepare(config, dataset, report=_nobody)
+    run = _Run(setting, directory, processes.accelerator("no"), Silent(notes=False))
+    lessons = run._lessons()
+    while run.training.step < setting.total_steps:
+        begins = run.training.begins_stage() is not None
+        start = time.process_time()
+        lesson = next(lessons)
+        run._record(lesson)
+        yield run.training.stage, begins, time.process_time() - start
+
+
+def _nobody(text: str) -> None:
+    pass
