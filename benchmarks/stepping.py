@@ -28,8 +28,7 @@ def steps(config: Config, dataset: Dataset, folder: Path) -> Iterator[tuple[int,
     while run.training.step < setting.total_steps:
         begins = run.training.begins_stage() is not None
         start = time.process_time()
-        lesson = next(lessons)
-        run._record(lesson)
+        next(lessons)
         yield run.training.stage, begins, time.process_time() - start
 
 

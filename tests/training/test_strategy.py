@@ -418,3 +418,22 @@ def test_the_loop_names_no_method() -> None:
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
     assert not words & {name.casefold() for name in TRAINABLE}
     assert "strategies" not in words
+
+
+def test_a_lesson_is_watched_before_its_epoch_ends() -> None:
+    """What is recorded of an epoch's last batch is of that epoch, not of the next."""
+
+    class Counting(Strategy):
+        epoch = 0
+
+        def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+            self.epoch = epoch + 1
+
+    strategy = Counting(CrossEntropy())
+    ours = training(strategy)
+    seen: list[tuple[int, int]] = []
+    for _ in lessons(ours, Few(), scene, lambda one: seen.append((one.epoch, strategy.epoch))):
+        pass
+    assert len(seen) == TOTAL
+    assert all(epoch == state for epoch, state in seen)
+    assert strategy.epoch > 1

@@ -247,7 +247,8 @@ def train(
         out: the run's directory; left out, a new one below runs.
         resume: go on with the run in --out where its last checkpoint left it.
         overwrite: replace a run that is in --out.
-        config: a TOML file with any of these options, or a recipe: cifar100, clothing1m, imagenet.
+        config: a TOML file with any of these options, or a recipe: cifar100,
+            cifar100-small, clothing1m, imagenet.
         quiet: show no progress.
         json: print the run's summary as JSON.
         options: what to do.
@@ -325,7 +326,8 @@ def search(
         no_retrain: do not learn from all the training data at the end.
         resume: go on with the study in --out, or take part in it.
         overwrite: replace a study that is in --out.
-        config: a TOML file with any of these options, or a recipe: cifar100, clothing1m, imagenet.
+        config: a TOML file with any of these options, or a recipe: cifar100,
+            cifar100-small, clothing1m, imagenet.
         quiet: show no progress.
         json: print the result as JSON.
         options: what is fixed.

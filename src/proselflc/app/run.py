@@ -187,7 +187,6 @@ class _Run:
         saved = shown = time.monotonic()
         self.meter.start()
         for lesson in self._lessons():
-            self._record(lesson)
             self.meter.add(lesson)
             now = time.monotonic()
             if setting.is_point(lesson.step):
@@ -228,7 +227,7 @@ class _Run:
     def _lessons(self) -> Iterator[Lesson]:
         """The steps; where the loss of one is no number, the state before it is saved."""
         try:
-            yield from lessons(self.training, self.setting.train, self._scene)
+            yield from lessons(self.training, self.setting.train, self._scene, self._record)
         except DivergenceError:
             if self.is_main and self.saved_step < self.training.step:
                 self._save()

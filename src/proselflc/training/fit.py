@@ -89,8 +89,8 @@ class Training:
         most = strategy.processes
         if most is not None and accelerator.num_processes > most:
             raise InputError(
-                f"the method keeps what it knows of every example in one process, and "
-                f"{accelerator.num_processes} were started: start one"
+                f"the method works in one process, and {accelerator.num_processes} were started: "
+                "start one"
             )
         self.spans = spans(strategy.stages, total_steps, batches)
         self.batches = batches
@@ -335,7 +335,10 @@ class Training:
 
 
 def lessons(
-    training: Training, loader: Batches, scene: Callable[[nn.Module], Scene] | None = None
+    training: Training,
+    loader: Batches,
+    scene: Callable[[nn.Module], Scene] | None = None,
+    watch: Callable[[Lesson], None] | None = None,
 ) -> Iterator[Lesson]:
     """Train from where it stands to Γ, a lesson after every step.
 
@@ -344,6 +347,7 @@ def lessons(
         loader: what to learn from.
         scene: what a strategy may look at when a stage begins or an epoch is over, of the model;
             None for one that looks at nothing.
+        watch: sees every lesson before the strategy ends an epoch, with all as it was in the step.
     """
     assert scene is not None or type(training.strategy) is Strategy
     batches = len(loader)
@@ -355,11 +359,14 @@ def lessons(
         for number, batch in enumerate(loader.batches(epoch, start), start):
             logits, loss, size, lr, stop = training.learn(batch)
             last = number == batches - 1 or training.step == training.total_steps
+            lesson = Lesson(training.step, epoch, last, batch, logits, loss, size, lr, stop)
+            if watch is not None:
+                watch(lesson)
             if last and scene is not None:
                 of_stage = epoch - training.span.first // batches
                 seen = scene(training.evaluated)
                 training.strategy.after_epoch(training.stage, of_stage, seen)
-            yield Lesson(training.step, epoch, last, batch, logits, loss, size, lr, stop)
+            yield lesson
             if training.step == training.total_steps:
                 return
 

@@ -41,7 +41,10 @@ def test_the_memory_follows_its_recurrence(crowd: Any, momentum: float) -> None:
     for epoch in range(4):
         for batch in crowd.batches(epoch):
             z = 4 * torch.randn(20, 4, generator=generator)
+            before = one.memory.clone()
             one.loss(z, batch, 0.5)
+            assert torch.equal(one.memory, before)  # a step that is not taken leaves no trace
+            one.after_step(z, batch)
             p = clamped(z.double().numpy())
             for row, i in zip(p, batch.index.tolist(), strict=True):
                 expected[i] = momentum * expected[i] + (1 - momentum) * row / row.sum()
@@ -88,7 +91,9 @@ def test_loss_and_gradient_are_the_formula(
 def test_a_network_that_agrees_with_itself_has_a_negative_loss(crowd: Any) -> None:
     one, batch = strategy(crowd, momentum=0.1), next(crowd.batches())
     for _ in range(5):
-        loss = one.loss(30.0 * F.one_hot(batch.y, 4), batch, 0.5)
+        sure = 30.0 * F.one_hot(batch.y, 4)
+        loss = one.loss(sure, batch, 0.5)
+        one.after_step(sure, batch)
     assert float(loss) == pytest.approx(3 * math.log(1 - 0.9999**2), rel=0.2)
     assert float(loss) < -20
     assert math.isfinite(float(one.loss(1e4 * F.one_hot(batch.y, 4).float(), batch, 0.5)))
@@ -104,6 +109,7 @@ def test_half_precision_is_remembered_in_full(crowd: Any) -> None:
     one, batch = strategy(crowd), next(crowd.batches())
     z = torch.randn(20, 4, generator=torch.Generator().manual_seed(0)).bfloat16()
     assert one.loss(z, batch, 0.5).dtype == one.memory.dtype == torch.float32
+    one.after_step(z, batch)
     p = clamped(z.double().numpy())
     np.testing.assert_allclose(
         one.memory[batch.index], 0.3 * p / p.sum(1, keepdims=True), atol=1e-6

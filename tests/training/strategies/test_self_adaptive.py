@@ -52,7 +52,10 @@ def test_labels_follow_predictions_by_the_recurrence(crowd: Any, momentum: float
     for epoch in range(5):
         for batch in crowd.batches(epoch):
             z = 3 * torch.randn(20, 4, generator=generator)
+            before = one.memory.clone()
             one.loss(z, batch, 0.5)
+            assert torch.equal(one.memory, before)  # a step that is not taken leaves no trace
+            one.after_step(z, batch)
             p = torch.softmax(z.double(), 1).numpy()
             if epoch >= 2:
                 rows = batch.index.numpy()

@@ -12,7 +12,7 @@ from typing import Any
 
 from proselflc.app.reproduction.artefacts import ARTEFACTS, artefact
 from proselflc.app.reproduction.plan import Study
-from proselflc.app.reproduction.records import Store, key
+from proselflc.app.reproduction.records import key
 from proselflc.app.reproduction.running import Reproduction, complete, estimate, planned
 from proselflc.app.reproduction.scale import SCALES, scale
 from proselflc.errors import InputError
@@ -24,8 +24,8 @@ def listed() -> dict[str, dict[str, Any]]:
     for name, one in ARTEFACTS.items():
         runs: int | str = "–, paper scale only"
         if all(data in SCALES["cpu"].recipes for data in one.data):
-            nowhere = Store(Path("/nonexistent"))
-            runs = len(planned(Reproduction(name, SCALES["cpu"], one.seeds, nowhere.path)))
+            nowhere = Path("nowhere")
+            runs = len(planned(Reproduction(name, SCALES["cpu"], one.seeds, nowhere)))
         rows[name] = {"title": one.title, "runs": runs, "seeds": [*one.seeds]}
     return rows
 
@@ -51,16 +51,10 @@ def asked(
 def _seeds(text: str | None) -> tuple[int, ...]:
     if text is None:
         return ()
-    try:
-        found = tuple(int(word) for word in text.split(","))
-        assert found
-        assert all(seed >= 0 for seed in found)
-        assert len(set(found)) == len(found)
-    except (ValueError, AssertionError):
-        raise InputError(
-            f"--seeds must be different whole numbers such as 0,1,2, got {text!r}"
-        ) from None
-    return found
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
+        raise InputError(f"--seeds must be different whole numbers such as 0,1,2, got {text!r}")
+    return tuple(int(word) for word in words)
 
 
 def plan(one: Reproduction) -> dict[str, Any]:
@@ -78,7 +72,7 @@ def plan(one: Reproduction) -> dict[str, Any]:
 
 
 def plan_in_words(plan: dict[str, Any]) -> str:
-    """The same for people: the options of the first run, then a line per run."""
+    """The same for people: the options that all share, then a line per run."""
     lines = [f"{plan['name']} at {plan['scale']} scale: {plan['estimate']}"]
     if plan["runs"]:
         shared = _shared([run["config"] for run in plan["runs"]])
@@ -120,7 +114,7 @@ def run(one: Reproduction, jobs: int, say: Callable[[str], None] | None) -> None
 def _helping(one: Reproduction, number: int) -> Iterator[None]:
     """So many more processes take runs from the same store meanwhile."""
     context = multiprocessing.get_context("spawn")
-    started = [context.Process(target=_help, args=(one,), daemon=True) for _ in range(number)]
+    started = [context.Process(target=_help, args=(one,)) for _ in range(number)]
     for process in started:
         process.start()
     try:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from proselflc.app.reproduction import printed
-from proselflc.app.reproduction.output import Output, Table
+from proselflc.app.reproduction.output import MISSING, Output, Table
 from proselflc.app.reproduction.plan import Study, named
 from proselflc.app.reproduction.records import Record
 from proselflc.correction.catalogue import METHODS
@@ -144,12 +144,14 @@ def _panels(
         if setting is not None:
             method, parameters = setting
             records = study.finals("cifar100", noise, method, parameters, needs_history=True)
-        known = [one.history for one in records if one is not None]
-        if len(known) == len(records):
-            histories[said] = averaged(known)
+        known = [one for one in records if one is not None]
+        diverged = any("diverged" in one.facts for one in known)
+        if len(known) == len(records) and not diverged:
+            histories[said] = averaged([one.history for one in known])
         ends = histories.get(said, [{}])[-1]
+        missing = "diverged" if diverged else MISSING
         cells = [ends.get(column) for column in columns]
-        rows.append((said, *("–" if v is None else f"{v:.3f}" for v in cells)))
+        rows.append((said, *(missing if v is None else f"{v:.3f}" for v in cells)))
     drawn = {one.name: one for one in dynamics(histories)} if histories else {}
     kept = dict.fromkeys(_DRAWN[column] for column in columns)
     figures = tuple(renamed(drawn[k], f"{name}-{k}") for k in kept if k in drawn)

@@ -113,6 +113,10 @@ def interval(differences: Sequence[float | None]) -> tuple[float, float] | None:
 
 def difference(values: Sequence[float | None], others: Sequence[float | None]) -> str:
     """The paired differences, as mean ± half of the interval."""
-    pairs = zip(values, others, strict=True)
-    found = interval([None if a is None or b is None else a - b for a, b in pairs])
-    return MISSING if found is None else f"{found[0]:+.1f} ± {found[1]:.1f}"
+    if any(value is None for value in (*values, *others)):
+        return MISSING
+    points = [a - b for a, b in zip(values, others, strict=True) if a is not None and b is not None]
+    found = interval(points)
+    if found is None:
+        return "diverged" if any(map(math.isnan, points)) else mean_std(points)
+    return f"{found[0]:+.1f} ± {found[1]:.1f}"

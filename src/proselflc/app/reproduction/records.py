@@ -105,11 +105,12 @@ class Store:
             return None
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
-            assert facts["key"] == path.stem
-        except (OSError, ValueError, KeyError, TypeError, AssertionError):
+        except (OSError, ValueError, RecursionError):
+            facts = None
+        if not _is_record(facts, path.stem):
             raise InputError(
                 f"{path} is no record of a run, or is damaged: remove it, and the run is done again"
-            ) from None
+            )
         return Record(facts)
 
     def add(self, config: Config, facts: Mapping[str, Any]) -> Record:
@@ -145,6 +146,23 @@ class Store:
             yield True
         finally:
             lock.release()
+
+
+def _is_record(facts: object, name: str) -> bool:
+    """Whether a file holds what `Store.add` writes, as far as it is looked at."""
+    if not isinstance(facts, dict) or facts.get("key") != name:
+        return False
+    summary, test, history = (facts.get(key) for key in ("summary", "test", "history"))
+    if not isinstance(summary, dict) or not isinstance(test, dict) or not isinstance(history, list):
+        return False
+    numbers = (summary.get("test_accuracy"), facts.get("validation_accuracy"))
+    calibration = test.get("calibration", [])
+    return (
+        all(one is None or type(one) in (int, float) for one in numbers)
+        and all(isinstance(line, dict) for line in history)
+        and isinstance(calibration, list)
+        and all(isinstance(one, dict) and "ece" in one for one in calibration)
+    )
 
 
 def made_with() -> dict[str, Any]:

@@ -48,6 +48,8 @@ class DynamicBootstrapping(Strategy):
     another sixtieth, then weights ½ and a T that falls from 1 to 0.001 in three tenths of training.
     Where the losses do not come in two kinds, every label is believed until they do.
 
+    With --ema the mixture is of the losses of the averaged weights.
+
     What is recorded of an example is what the network says of it unmixed, in evaluation mode; B and
     z(x_s) come from that pass too.
 

@@ -45,16 +45,26 @@ class EarlyLearningRegularization(Strategy):
         self.register_buffer("memory", torch.zeros(n, C))  # t
 
     def penalty(self, logits: Tensor, batch: Batch) -> Tensor | None:
-        p = torch.softmax(logits.float(), 1).clamp(CLAMP, 1 - CLAMP)
-        with torch.no_grad():
-            normed = p / p.sum(1, keepdim=True)
-            t = self.momentum * self.memory[batch.index] + (1 - self.momentum) * normed
-            self.memory[batch.index] = t
-        return self.weight * torch.log1p(-(t * p).sum(1)).mean()
+        p = _clamped(logits)
+        return self.weight * torch.log1p(-(self._renewed(p, batch) * p).sum(1)).mean()
+
+    def after_step(self, logits: Tensor, batch: Batch) -> None:
+        # Not while the loss is computed: a step that diverges is not taken and leaves no trace.
+        self.memory[batch.index] = self._renewed(_clamped(logits), batch)
+
+    @torch.no_grad()
+    def _renewed(self, p: Tensor, batch: Batch) -> Tensor:
+        """[N, C] t."""
+        normed = p / p.sum(1, keepdim=True)
+        return self.momentum * self.memory[batch.index] + (1 - self.momentum) * normed
 
     def taught(self, e: Evidence, batch: Batch) -> tuple[Tensor, Tensor]:
         t = self.memory[batch.index.to(self.memory.device)]
         return t / t.sum(1, keepdim=True), torch.zeros_like(e.entropy)
+
+
+def _clamped(logits: Tensor) -> Tensor:
+    return torch.softmax(logits.float(), 1).clamp(CLAMP, 1 - CLAMP)
 
 
 def make(p: Mapping[str, Any], situation: Situation) -> Strategy:

@@ -47,17 +47,30 @@ class SelfAdaptiveTraining(Strategy):
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
 
     def targets(self, batch: Batch) -> Tensor:
-        return batch.y if int(self.epochs) < self.begin else self.memory[batch.index]
+        return self.memory[batch.index] if self._moves else batch.y
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
-        if int(self.epochs) < self.begin:
+        if not self._moves:
             return super().loss(logits, batch, progress)
-        log_p = torch.log_softmax(logits.float(), 1)
-        p = log_p.detach().exp()
-        t = self.momentum * self.memory[batch.index] + (1 - self.momentum) * p
-        self.memory[batch.index] = t
+        t = self._renewed(logits, batch)
         w = t.amax(1)
+        log_p = torch.log_softmax(logits.float(), 1)
         return (w * expected_surprise(t, log_p)).sum() / w.sum()
+
+    def after_step(self, logits: Tensor, batch: Batch) -> None:
+        if self._moves:
+            self.memory[batch.index] = self._renewed(logits, batch)
+
+    @property
+    def _moves(self) -> bool:
+        """Whether labels move already."""
+        return int(self.epochs) >= self.begin
+
+    @torch.no_grad()
+    def _renewed(self, logits: Tensor, batch: Batch) -> Tensor:
+        """[N, C] t."""
+        p = torch.softmax(logits.float(), 1)
+        return self.momentum * self.memory[batch.index] + (1 - self.momentum) * p
 
     def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
         self.epochs += 1
