@@ -52,20 +52,48 @@ def in_markdown(
     rows.sort(key=lambda row: -row[0])
     head = [COLUMNS["test_accuracy"], "less cross entropy's", *list(COLUMNS.values())[1:]]
     head.append("time per epoch, × cross entropy's")
+    words = in_words(measured, methods, seeds)
     told = "; ".join(f"`{method}` {what}" for method, what in TOLD.items())
     note = f"¹ is told more than the given labels: {told}."
     lines = [f"| method | {' | '.join(head)} |", "|---|" + "---|" * len(head)]
-    return "\n".join([*lines, *(row for _, row in rows), "", note])
+    return "\n".join([*lines, *(row for _, row in rows), "", note, "", words])
+
+
+def in_words(
+    measured: Sequence[Mapping[str, Any]], methods: Sequence[str], seeds: Sequence[int]
+) -> str:
+    """Which methods are more accurate than cross entropy, and which nobody can tell."""
+    kinds: dict[str, list[str]] = {"more": [], "less": [], "unclear": [], "diverged": []}
+    for method in methods:
+        points = differences(measured, method, seeds)
+        if method == "cce" or any(point is None for point in points):
+            if any("diverged" in one for one in measured if one["method"] == method):
+                kinds["diverged"].append(method)
+            continue
+        mean, half = output.interval(points) or (0.0, 0.0)
+        kind = "more" if mean - half > 0 else "less" if mean + half < 0 else "unclear"
+        kinds[kind].append(method)
+
+    def named(kind: str) -> str:
+        return ", ".join(f"`{method}`" for method in kinds[kind]) or "none"
+
+    diverged = f" Diverged: {named('diverged')}." if kinds["diverged"] else ""
+    return (
+        f"More accurate than cross entropy, as far as the interval says: {named('more')}. Less "
+        f"accurate: {named('less')}. Nobody can tell: {named('unclear')}.{diverged}"
+    )
+
+
+def differences(
+    measured: Sequence[Mapping[str, Any]], method: str, seeds: Sequence[int]
+) -> list[float | None]:
+    """Points of accuracy more than cross entropy's, for every seed; None where not measured."""
+    found = {(one["method"], one["seed"]): one["test_accuracy"] for one in measured}
+    pairs = [(found.get((method, seed)), found.get(("cce", seed))) for seed in seeds]
+    return [None if a is None or b is None else 100 * (a - b) for a, b in pairs]
 
 
 def difference(measured: Sequence[Mapping[str, Any]], method: str, seeds: Sequence[int]) -> str:
-    """Points of accuracy more than cross entropy's with the same seed, and a 95 % interval."""
-    found = {(one["method"], one["seed"]): one["test_accuracy"] for one in measured}
-    if method == "cce":
-        return "–"
-    return output.difference(
-        *(
-            [None if v is None else 100 * v for v in (found.get((name, s)) for s in seeds)]
-            for name in (method, "cce")
-        )
-    )
+    """The mean of `differences` and its 95 % interval."""
+    points = differences(measured, method, seeds)
+    return output.MISSING if method == "cce" else output.difference(points, [0.0] * len(points))

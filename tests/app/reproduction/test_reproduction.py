@@ -294,7 +294,7 @@ def test_processes_that_share_a_directory_do_every_run_once(tmp_path: Path) -> N
 
 def test_an_interrupted_reproduction_goes_on_where_it_was(tmp_path: Path) -> None:
     """Killed in the middle of a run, and the same as one that was not."""
-    killed = started(tmp_path, "killed", seeds=1, epochs=200)
+    killed = started(tmp_path, "killed", seeds=1, epochs=80)
     deadline = time.monotonic() + 240
     while not list((tmp_path / "killed").glob("runs/*/checkpoints/*")):
         assert time.monotonic() < deadline
@@ -303,7 +303,7 @@ def test_an_interrupted_reproduction_goes_on_where_it_was(tmp_path: Path) -> Non
     killed.kill()
     killed.communicate()
     assert not (tmp_path / "killed" / "records").exists()
-    again, whole = (started(tmp_path, name, seeds=1, epochs=200) for name in ("killed", "whole"))
+    again, whole = (started(tmp_path, name, seeds=1, epochs=80) for name in ("killed", "whole"))
     outputs = [process.communicate(timeout=240)[0] for process in (again, whole)]
     assert again.returncode == whole.returncode == 0
     assert outputs[0].splitlines()[-1] == outputs[1].splitlines()[-1]
