@@ -11,18 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
+from optuna.storages import BaseStorage
 from safetensors.numpy import load_file
 
 from proselflc.analysis.run import load_run
-from proselflc.app import cli, kept_runs, search_space, search_workers, study
+from proselflc.app import cli, kept_runs, search_space, search_workers, study, trials
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted
 from proselflc.app.display import Silent
+from proselflc.app.interruption import Interrupted
 from proselflc.app.run import train
 from proselflc.app.search import Options, SearchError, search
 from proselflc.app.start import Start
 from proselflc.app.study import Outcome
+from proselflc.app.study_directory import StudyDirectory
 from proselflc.data import noise
 from proselflc.data.batches import one_thread
 from proselflc.data.dataset import Dataset, Part
@@ -354,6 +358,8 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_trial_that_diverges_is_not_chosen(searched: Searched) -> None:
     found = searched(ONE, space=("epochs=2", "lr=1e30,0.05", "sharpness=10"))
     assert [one.state for one in found.stages[0].records] == ["diverged", "complete"]
+    for one in found.stages[0].records:
+        assert not list((runs_of(found) / one.run).rglob("*-*.safetensors"))
     assert found.recipe["lr"] == 0.05
     with pytest.raises(SearchError, match="no trial of Γ and optimiser came to its end"):
         searched(ONE, name="bad", space=("epochs=2", "lr=1e30"))
@@ -403,6 +409,8 @@ def test_nothing_is_retrained_where_nobody_wants_it(searched: Searched) -> None:
         (ONE, {"trials": 0}, "--trials must be at least 1"),
         (ONE, {"jobs": 0}, "--jobs must be at least 1"),
         (ONE, {"storage": "nonsense"}, "the storage nonsense cannot be reached"),
+        (replace(ONE, method="joint_soft"), {"space": ("epochs=9,1",)}, "stages"),
+        (replace(ONE, method="joint_soft"), {"space": ("steps=5..900",)}, "got 1: raise"),
         (replace(ONE, request=Request(data="nowhere.csv")), {}, "nowhere.csv"),
     ],
 )
@@ -463,6 +471,99 @@ def test_overwriting_begins_anew_and_leaves_what_is_not_ours(
     (stranger / "report.html").write_text("mine")
     with pytest.raises(InputError, match=r"holds report\.html and is no study"):
         searched(ONE, name="stranger")
+
+
+def test_a_password_is_neither_written_down_nor_printed(
+    searched: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(directory: StudyDirectory, url: str | None, *_: object) -> BaseStorage:
+        return trials.opened(directory, None)
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("proselflc.app.search.trials", _Opening(opened))
+    monkeypatch.setattr(kept_runs, "once", stop)
+    url = "postgresql://me:s3cret@host/db?sslpassword=s3cret"
+    with pytest.raises(Interrupted, match=r"in place of \*\*\*") as caught:
+        searched(ONE, storage=url)
+    assert "--storage 'postgresql://me:***@host/db'" in str(caught.value)
+    assert "after the ?" in str(caught.value)
+    for path in (tmp_path / "study").rglob("*"):
+        assert not path.is_file() or b"s3cret" not in path.read_bytes()
+    assert "s3cret" not in str(caught.value)
+
+
+class _Opening:
+    """The module of the trials, with another way to open a storage."""
+
+    def __init__(self, opened: Callable[..., BaseStorage]) -> None:
+        self.opened = opened
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(trials, name)
+
+
+def test_a_study_stays_where_its_trials_are(searched: Searched, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'trials.db'}"
+    searched(ONE, storage=url, retrain=False)
+    with pytest.raises(InputError, match=r"trials\.db there, journal now.*give --storage"):
+        searched(ONE, resume=True)
+    assert not (tmp_path / "study" / "journal.log").exists()
+    searched(ONE, name="plain", retrain=False)
+    assert 'storage = "journal"' in (tmp_path / "plain" / "study.toml").read_text()
+    with pytest.raises(InputError, match="journal there, sqlite"):
+        searched(ONE, name="plain", resume=True, storage=url)
+
+
+def test_a_study_whose_journal_is_damaged_can_be_overwritten(
+    searched: Searched, tmp_path: Path
+) -> None:
+    searched(ONE, retrain=False)
+    journal = tmp_path / "study" / "journal.log"
+    journal.write_bytes(b"damaged\n" + journal.read_bytes())
+    with pytest.raises(InputError, match=r"journal\.log is damaged .*--overwrite"):
+        searched(ONE, resume=True)
+    again = searched(ONE, retrain=False, overwrite=True)
+    assert {one.state for stage in again.stages for one in stage.records} == {"complete"}
+    with pytest.raises(InputError, match="cannot be reached"):
+        searched(ONE, overwrite=True, storage="nonsense")
+    assert searched(ONE, retrain=False, resume=True).best == again.best  # nothing was removed
+
+
+def test_overwriting_with_another_space_leaves_nothing_of_the_old_in_a_database(
+    searched: Searched, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'trials.db'}"
+    optuna.create_study(study_name="mine", storage=url)
+    searched(ONE, storage=url, retrain=False)
+    before = set(optuna.get_all_study_names(url))
+    assert len(before) == 3
+    other = ("epochs=1", "sharpness=8")
+    searched(ONE, storage=url, retrain=False, overwrite=True, space=other)
+    after = set(optuna.get_all_study_names(url))
+    assert before & after == {"mine"}
+    assert len(after) == 3
+
+
+def test_what_a_mistake_leaves_is_a_study_s_lock_and_no_more(
+    searched: Searched, tmp_path: Path
+) -> None:
+    searched(ONE, retrain=False)
+    lock = tmp_path / "study" / ".lock"
+    lock.touch()
+    inode = lock.stat().st_ino
+    with pytest.raises(InputError, match="another search space"):
+        searched(ONE, resume=True, space=("epochs=3",))
+    assert lock.stat().st_ino == inode  # others may have locked it
+    runs = tmp_path / "study" / "runs"
+    name = next(one.name for one in runs.iterdir() if one.is_dir())
+    mine = [f"x{name}.lock", f"x{name}", f".{name}"]
+    for one in mine:
+        (runs / one).touch()
+    (runs / f".{name}.lock").touch()
+    StudyDirectory(tmp_path / "study").clear()
+    assert sorted(one.name for one in runs.iterdir()) == sorted(mine)
 
 
 def test_in_a_database_overwriting_begins_anew_too(searched: Searched, tmp_path: Path) -> None:

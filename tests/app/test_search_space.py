@@ -4,14 +4,19 @@ import itertools
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from proselflc.app import search_space
 from proselflc.app.config import Config
 from proselflc.app.search_space import Range, Space, Values
+from proselflc.data.dataset import Features
+from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
-from proselflc.training.methods import TRAINABLE, Parameters
+from proselflc.training import methods
+from proselflc.training.methods import PATHS, TRAINABLE, Parameters
 from proselflc.training.recipe import Recipe
+from proselflc.training.strategy import Situation
 
 RESOLVED = Config(recipe=Recipe(epochs=30, batch_size=64, optimizer="sgd", lr=0.05, weight_decay=0))
 
@@ -36,7 +41,31 @@ def test_every_method_that_can_be_searched_has_a_default_and_takes_it() -> None:
     searched = {name for name, one in TRAINABLE.items() if not one.learns_trusted}
     assert set(search_space.GRIDS) == searched
     for name, choices in search_space.GRIDS.items():
-        assert set(choices) <= set(TRAINABLE[name].defaults)
+        takes = set(TRAINABLE[name].defaults) - set(PATHS)
+        assert set(choices) <= takes
+        assert bool(choices) == bool(takes)  # what has something to search has something by default
+        for parameter, values in choices.items():
+            assert len(set(values)) == len(values) > 1
+            default = TRAINABLE[name].defaults[parameter]
+            assert default in values or name in FROM_THE_PAPER
+
+
+@pytest.mark.parametrize("name", sorted(set(search_space.GRIDS) - {"distillation"}))
+def test_a_method_can_do_with_its_defaults_and_the_shortest_training(name: str) -> None:
+    X = Features(np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32))
+    names, coarse = ("a", "b", "c", "d"), np.array([0, 0, 1, 1])
+    situation = Situation(900, 30, np.arange(40) % 4, names, fit(X), coarse=coarse)
+    search_space.check(read(names=(name,)), RESOLVED, situation)
+    short = read("epochs=1..4", names=(name,))
+    stages = methods.strategy(name, methods.resolved(name, Parameters()), situation).stages
+    if len(stages) == 1:
+        search_space.check(short, RESOLVED, situation)
+    else:
+        with pytest.raises(InputError, match="needs an epoch for each, got 1"):
+            search_space.check(short, RESOLVED, situation)
+
+
+FROM_THE_PAPER = ("boot_hard",)  # its ε is of another publication, the grid of Table 5
 
 
 def test_what_is_fixed_is_not_searched() -> None:

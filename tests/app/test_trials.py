@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -142,11 +143,29 @@ def test_a_trial_of_a_dead_process_is_taken_again_with_its_number_and_values(mak
     assert records[0].accuracy == 0.25
 
 
+def test_a_machine_is_known_by_its_boot_and_its_processes_not_by_its_name_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    boot = tmp_path / "boot_id"
+    monkeypatch.setattr(trials, "BOOT", boot)
+    without = trials.machine()
+    assert without.startswith(platform.node())
+    boot.write_text("one\n")
+    first = trials.machine()
+    assert first == trials.machine()
+    boot.write_text("two\n")
+    assert len({without, first, trials.machine()}) == 3
+    monkeypatch.setattr(trials, "PROCESSES", tmp_path / "elsewhere")
+    os.symlink("pid:[7]", tmp_path / "elsewhere")
+    assert "pid:[7]" in trials.machine()
+
+
 @pytest.mark.parametrize(
     ("facts", "is_taken"),
     [
         ({"process": os.getppid()}, False),
         ({"process": os.getppid(), "alive": time.time() - 1e4}, True),
+        ({"host": f"{trials.machine()} of another boot", "process": gone()}, False),
         ({"host": "elsewhere"}, False),
         ({"host": "elsewhere", "alive": time.time() - 1e4}, True),
         ({"process": "none"}, True),
@@ -287,7 +306,71 @@ def test_a_damaged_journal_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["nonsense", "sqlite:////nowhere/at/all.db", "mydb://me:s3cret@localhost:1/x"]
+    ("line", "is_dropped"),
+    [
+        (b'{"op_code":5,"tri\n', True),
+        (b"\xff\xfe\n", True),
+        (b"[1]\n", True),
+        (b'{"op_code":99,"worker_id":"a"}\n', False),
+        (b'{"op_code":4}\n', False),
+    ],
+)
+def test_a_damaged_last_line_is_dropped_or_said(
+    tmp_path: Path, line: bytes, is_dropped: bool
+) -> None:
+    directory = StudyDirectory(tmp_path)
+    Queue(trials.opened(directory, None), "a", GRID, 8, 0, False).fill()
+    whole = directory.journal.read_bytes()
+    directory.journal.write_bytes(whole + line)
+    notes: list[str] = []
+    if not is_dropped:  # it is well written, so what it did is not known
+        with pytest.raises(InputError, match=r"journal\.log is damaged .*--overwrite"):
+            trials.opened(directory, None, notes.append)
+        assert directory.journal.read_bytes() == whole + line
+        return
+    queue = Queue(trials.opened(directory, None, notes.append), "a", GRID, 8, 0, False)
+    assert directory.journal.read_bytes() == whole
+    assert len(notes) == 1
+    assert "the last line of" in notes[0]
+    assert "is dropped" in notes[0]
+    take(queue).complete(0.5, "run")
+    assert queue.records()[0].accuracy == 0.5
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:s3cret@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://host/db?user=me&password=s3cret", "postgresql://host/db"),
+        ("postgresql://me:s3cret@host/db?sslpassword=s3cret", "postgresql://me:***@host/db"),
+        ("postgresql://me:s3%40cret@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://me:p@s3cret@host/db", "postgresql://***"),
+        ("postgresql://m/e:s3cret@host/db", "postgresql://***"),
+        ("postgresql://me:s3cret@host:port/db", "postgresql://***"),
+        ("me:s3cret@host", "***"),
+        ("nonsense?password=s3cret", "***"),
+        ("nonsense", "nonsense"),
+        ("sqlite:///a b@c.db", "sqlite:///a b@c.db"),
+        ("sqlite://", "sqlite://"),
+    ],
+)
+def test_of_an_address_nothing_secret_is_shown(url: str, shown: str) -> None:
+    assert trials.redacted(url) == shown
+    assert trials.redacted(shown) == shown
+
+
+def test_a_password_with_an_at_sign_is_said_how_to_write(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"postgresql://\*\*\* .*%40") as caught:
+        trials.opened(StudyDirectory(tmp_path), "postgresql://me:p@s3cret@host/db")
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("nonsense", "sqlite:////nowhere/at/all.db", "mydb://me:s3cret@localhost:1/x"),
+        *("mydb://host/x?password=s3cret", "me:s3cret@host"),
+    ],
 )
 def test_a_storage_that_cannot_be_reached_is_said_without_its_password(
     url: str, tmp_path: Path
@@ -297,12 +380,22 @@ def test_a_storage_that_cannot_be_reached_is_said_without_its_password(
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_storage_that_is_lost_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("postgresql://me:s3cret@host/db", "postgresql://me:s3%63ret@host/db"),
+        *("postgresql://host/db?password=s3cret&x=1", "postgresql://host/db?password=s3%63ret"),
+    ],
+)
+def test_a_storage_that_is_lost_is_said_without_its_password(url: str) -> None:
     with (
-        pytest.raises(InputError, match=r"cannot be reached any more .*--resume"),
-        trials.storage_errors("postgresql://me:s3cret@host/db"),
+        pytest.raises(InputError, match=r"cannot be reached any more .*--resume") as caught,
+        trials.storage_errors(url),
     ):
-        raise optuna.exceptions.StorageInternalError("lost postgresql://me:s3cret@host/db")
+        raise optuna.exceptions.StorageInternalError(f"lost {url}, password is s3cret")
+    assert "password is ***" in str(caught.value)
+    assert "ret@" not in str(caught.value)
+    assert "s3" not in str(caught.value)
 
 
 def test_optuna_keeps_its_own_loudness(tmp_path: Path) -> None:

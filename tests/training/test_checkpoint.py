@@ -53,6 +53,7 @@ def test_there_may_be_none(tmp_path: Path) -> None:
     (tmp_path / ".0123456789abcdef.part").write_bytes(b"half")
     (tmp_path / "notes.safetensors").write_bytes(b"mine")
     assert checkpoint.read_last(tmp_path) == (None, [])
+    assert checkpoint.can_go_on(tmp_path)
 
 
 @settings(max_examples=40, deadline=None)
@@ -79,6 +80,9 @@ def test_all_of_them_may_be_damaged(tmp_path: Path) -> None:
     found, notes = checkpoint.read_last(tmp_path)
     assert found is None
     assert len(notes) == 2
+    assert not checkpoint.can_go_on(tmp_path)
+    checkpoint.write(tmp_path, state(1))
+    assert checkpoint.can_go_on(tmp_path)
 
 
 def test_a_name_that_promises_another_content_is_no_state(tmp_path: Path) -> None:

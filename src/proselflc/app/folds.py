@@ -228,7 +228,7 @@ def _train(
         other = differences(stored, config.table()) or stored.get("fingerprint") != fingerprint
         if not other and directory.is_finished:
             return
-        if not other and _can_go_on(directory):
+        if not other and checkpoint.can_go_on(directory.checkpoints):
             try:
                 start = Start(directory.path, resume=True)
                 train(config, start, display, dataset=dataset, preprocessing=scaling)
@@ -242,12 +242,6 @@ def _train(
         with directory.locked():
             directory.clear()
     train(config, Start(directory.path), display, dataset=dataset, preprocessing=scaling)
-
-
-def _can_go_on(directory: RunDirectory) -> bool:
-    """Whether there is a state that is not damaged, or none at all."""
-    state, damages = checkpoint.read_last(directory.checkpoints)
-    return state is not None or not damages
 
 
 def _predict(

@@ -73,7 +73,7 @@ def once(
     with _alone(directory.path):
         if directory.is_begun and directory.is_finished:
             return directory
-        goes_on = directory.is_begun and _can_go_on(directory)
+        goes_on = directory.is_begun and checkpoint.can_go_on(directory.checkpoints)
         start = Start(directory.path, resume=goes_on, overwrite=not goes_on)
         train(config, start, display, dataset=dataset)
         directory.clear_checkpoints()
@@ -94,9 +94,3 @@ def _alone(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _can_go_on(directory: RunDirectory) -> bool:
-    """Whether there is a state that is not damaged, or none at all."""
-    state, damages = checkpoint.read_last(directory.checkpoints)
-    return state is not None or not damages

@@ -38,7 +38,6 @@ from proselflc.errors import InputError, shown, unknown
 from proselflc.training.fit import DivergenceError
 from proselflc.training.methods import TRAINABLE, Parameters
 from proselflc.training.run_directory import RunDirectory, read_toml
-from proselflc.training.strategy import Situation
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -115,7 +114,7 @@ def search(
     directory.check_start(start)
     with trials.storage_errors(options.storage), search_workers.stopping_on_signals():
         plan, validation, notes = _planned(config, options, dataset)
-        storage = _begun(plan, directory, options, start)
+        storage = _begun(plan, directory, options, start, display)
         for note in notes:
             display.note(note)
         if directory.is_finished:
@@ -208,7 +207,7 @@ class Part:
         plan = self.plan
         return Queue(
             self.storage,
-            f"proselflc-{plan.key}/{'recipe' if method is None else method}",
+            trials.name_of(plan.key, "recipe" if method is None else method),
             plan.space.recipe if method is None else plan.space.methods[method],
             plan.trials,
             plan.config.recipe.seed,
@@ -274,6 +273,7 @@ class Part:
             taken.prune(run.path.name)
             came = "ended early"
         except DivergenceError as error:
+            run.clear_checkpoints()
             taken.diverged(str(error), run.path.name)
             came = "diverged"
         else:
@@ -366,7 +366,7 @@ def _planned(
         notes.append(NOISY)
     resolved = replace(setting.config, parameters=config.parameters, tracker=None)
     space = search_space.read(options.space, names, config, resolved)
-    search_space.check(space, resolved, _situation(setting))
+    search_space.check(space, resolved, setting.situation)
     plan = Plan(
         data=setting.dataset.name,
         config=resolved,
@@ -411,44 +411,31 @@ def _prepared(config: Config, dataset: Dataset | None) -> tuple[Setting, list[st
     return prepare(wanted, dataset, report=notes.append), notes
 
 
-def _situation(setting: Setting) -> Situation:
-    return Situation(
-        total_steps=setting.total_steps,
-        batches=len(setting.train),
-        given=setting.labels.given,
-        names=setting.dataset.names,
-        preprocessing=setting.preprocessing,
-        model=setting.config.model or "",
-        coarse=setting.dataset.coarse,
-        seed=setting.config.recipe.seed,
-    )
-
-
 def _is_share(trusted: str | None) -> bool:
     """Whether trusted examples are cut out of the training data."""
     return trusted is not None and not Path(trusted).exists()
 
 
-def _begun(plan: Plan, directory: StudyDirectory, options: Options, start: Start) -> BaseStorage:
+def _begun(
+    plan: Plan, directory: StudyDirectory, options: Options, start: Start, display: Display
+) -> BaseStorage:
     """The storage of a study that is new now, or is the one that was asked for."""
-    about = dict(plan.about)
-    if options.storage is not None:
-        about["storage"] = trials.redacted(options.storage)
+    url = options.storage
+    about = {**plan.about, "storage": "journal" if url is None else trials.redacted(url)}
     directory.make()
     try:
         with directory.locked():
             if directory.is_begun and not start.overwrite:
                 directory.check_same(plan.options, about)
-            storage = trials.opened(directory, options.storage)
-            if start.overwrite:
-                rest = (directory.runs, Silent(), None, True)
-                part = Part(plan, directory, storage, *rest)
-                for name in (None, *plan.methods):
-                    part.queue(name).delete()
+            if start.overwrite and url is None:
+                directory.clear()  # with the journal, which may be damaged
+            storage = trials.opened(directory, url, display.note)
+            if start.overwrite and url is not None:  # it can be reached, so that nothing is lost
+                for key in filter(None, (directory.key, plan.key)):
+                    trials.delete(storage, key)
                 directory.clear()
-                storage = trials.opened(directory, options.storage)
             if not directory.is_begun:
-                directory.write(plan.options, about)
+                directory.write(plan.options, {**about, "key": plan.key})
             return storage
     except InputError:
         directory.remove_unused()  # a mistyped option leaves nothing behind
@@ -506,8 +493,15 @@ def _advice(directory: StudyDirectory, config: Config, options: Options) -> str:
     command = f"proselflc search --out {shlex.quote(str(directory.path))} --resume"
     if options.jobs > 1:
         command += f" --jobs {options.jobs}"
+    missing = []
     if options.storage is not None:
-        command += f" --storage {shlex.quote(trials.redacted(options.storage))}"
+        url = trials.redacted(options.storage)
+        command += f" --storage {shlex.quote(url)}"
+        if "***" in url:
+            missing.append("the password in place of ***")
+        if "?" in options.storage and "?" not in url:
+            missing.append("what was after the ?")
     if config.model is not None and ":" in config.model:
         command += f" --model {shlex.quote(config.model)}"
-    return f"stopped, what is done is kept; go on with: {command}"
+    hint = f" (with {' and '.join(missing)}, which is not repeated here)" if missing else ""
+    return f"stopped, what is done is kept; go on with{hint}: {command}"

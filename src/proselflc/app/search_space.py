@@ -43,6 +43,13 @@ GRIDS: dict[str, dict[str, tuple[Value, ...]]] = {
     "joint_soft": {"alpha": (0.4, 1.0), "beta": (0.1, 0.5)},
     "joint_hard": {"alpha": (0.4, 1.0), "beta": (0.1, 0.5)},
     "pseudo_label_ramped": {"epsilon": (0.25, 0.5, 0.75)},
+    "gce_truncated": {"q": (0.5, 0.7, 0.9), "begin": (0.3, 0.5)},
+    "d2l": {"begin": (0.15, 0.3, 0.5)},
+    "m_dyr_s": {"begin": (0.2, 0.35, 0.5)},
+    "m_dyr_h": {"begin": (0.2, 0.35, 0.5)},
+    "md_dyr_sh": {"begin": (0.2, 0.35, 0.5)},
+    "elr": {"momentum": (0.7, 0.9), "weight": (1.0, 3.0, 7.0)},
+    "sat": {"begin": (0.15, 0.3, 0.5)},
 }
 LENGTHS = (EPOCHS // 2, EPOCHS, EPOCHS * 2)  # epochs
 RATES = (1 / 3, 1.0, 3.0)  # times the learning rate that suits the model
@@ -51,7 +58,6 @@ _RECIPE = (
     *("epochs", "steps", "batch_size", "optimizer", "lr", "momentum", "weight_decay"),
     *("schedule", "warmup", "clip", "ema"),
 )
-_FILES = ("transition", "mask", "teacher")
 
 
 @dataclass(frozen=True)
@@ -202,7 +208,7 @@ def _own(method: str, parameters: Parameters) -> Parameters:
 
 
 def _takes(method: str) -> list[str]:
-    return [name for name in TRAINABLE[method].defaults if name not in _FILES]
+    return [name for name in TRAINABLE[method].defaults if name not in methods.PATHS]
 
 
 def _known_parameters(names: Sequence[str], method: str) -> list[str]:
@@ -288,20 +294,31 @@ def _range(name: str, text: str, kind: type, word: str) -> Range:
 def check(space: Space, config: Config, situation: Situation) -> None:
     """Refuse values that a recipe or a method refuses, before anything is trained.
 
+    A method must be able to do with the shortest training that may be chosen.
+
     Args:
         space: to look at.
         config: resolved but for the parameters.
-        situation: that the methods will be in.
+        situation: that the methods will be in, but for Γ.
 
     Raises:
         InputError: there is one.
     """
+    from proselflc.training.strategy import spans
+
     for name, choice in space.recipe.items():
         for value in choice.corners():
             applied(config, "cce", {name: value}, {})
+    lengths = {
+        name: min(map(int, choice.corners()))
+        for name, choice in space.recipe.items()
+        if name in ("epochs", "steps")
+    }
+    shortest = applied(config, "cce", lengths, {}).recipe
+    situation = replace(situation, total_steps=shortest.total_steps(situation.batches))
     for method, choices in space.methods.items():
-        for name, choice in choices.items():
-            for value in choice.corners():
-                own = applied(config, method, {}, {name: value}).parameters
-                methods.strategy(method, own, situation)
-        methods.strategy(method, applied(config, method, {}, {}).parameters, situation)
+        values = [{name: value} for name, choice in choices.items() for value in choice.corners()]
+        for chosen in ({}, *values):
+            own = applied(config, method, {}, chosen).parameters
+            stages = methods.strategy(method, own, situation).stages
+            spans(stages, situation.total_steps, situation.batches)

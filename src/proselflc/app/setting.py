@@ -46,6 +46,7 @@ class Setting:
         labels: of the training part.
         preprocessing: fitted on the training part.
         model, strategy: fresh.
+        situation: that the strategy was made for.
         train: batches to learn from.
         total_steps: Γ.
         eval_steps: steps between evaluation points.
@@ -57,6 +58,7 @@ class Setting:
     preprocessing: Preprocessing
     model: nn.Module
     strategy: Strategy
+    situation: Situation
     train: Batches
     total_steps: int
     eval_steps: int
@@ -173,28 +175,26 @@ def prepare(
         noise=None if config.noise is None else labels.generator,
         noise_seed=_noise_seed(config) if config.noise is not None else None,
     )
+    situation = Situation(
+        total_steps=total,
+        batches=len(train),
+        given=labels.given,
+        names=dataset.names,
+        preprocessing=scaling,
+        model=name,
+        coarse=dataset.coarse,
+        trusted=labels.trusted,
+        seed=recipe.seed,
+        precision=recipe.precision,
+    )
     return Setting(
         config=resolved,
         dataset=dataset,
         labels=labels,
         preprocessing=scaling,
         model=model,
-        strategy=methods.strategy(
-            config.method,
-            parameters,
-            Situation(
-                total_steps=total,
-                batches=len(train),
-                given=labels.given,
-                names=dataset.names,
-                preprocessing=scaling,
-                model=name,
-                coarse=dataset.coarse,
-                trusted=labels.trusted,
-                seed=recipe.seed,
-                precision=recipe.precision,
-            ),
-        ),
+        strategy=methods.strategy(config.method, parameters, situation),
+        situation=situation,
         train=train,
         total_steps=total,
         eval_steps=_eval_steps(config, len(train), total),

@@ -20,6 +20,8 @@ from proselflc.training.run_directory import FORMAT, RunDirectory, check_format,
 OPTIONS = ("space", "trials", "prune")
 _CHOSEN = re.compile(r"chosen(-[a-z0-9_]+)?\.toml")
 _RUN = re.compile(r"[a-z0-9_]+-[0-9a-f]{16}")
+_RUN_LOCK = re.compile(rf"\.{_RUN.pattern}\.lock")
+_KEY = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,16 @@ class StudyDirectory:
         self.runs.mkdir(exist_ok=True)
 
     def remove_unused(self) -> None:
-        """Remove the directory if nothing of a study came into it."""
+        """Remove the directory if nothing of a study came into it.
+
+        The lock of one that is a study stays: others may have it.
+        """
         with suppress(OSError):  # somebody's files are in it, or it is not there
-            (self.path / ".lock").unlink(missing_ok=True)
-            for folder in (self.runs, self.path):
-                if folder.exists():
-                    folder.rmdir()
+            if {one.name for one in self.path.iterdir()} <= {".lock", self.runs.name}:
+                if self.runs.exists():
+                    self.runs.rmdir()
+                (self.path / ".lock").unlink(missing_ok=True)
+                self.path.rmdir()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -140,6 +146,16 @@ class StudyDirectory:
                 f"{__version__}: go on with that version, or begin another with another --out"
             )
         return table
+
+    @property
+    def key(self) -> str | None:
+        """Of its plan, by which a storage knows its trials; None where there is none to read."""
+        try:
+            about = read_toml(self.study).get("study")
+        except InputError:
+            return None
+        key = about.get("key") if isinstance(about, dict) else None
+        return key if isinstance(key, str) and _KEY.fullmatch(key) else None
 
     def write(self, options: Mapping[str, Any], about: Mapping[str, Any]) -> None:
         """Write what the study is begun for.
@@ -199,7 +215,7 @@ class StudyDirectory:
         for run in self.runs.iterdir() if self.runs.is_dir() else ():
             if _RUN.fullmatch(run.name) and run.is_dir() and not run.is_symlink():
                 RunDirectory(run).remove()
-            elif _RUN.fullmatch(run.name[1:].removesuffix(".lock")):
+            elif _RUN_LOCK.fullmatch(run.name):
                 run.unlink()
         for file in (self.journal, self.report, self.study):
             file.unlink(missing_ok=True)
@@ -216,7 +232,7 @@ _WORDS = {
 _ADVICE = {
     "labels": ": has the data changed?",
     "trusted_labels": ": has the data changed?",
-    "storage": ": give --storage as it was",
+    "storage": ": give --storage as it was, or leave it out where it was the journal",
 }
 
 

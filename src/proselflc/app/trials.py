@@ -10,13 +10,15 @@ fails.
 from __future__ import annotations
 
 import hashlib
+import itertools
+import json
 import os
 import platform
 import re
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ from proselflc.errors import InputError
 if TYPE_CHECKING:
     import optuna
     from optuna.storages import BaseStorage
+    from sqlalchemy.engine import URL
 
     from proselflc.app.study_directory import StudyDirectory
 
@@ -37,6 +40,8 @@ DEAD_AFTER = 300.0  # seconds without one, after which its process on another ma
 DECILES = 10  # points of a trial at which it is compared with others
 FIRST_DECILE = 5  # of them that may end it: Γ/2
 STARTUP = 4  # trials that come to their end before any is ended
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+PROCESSES = Path("/proc/self/ns/pid")  # a link that names what the numbers of processes count in
 ENOUGH = 8  # trials for saying which parameters matter
 
 State = Literal["waiting", "running", "complete", "pruned", "diverged"]
@@ -224,13 +229,6 @@ class Queue:
             found = optuna.importance.get_param_importances(study, evaluator=evaluator)
         return {name: float(share) for name, share in found.items()}
 
-    def delete(self) -> None:
-        """Remove the stage from the storage."""
-        import optuna
-
-        with suppress(KeyError):
-            optuna.delete_study(study_name=self.name, storage=self.storage)
-
     def _study(self) -> optuna.Study:
         import optuna
 
@@ -310,14 +308,27 @@ def _record(place: int, trial: optuna.trial.FrozenTrial) -> Record:
 
 def _self() -> dict[str, Any]:
     """Who runs a trial."""
-    return {"host": platform.node(), "process": os.getpid(), "alive": time.time()}
+    return {"host": machine(), "process": os.getpid(), "alive": time.time()}
+
+
+def machine() -> str:
+    """Where a process number means a process: a host, since it was booted, or a container on it.
+
+    A name alone is not enough, for several machines may be called localhost.
+    """
+    words = [platform.node()]
+    with suppress(OSError):  # not on every system
+        words.append(BOOT.read_text().strip())
+    with suppress(OSError):
+        words.append(os.readlink(PROCESSES))
+    return " ".join(words)
 
 
 def _is_left(trial: optuna.trial.FrozenTrial) -> bool:
     """Whether the process that ran a trial is gone.
 
     On this machine the system says so; a sign of life that is too old says so everywhere, also
-    where another process has that number now.
+    where another process has that number now, or the machine was booted again.
     """
     attributes = trial.user_attrs
     alive = attributes.get("alive")
@@ -326,7 +337,7 @@ def _is_left(trial: optuna.trial.FrozenTrial) -> bool:
         alive = began.timestamp() if began is not None else 0.0
     if time.time() - alive > DEAD_AFTER:
         return True
-    if attributes.get("host") != platform.node():
+    if attributes.get("host") != machine():
         return False
     process = attributes.get("process")
     if process == os.getpid():
@@ -361,12 +372,30 @@ def check_installed() -> None:
         ) from None
 
 
-def opened(directory: StudyDirectory, url: str | None) -> BaseStorage:
+def name_of(key: str, stage: str) -> str:
+    """What Optuna calls a stage of the plan with this key, in every storage."""
+    return f"proselflc-{key}/{stage}"
+
+
+def delete(storage: BaseStorage, key: str) -> None:
+    """Remove every stage of the plan with this key from the storage."""
+    import optuna
+
+    for name in optuna.get_all_study_names(storage):
+        if name.startswith(name_of(key, "")):
+            with suppress(KeyError):  # another process was quicker
+                optuna.delete_study(study_name=name, storage=storage)
+
+
+def opened(
+    directory: StudyDirectory, url: str | None, report: Callable[[str], None] | None = None
+) -> BaseStorage:
     """Where the trials are kept: a journal in the study's directory, or a database.
 
     Args:
         directory: of the study.
         url: of the database, as SQLAlchemy takes it, or None.
+        report: is told in a sentence what the user may not expect.
 
     Raises:
         InputError: it cannot be reached, or is damaged.
@@ -379,17 +408,22 @@ def opened(directory: StudyDirectory, url: str | None) -> BaseStorage:
         lock: Any = _Lock(journal.with_name(f".{journal.name}.lock"))
         lock.acquire()
         try:
-            _drop_half_a_line(journal)
+            _drop_damaged_line(journal, report)
         finally:
             lock.release()
         try:
             return JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(
-                f"{journal} is damaged ({_reason(error)}): begin the study anew with --overwrite"
-            ) from None
+        except AssertionError:  # Optuna's, of a code that is none of its own
+            raise _damaged(journal, "it has a record of a kind that is not known") from None
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise _damaged(journal, _reason(error)) from None
         except OSError as error:
             raise InputError(f"cannot read {journal}: {error.strerror or error}") from None
+    if _address(url) is None:
+        raise InputError(
+            f"the storage {redacted(url)} cannot be reached: it should be an address such as "
+            "postgresql://user:password@host/database, with %40 for an @ in the password"
+        )
     kwargs = {"connect_args": {"timeout": 60}} if url.startswith("sqlite:") else None
     try:
         return RDBStorage(url, engine_kwargs=kwargs)
@@ -419,21 +453,54 @@ def storage_errors(url: str | None) -> Iterator[None]:
 
 
 def redacted(url: str) -> str:
-    """An address without its password.
+    """An address without its password, and without its options, which may hold one too.
 
-    >>> redacted("postgresql://me:secret@host/db"), redacted("sqlite:///a.db")
+    >>> redacted("postgresql://me:secret@host/db?sslmode=require"), redacted("sqlite:///a.db")
     ('postgresql://me:***@host/db', 'sqlite:///a.db')
     """
-    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", url)
+    made = _address(url)
+    if made is None:  # nobody knows what of it is the password
+        scheme = re.match(r"[\w+]+://", url)
+        return f"{scheme[0]}***" if scheme else "***" if re.search(r"[@?]", url) else url
+    if made.password is None and "?" not in url:
+        return url
+    return made.set(query={}).render_as_string(hide_password=True)
+
+
+def _address(url: str) -> URL | None:
+    """The parts of an address, or None if it is none.
+
+    An @ in a password that is not written %40 ends it too early for SQLAlchemy: such an address is
+    none.
+    """
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        made = make_url(url)
+    except (ArgumentError, ValueError):
+        return None
+    is_file = made.get_backend_name() == "sqlite"
+    return None if "@" in f"{made.host}{'' if is_file else made.database}" else made
 
 
 def _reason(error: Exception, url: str | None = None) -> str:
     """An error of others, short, and without the password that it may repeat."""
-    lines = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
-    secret = re.search(r"://[^:/@]*:([^@]*)@", url or "")
-    if secret is not None and secret[1]:
-        lines = lines.replace(secret[1], "***")
-    return lines[:200]
+    text = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
+    for secret in () if url is None else _secrets(url):
+        text = text.replace(secret, "***")
+    return text[:200]
+
+
+def _secrets(url: str) -> list[str]:
+    """What of an address must not be repeated, as it is written and as it is meant."""
+    made = _address(url)
+    if made is None:
+        return [url]
+    written = re.match(r"[^:]+://[^:/]*:([^@]*)@", url)
+    values = itertools.chain(*made.normalized_query.values())
+    found = (written and written[1], made.password, url.partition("?")[2], *values)
+    return sorted({str(one) for one in found if one}, key=len, reverse=True)
 
 
 class _Lock:
@@ -452,12 +519,35 @@ class _Lock:
         self._lock.release()
 
 
-def _drop_half_a_line(journal: Path) -> None:
-    """Drop what a process that was killed in the middle of writing has left at the end."""
+def _damaged(journal: Path, reason: str) -> InputError:
+    return InputError(f"{journal} is damaged ({reason}): begin the study anew with --overwrite")
+
+
+def _drop_damaged_line(journal: Path, report: Callable[[str], None] | None) -> None:
+    """Drop what a process that was killed, or a power cut, has left at the end.
+
+    Optuna would read over it now, and stumble when there is another line after it.
+
+    Raises:
+        InputError: it is more than a line.
+    """
     if not journal.is_file():
         return
     with journal.open("rb+") as file:
         content = file.read()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            file.truncate(whole)
+        *before, last = content.splitlines(keepends=True) or [b""]
+        if not last or _is_record(last):
+            return
+        if before and not _is_record(before[-1]):
+            raise _damaged(journal, "more than its last line cannot be read")
+        file.truncate(len(content) - len(last))
+    if report is not None:
+        report(f"the last line of {journal} was not written to its end and is dropped")
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return line.endswith(b"\n") and isinstance(record, dict) and "op_code" in record

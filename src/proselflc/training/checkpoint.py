@@ -69,6 +69,16 @@ def read_last(folder: Path) -> tuple[State | None, list[str]]:
     return None, notes
 
 
+def can_go_on(folder: Path) -> bool:
+    """Whether there is a state that is not damaged, or none at all.
+
+    Raises:
+        InputError: as `read_last`.
+    """
+    state, damages = read_last(folder)
+    return state is not None or not damages
+
+
 def remove_beyond(folder: Path, step: int) -> None:
     """Delete the states after this step, which were passed over."""
     for path in _files(folder):
