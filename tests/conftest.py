@@ -30,6 +30,10 @@ from proselflc.data.noise import fingerprint
 from proselflc.training.observations import NO_CLASS, ROW
 from proselflc.training.run_directory import RunDirectory
 
+# A shell that puts the tests into the background has them ignore Ctrl-C, and all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Starting Python with torch takes longer than most runs of a test. This process has it all
 # imported; every program that a test wants is a fork of it: a process of its own all the same,
 # with its own signals and streams, that can be killed.

@@ -19,7 +19,7 @@ from proselflc.data import noise
 from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Texts
 from proselflc.data.labels import from_dataset
 from proselflc.data.opening import DATASETS, Request, open_data, open_inputs, read_transition
-from proselflc.data.sources import cifar, cifar_n, clothing1m, idx, imagenet
+from proselflc.data.sources import cifar, cifar_n, cifar_small, clothing1m, idx, imagenet
 from proselflc.errors import InputError
 
 SHARED = Path(__file__).parents[2] / "../shared/data"
@@ -64,6 +64,7 @@ def test_every_name_goes_to_its_source(
 
     for source in (cifar, cifar_n, idx, imagenet, clothing1m):
         monkeypatch.setattr(source, "load", record(source.__name__.rpartition(".")[2]))
+    monkeypatch.setattr(cifar_small, "made_small", lambda whole: whole)
     monkeypatch.setattr(cifar, "find", lambda name, root, fetch: root / name)
     monkeypatch.setattr(idx, "find", lambda name, root, fetch: root / name)
     cache = tmp_path / "cache"
@@ -73,6 +74,7 @@ def test_every_name_goes_to_its_source(
         "fashion-mnist": ("idx", tmp_path / "fashion-mnist", "fashion-mnist", {}),
         "cifar10": ("cifar", tmp_path / "cifar10", "cifar10", {"cache": cache}),
         "cifar100": ("cifar", tmp_path / "cifar100", "cifar100", {"cache": cache}),
+        "cifar100-small": ("cifar", tmp_path / "cifar100", "cifar100", {"cache": cache}),
         "imagenet": ("imagenet", tmp_path, {"on_bad_image": "skip"}),
         "clothing1m": ("clothing1m", tmp_path, {"on_bad_image": "skip"}),
     }
