@@ -89,7 +89,7 @@ class Entry:
         if "taught_by" in self.recipe:
             given["teacher"] = Path()
         own = resolved(self.method, Parameters(**given))
-        every = {name: str(value) for name, value in own.given().items()}
+        every = {name: str(v) for name, v in own.given().items() if name != "teacher"}
         key = hashed({**case.depends, **self.recipe, "parameters": every})
         return KEPT / f"{SETTING.name}-{self.seed}-{self.method}-{key}.json"
 
