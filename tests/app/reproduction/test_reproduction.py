@@ -18,6 +18,7 @@ import pytest
 
 from proselflc.app import cli
 from proselflc.app.config import Config
+from proselflc.app.interruption import Interrupted
 from proselflc.app.reproduction import artefacts, command, printed, running, tables
 from proselflc.app.reproduction.output import (
     MISSING,
@@ -308,6 +309,25 @@ def test_an_interrupted_reproduction_goes_on_where_it_was(tmp_path: Path) -> Non
     assert again.returncode == whole.returncode == 0
     assert outputs[0].splitlines()[-1] == outputs[1].splitlines()[-1]
     assert float(outputs[0].splitlines()[-1]) > 10
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_stop_says_how_the_reproduction_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not how the run at hand would: it is one of many."""
+
+    def stopped(config: Config, folder: Path) -> dict[str, Any]:
+        raise Interrupted("stopped after step 3, go on with: proselflc train --resume")
+
+    monkeypatch.setattr(running, "run", stopped)
+    assert (
+        cli.run(["reproduce", "table2", "--seeds", "0", "--out", str(tmp_path), "--quiet"]) == 130
+    )
+    said = capsys.readouterr().err
+    assert "the same command goes on from there" in said
+    assert str(tmp_path) in said
+    assert "train --resume" not in said
 
 
 def test_the_trusted_examples_choose_and_the_test_set_does_not(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from proselflc.app.interruption import Interrupted
 from proselflc.app.reproduction.artefacts import ARTEFACTS, artefact
 from proselflc.app.reproduction.plan import Study
 from proselflc.app.reproduction.records import key
@@ -95,6 +96,7 @@ def run(one: Reproduction, jobs: int, say: Callable[[str], None] | None) -> None
 
     Raises:
         InputError: data is missing, or something cannot be written.
+        Interrupted: somebody wanted it to stop; the state of the run at hand is saved.
     """
     if jobs < 1:
         raise InputError(f"--jobs must be 1 or more, got {jobs}")
@@ -107,7 +109,12 @@ def run(one: Reproduction, jobs: int, say: Callable[[str], None] | None) -> None
             import torch
 
             torch.set_num_threads(1)
-        complete(one, say or _nobody)
+        try:
+            complete(one, say or _nobody)
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"stopped; what is done is in {one.out}, and the same command goes on from there"
+            ) from None
 
 
 @contextmanager
