@@ -17,13 +17,14 @@ from optuna.storages import BaseStorage
 from safetensors.numpy import load_file
 
 from proselflc.analysis.run import load_run
-from proselflc.app import cli, kept_runs, search_space, search_workers, study, trials
+from proselflc.app import cli, helping_processes, kept_runs, search_space, study, trials
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted
 from proselflc.app.display import Silent
 from proselflc.app.interruption import Interrupted
 from proselflc.app.run import train
-from proselflc.app.search import Options, SearchError, search
+from proselflc.app.search import Options, search
+from proselflc.app.search_part import SearchError
 from proselflc.app.start import Start
 from proselflc.app.study import Outcome
 from proselflc.app.study_directory import StudyDirectory
@@ -352,7 +353,7 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr("torch.cuda.device_count", lambda count=count: count)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert [search_workers._device(k) for k in (1, 2)] == expected
+        assert [helping_processes._device(k) for k in (1, 2)] == expected
 
 
 def test_a_trial_that_diverges_is_not_chosen(searched: Searched) -> None:

@@ -335,13 +335,14 @@ def search(
     from proselflc.app import search as searching
     from proselflc.app import study
     from proselflc.app.display import chosen
+    from proselflc.app.search_part import SearchError
     from proselflc.app.start import Start
 
     how = searching.Options(tuple(space), trials, prune, storage, jobs, not no_retrain, quiet)
     try:
         start = Start(out, resume, overwrite)
         found = searching.search(options, how, start, chosen(quiet))
-    except searching.SearchError as error:
+    except SearchError as error:
         raise RunError(str(error)) from None
     if json:
         _print_json(study.to_json(found))
@@ -758,6 +759,8 @@ def reproduce(
     list: bool = False,
     report: bool = False,
     keep_runs: bool = False,
+    weights: Path | None = None,
+    mask: Path | None = None,
     quiet: bool = False,
     json: bool = False,
 ) -> None:
@@ -777,6 +780,8 @@ def reproduce(
         list: list the paper's tables and figures.
         report: train nothing, show what there is; cells not yet run are "–".
         keep_runs: keep the run directories, not only what they came to.
+        weights: for table6, a file of ImageNet's weights of a ResNet-50 to start from.
+        mask: for table6, a file of 0 and 1, row = true class: what Masking is told.
         quiet: show no progress.
         json: print the result as JSON.
     """
@@ -792,7 +797,7 @@ def reproduce(
         return
     if name is None:
         raise InputError("say which table or figure, such as table4; --list lists them")
-    one = command.asked(name, scale, seeds, out, data_root, keep_runs)
+    one = command.asked(name, scale, seeds, out, data_root, keep_runs, weights, mask)
     if dry_run:
         plan = command.plan(one)
         if json:

@@ -28,10 +28,12 @@ from proselflc.app.reproduction.output import (
     interval,
     mean_std,
 )
-from proselflc.app.reproduction.plan import EPSILONS, SHARPNESSES, Study, Wanted
+from proselflc.app.reproduction.plan import Study, Wanted
 from proselflc.app.reproduction.records import Store, key
 from proselflc.app.reproduction.running import Reproduction, complete, planned
 from proselflc.app.reproduction.scale import SCALES
+from proselflc.app.search_space import EPSILON, SHARPNESS
+from proselflc.correction.catalogue import METHODS
 from proselflc.data.opening import Request
 from proselflc.errors import InputError
 from proselflc.training.methods import Parameters
@@ -96,7 +98,7 @@ def test_every_table_and_figure_of_the_paper_is_listed(capsys: pytest.CaptureFix
     numbered = {f"table{k}" for k in range(1, 8)} | {f"figure{k}" for k in range(1, 6)}
     assert found.keys() == numbered
     # Table 4: 14 trials and ten methods with three seeds under each of six noises.
-    assert found["table4"]["runs"] == 6 * (3 * len(EPSILONS) + len(SHARPNESSES) + 10 * 3)
+    assert found["table4"]["runs"] == 6 * (3 * len(EPSILON) + len(SHARPNESS) + 10 * 3)
     assert found["table5"]["runs"] == 15 * 7
     assert found["table3"]["runs"] == 13 * 3
     assert found["table2"]["runs"] == 0
@@ -186,6 +188,42 @@ def test_the_key_is_of_what_a_run_depends_on_and_of_nothing_else(tmp_path: Path)
     assert len({key(one), *map(key, others)}) == 7
 
 
+def test_a_file_counts_by_what_is_in_it(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    for path, content in zip(paths, (b"1", b"1", b"2"), strict=True):
+        path.write_bytes(content)
+    weights = [key(replace(small(), weights=path)) for path in paths]
+    masks = [
+        key(replace(small(method="masking"), parameters=Parameters(mask=path))) for path in paths
+    ]
+    for found in (weights, masks):
+        assert found[0] == found[1] != found[2]
+    paths[0].write_bytes(b"2")
+    assert key(replace(small(), weights=paths[0])) == weights[2]
+
+
+def test_table_6_starts_from_imagenets_weights_and_is_told_the_mask(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["reproduce", "table6", "--scale", "paper", "--out", str(tmp_path / "out")]
+    assert cli.run(arguments) == 2
+    assert "--weights FILE" in capsys.readouterr().err
+    assert cli.run([*arguments, "--weights", str(tmp_path / "none")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+    for name in ("weights", "mask"):
+        (tmp_path / name).write_bytes(b"")
+    given = ["--weights", str(tmp_path / "weights"), "--dry-run", "--json", "--seeds", "0"]
+    assert cli.run([*arguments, *given]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert len(runs) == len(printed.CLOTHING) - 1
+    assert {run["config"]["weights"] for run in runs} == {str(tmp_path / "weights")}
+    assert cli.run([*arguments, *given, "--mask", str(tmp_path / "mask")]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    methods = {run["config"]["method"]["name"]: run["config"]["method"] for run in runs}
+    assert methods.keys() == printed.CLOTHING.keys()
+    assert methods["masking"]["mask"] == str(tmp_path / "mask")
+
+
 def test_a_run_is_recorded_whole_and_not_done_again(tmp_path: Path) -> None:
     store = Store(tmp_path)
     config = small()
@@ -211,7 +249,7 @@ class Tiny:
     def make(study: Study) -> Output:
         cells = []
         for seed in study.seeds:
-            record = study.record(Wanted(small(seed), f"seed {seed}", needs_history=True))
+            record = study.record(Wanted(small(seed), f"seed {seed}"))
             cells.append(None if record is None else 100 * record.summary["test_accuracy"])
         return Output("tiny", {"": Table(("accuracy",), ((mean_std(cells),),))})
 
@@ -335,7 +373,7 @@ def test_the_trusted_examples_choose_and_the_test_set_does_not(tmp_path: Path) -
     study = Study(store, CPU, (0, 1))
     assert study.chosen("cifar100", "pair:0.4", "label_smoothing") is None
     trials = list(study.wanted.values())
-    assert [run.config.parameters.epsilon for run in trials] == list(EPSILONS)
+    assert [run.config.parameters.epsilon for run in trials] == list(EPSILON)
     assert all(run.config.trusted == "0.2" for run in trials)
     for run, validation in zip(trials, (0.5, 0.7, 0.7), strict=True):
         # The best on the trusted examples is the worst on the test set.
@@ -386,7 +424,10 @@ def test_dynamics_are_means_over_the_seeds(tmp_path: Path) -> None:
     output, study = one.look()
     assert not study.wanted
     rows = {row[0]: row[1:] for row in output.tables[""].rows}
-    assert rows["ProSelfLC"][-1] == "0.550"
+    assert rows["ProSelfLC"][-1] == "0.550 ± 0.071"
+    less = {row[0]: row[1:] for row in output.tables["difference"].rows}
+    assert less.keys() == {METHODS[name].title for name in printed.OWN[:-1]}
+    assert less["Cross entropy"][-1] == "+0.000 ± 0.000"
     assert {figure.name for figure in output.figures} == {
         "figure3-wrong_fitting",
         "figure3-generalisation",
@@ -396,11 +437,11 @@ def test_dynamics_are_means_over_the_seeds(tmp_path: Path) -> None:
 def test_a_run_that_diverged_is_called_so(tmp_path: Path) -> None:
     store = Store(tmp_path)
     study = Study(store, CPU, (0,))
-    study.finals("cifar100", None, "cce", {}, needs_history=True)
+    study.finals("cifar100", None, "cce", {})
     (run,) = study.wanted.values()
     store.add(run.config, {**facts(None), "diverged": "the loss is nan", "history": []})
     study = Study(store, CPU, (0,))
-    found = study.finals("cifar100", None, "cce", {}, needs_history=True)
+    found = study.finals("cifar100", None, "cce", {})
     assert not study.wanted
     assert mean_std(tables.accuracies(found)) == "diverged"
 
@@ -435,6 +476,69 @@ def test_printed_numbers_agree_between_tables() -> None:
 
 def test_what_only_a_choice_will_settle_is_planned_too(tmp_path: Path) -> None:
     one = Reproduction("figure5", CPU, (0, 1, 2), tmp_path)
-    assert len(planned(one)) == 2 * (len(SHARPNESSES) + 3)
-    assert len(one.look()[1].wanted) == 2 * len(SHARPNESSES)
+    assert len(planned(one)) == 2 * (len(SHARPNESS) + 3)
+    assert len(one.look()[1].wanted) == 2 * len(SHARPNESS)
     assert command.plan(one)["estimate"].startswith("16 runs")
+
+
+def filled(name: str, folder: Path, seeds: tuple[int, ...], value: Any) -> Output:
+    """A table all of whose runs are there, their facts made up by a function of their options."""
+    one = Reproduction(name, CPU, seeds, folder)
+    for _ in range(2):
+        for run in one.look()[1].wanted.values():
+            one.store.add(run.config, value(run.config))
+    output, study = one.look()
+    assert not study.wanted
+    return output
+
+
+def test_table_3_compares_every_setting_with_cross_entropy(tmp_path: Path) -> None:
+    gain = {"cce": 0.0, "proselflc": 0.02, "label_smoothing": -0.01}
+
+    def made_up(config: Config) -> dict[str, Any]:
+        k = config.recipe.seed
+        swing = 0.03 * (k - 1) if config.method == "boot_soft" else 0.0
+        return facts(0.5 + 0.1 * k + gain.get(config.method, 0.0) + swing)
+
+    output = filled("table3", tmp_path, (0, 1, 2), made_up)
+    less = {row[1]: row[3] for row in output.tables[""].rows}
+    assert less["Cross entropy"] == MISSING
+    assert less["ProSelfLC, B = 8"] == "+2.0 ± 0.0"
+    assert less["Label smoothing, ε = 0.5"] == "-1.0 ± 0.0"
+    # Differences of −3, 0 and 3 points: t of two degrees of freedom, 4.303 · 3 / √3.
+    assert less["Boot-soft, ε = 0.25"] == "+0.0 ± 7.5"
+    said = " ".join(output.words)
+    # Confidence penalty and Boot-soft are as good as cross entropy.
+    assert "for 9 of 12 settings" in said
+    assert "in 3, the opposite in 3, and in 6 nobody can tell" in said
+
+
+def test_table_5_says_how_much_a_hyper_parameter_matters(tmp_path: Path) -> None:
+    def made_up(config: Config) -> dict[str, Any]:
+        B = config.parameters.sharpness
+        return facts(0.5 if B is None else 0.6 + 0.01 * B)
+
+    output = filled("table5", tmp_path, (0,), made_up)
+    spread = {row[0]: row[1:] for row in output.tables["spread"].rows}
+    assert spread["ProSelfLC, ours"] == ("8.0",) * 7
+    assert spread["Label smoothing, ours"] == ("0.0",) * 7
+    assert spread["ProSelfLC, printed"][5] == "15.4"
+    assert "no interval" in " ".join(output.words)
+
+
+def test_table_7_compares_both_readings_pair_by_pair(tmp_path: Path) -> None:
+    def made_up(config: Config) -> dict[str, Any]:
+        ece = {"proselflc": 0.1, "cce": 0.3}.get(config.method, 0.0) + 0.01 * config.recipe.seed
+        points = [
+            {"T": T, "reading": reading, "measure": measure, "ece": ece * T}
+            for T in tables.TEMPERATURES.values()
+            for reading in tables.READINGS
+            for measure in tables.MEASURES
+        ]
+        return {**facts(0.5, validation=0.5), "test": {"calibration": points}}
+
+    output = filled("table7", tmp_path, (0, 1), made_up)
+    cells, less = output.tables["divide"].rows[:2]
+    assert cells[1] == "10.5 ± 0.7 (30.5 ± 0.7)"
+    assert less[1] == "-20.0 ± 0.0"
+    assert less[3] == "-2.5 ± 0.0"

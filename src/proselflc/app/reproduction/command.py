@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from proselflc.app.helping_processes import helping, stopping_on_signals
 from proselflc.app.interruption import Interrupted
 from proselflc.app.reproduction.artefacts import ARTEFACTS, artefact
-from proselflc.app.reproduction.plan import Study
 from proselflc.app.reproduction.records import key
 from proselflc.app.reproduction.running import Reproduction, complete, estimate, planned
 from proselflc.app.reproduction.scale import SCALES, scale
@@ -38,15 +34,29 @@ def asked(
     out: Path,
     data_root: Path | None,
     keep_runs: bool,
+    weights: Path | None = None,
+    mask: Path | None = None,
 ) -> Reproduction:
     """What the command line asks for.
 
     Raises:
-        InputError: there is no such table, figure, scale or seed.
+        InputError: there is no such table, figure, scale, seed or file.
     """
     one = artefact(name)
     plain = "".join(name.lower().split())
-    return Reproduction(plain, scale(size), _seeds(seeds) or one.seeds, out, data_root, keep_runs)
+    for option, path in (("--weights", weights), ("--mask", mask)):
+        if path is not None and not path.is_file():
+            raise InputError(f"{option}: there is no file {path}")
+    return Reproduction(
+        plain,
+        scale(size),
+        _seeds(seeds) or one.seeds,
+        out,
+        data_root,
+        keep_runs,
+        None if weights is None else weights.resolve(),
+        None if mask is None else mask.resolve(),
+    )
 
 
 def _seeds(text: str | None) -> tuple[int, ...]:
@@ -100,51 +110,25 @@ def run(one: Reproduction, jobs: int, say: Callable[[str], None] | None) -> None
     """
     if jobs < 1:
         raise InputError(f"--jobs must be 1 or more, got {jobs}")
-    study = Study(one.store, one.scale, one.seeds)
-    artefact(one.name).make(study)
-    if not study.wanted:
+    if not one.look()[1].wanted:
         return
-    with _helping(one, jobs - 1):
-        if jobs > 1:
-            import torch
-
-            torch.set_num_threads(1)
-        try:
+    if "clothing1m" in artefact(one.name).data and one.weights is None:
+        raise InputError(
+            f"{one.name} starts from ImageNet's weights: give them with --weights FILE, a "
+            "safetensors file or a state dict of a ResNet-50"
+        )
+    try:
+        with stopping_on_signals(), helping(_work, one, jobs):
             complete(one, say or _nobody)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"stopped; what is done is in {one.out}, and the same command goes on from there"
-            ) from None
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"stopped; what is done is in {one.out}, and the same command goes on from there"
+        ) from None
 
 
-@contextmanager
-def _helping(one: Reproduction, number: int) -> Iterator[None]:
-    """So many more processes take runs from the same store meanwhile."""
-    context = multiprocessing.get_context("spawn")
-    started = [context.Process(target=_help, args=(one,)) for _ in range(number)]
-    for process in started:
-        process.start()
-    try:
-        yield
-    finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.join()
-
-
-def _help(one: Reproduction) -> None:
-    """What one more process does, until the one that has started it is gone."""
-    import torch
-
-    from proselflc.app.search_workers import end_with_parent
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    torch.set_num_threads(1)
-    try:
-        complete(one, _nobody)
-    except (KeyboardInterrupt, InputError):
-        sys.exit(1)  # the process that has started this one meets it as well, and says so
+def _work(one: Reproduction) -> None:
+    """What one more process does."""
+    complete(one, _nobody)
 
 
 def _nobody(text: str) -> None:

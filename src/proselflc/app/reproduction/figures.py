@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from proselflc.app.reproduction import printed
-from proselflc.app.reproduction.output import MISSING, Output, Table
+from proselflc.app.reproduction.output import Output, Table, difference, mean_std
 from proselflc.app.reproduction.plan import Study, named
 from proselflc.app.reproduction.records import Record
 from proselflc.correction.catalogue import METHODS
@@ -53,9 +54,9 @@ def figure2(study: Study) -> Output:
     """Global and local trust, global trust alone, and a fixed ε."""
     B = study.chosen("cifar100", NOISE, "proselflc")
     variants: dict[str, tuple[str, dict[str, Any]] | None] = {
-        "global and local trust": None if B is None else ("proselflc", B),
-        "global trust alone": None if B is None else ("proselflc", {**B, "trust": "global"}),
         f"fixed ε = {EPSILON:g}": ("boot_soft", {"epsilon": EPSILON}),
+        "global trust alone": None if B is None else ("proselflc", {**B, "trust": "global"}),
+        "global and local trust": None if B is None else ("proselflc", B),
     }
     return _panels(
         study,
@@ -134,43 +135,63 @@ def _panels(
     lines: Mapping[str, tuple[str, tuple[str, dict[str, Any]] | None]],
     columns: Sequence[str],
 ) -> Output:
-    """Panels of runs, each line the mean over the seeds, and a table of where they end."""
+    """Panels of runs, each line the mean over the seeds, and tables of where they end.
+
+    The last line is what the others are compared with, pair by pair of one seed.
+    """
     from proselflc.presenting.learning_dynamics import dynamics
 
     histories: dict[str, list[dict[str, Any]]] = {}
-    rows = []
+    ends: dict[str, list[list[float | None]]] = {}
     for said, (noise, setting) in lines.items():
         records: list[Record | None] = [None] * len(study.seeds)
         if setting is not None:
             method, parameters = setting
-            records = study.finals("cifar100", noise, method, parameters, needs_history=True)
+            records = study.finals("cifar100", noise, method, parameters)
         known = [one for one in records if one is not None]
-        diverged = any("diverged" in one.facts for one in known)
-        if len(known) == len(records) and not diverged:
+        if len(known) == len(records) and not any("diverged" in one.facts for one in known):
             histories[said] = averaged([one.history for one in known])
-        ends = histories.get(said, [{}])[-1]
-        missing = "diverged" if diverged else MISSING
-        cells = [ends.get(column) for column in columns]
-        rows.append((said, *(missing if v is None else f"{v:.3f}" for v in cells)))
+        ends[said] = [[_end(one, column) for one in records] for column in columns]
     drawn = {one.name: one for one in dynamics(histories)} if histories else {}
     kept = dict.fromkeys(_DRAWN[column] for column in columns)
     figures = tuple(renamed(drawn[k], f"{name}-{k}") for k in kept if k in drawn)
     seeds = ", ".join(map(str, study.seeds))
     words = (
         f"Scale {study.scale.name}: {study.scale.title}. Each line is the mean over the seeds "
-        f"{seeds}, and the table says where it ends.",
+        f"{seeds}; where it ends is in the table, with the standard deviation.",
     )
-    head = ("at the end", *(column.replace("_", " ") for column in columns))
-    return Output(title, {"": Table(head, tuple(rows))}, words, figures)
+    names = tuple(column.replace("_", " ") for column in columns)
+    rows = [(said, *(mean_std(cell, digits=3) for cell in cells)) for said, cells in ends.items()]
+    tables = {"": Table(("at the end", *names), tuple(rows))}
+    *others, best = ends
+    if others:
+        less = [
+            (
+                said,
+                *(difference(a, b, digits=3) for a, b in zip(ends[best], ends[said], strict=True)),
+            )
+            for said in others
+        ]
+        tables["difference"] = Table((f"{best} less this, 95 % interval", *names), tuple(less))
+    return Output(title, tables, words, figures)
+
+
+def _end(record: Record | None, column: str) -> float | None:
+    """What a run came to; None if it is not there, NaN if it diverged."""
+    if record is None:
+        return None
+    value = record.history[-1].get(column) if record.history else None
+    return math.nan if value is None else float(value)
 
 
 def _joined(title: str, each: Sequence[Output], noises: Sequence[str]) -> Output:
-    tables = {
-        noise.partition(":")[2].replace(".", ""): replace(
-            one.tables[""], columns=(named(noise), *one.tables[""].columns[1:])
-        )
-        for one, noise in zip(each, noises, strict=True)
-    }
+    tables = {}
+    for one, noise in zip(each, noises, strict=True):
+        rate = noise.partition(":")[2].replace(".", "")
+        for key, table in one.tables.items():
+            head = f"{named(noise)}: {table.columns[0]}"
+            name = f"{rate}-{key}" if key else rate
+            tables[name] = replace(table, columns=(head, *table.columns[1:]))
     figures = tuple(figure for one in each for figure in one.figures)
     return Output(title, tables, each[0].words, figures)
 

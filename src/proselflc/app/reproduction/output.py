@@ -111,12 +111,14 @@ def interval(differences: Sequence[float | None]) -> tuple[float, float] | None:
     return statistics.mean(known), half
 
 
-def difference(values: Sequence[float | None], others: Sequence[float | None]) -> str:
+def difference(
+    values: Sequence[float | None], others: Sequence[float | None], *, digits: int = 1
+) -> str:
     """The paired differences, as mean ± half of the interval."""
     if any(value is None for value in (*values, *others)):
         return MISSING
     points = [a - b for a, b in zip(values, others, strict=True) if a is not None and b is not None]
     found = interval(points)
     if found is None:
-        return "diverged" if any(map(math.isnan, points)) else mean_std(points)
-    return f"{found[0]:+.1f} ± {found[1]:.1f}"
+        return "diverged" if any(map(math.isnan, points)) else mean_std(points, digits=digits)
+    return f"{found[0]:+.{digits}f} ± {found[1]:.{digits}f}"

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from proselflc.app.config import Config
 from proselflc.app.reproduction.records import Record, Store, key
 from proselflc.app.reproduction.scale import Scale
+from proselflc.app.search_space import EPSILON, SHARPNESS
 from proselflc.correction.catalogue import METHODS
 
 TRUSTED = 0.2
 SEARCH_SEED = 0
-EPSILONS = (0.125, 0.25, 0.5)
-SHARPNESSES = (8.0, 10.0, 12.0, 14.0, 16.0)
 # What is chosen for each of the paper's own rows: the parameter and its grid.
 GRIDS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "label_smoothing": ("epsilon", EPSILONS),
-    "confidence_penalty": ("epsilon", EPSILONS),
-    "boot_soft": ("epsilon", EPSILONS),
-    "proselflc": ("sharpness", SHARPNESSES),
+    "label_smoothing": ("epsilon", EPSILON),
+    "confidence_penalty": ("epsilon", EPSILON),
+    "boot_soft": ("epsilon", EPSILON),
+    "proselflc": ("sharpness", SHARPNESS),
 }
 LETTERS = {"epsilon": "ε", "sharpness": "B", "trust": "trust"}
 
@@ -37,16 +37,10 @@ class Wanted:
     Attributes:
         config: its options.
         title: for people to read.
-        needs_history: whether its evaluation points are looked at too.
     """
 
     config: Config
     title: str
-    needs_history: bool = False
-
-    def is_answered(self, record: Record) -> bool:
-        """Whether a record has all that is looked at."""
-        return not self.needs_history or len(record.history) > 1 or "diverged" in record.facts
 
 
 @dataclass
@@ -60,6 +54,10 @@ class Study:
         store: where runs are kept.
         scale: at which size.
         seeds: of the runs that are measured.
+        presumes: whether a choice that is still open is taken to be the first value of its grid,
+            so that all runs are asked for.
+        weights: a file of ImageNet's, to start from on Clothing1M; None where nobody gave one.
+        mask: a file of the transitions that Masking is told are possible there; None likewise.
         wanted: runs that were asked for and are not there, by their key.
         asked: all runs that were asked for, by their key.
     """
@@ -67,6 +65,9 @@ class Study:
     store: Store
     scale: Scale
     seeds: Sequence[int]
+    presumes: bool = False
+    weights: Path | None = None
+    mask: Path | None = None
     wanted: dict[str, Wanted] = field(default_factory=dict)
     asked: dict[str, Wanted] = field(default_factory=dict)
 
@@ -75,7 +76,7 @@ class Study:
         name = key(wanted.config)
         self.asked.setdefault(name, wanted)
         found = self.store.record(wanted.config)
-        if found is None or not wanted.is_answered(found):
+        if found is None:
             self.wanted[name] = wanted
             return None
         return found
@@ -92,14 +93,15 @@ class Study:
     def chosen(self, data: str, noise: str | None, method: str) -> dict[str, Any] | None:
         """The parameters that the trusted examples choose; None while trials are missing.
 
-        Of equal values the first of the grid. A method without a grid has its defaults.
+        Of equal values the first of the grid; one that diverged is not chosen where another did
+        not. A method without a grid has its defaults.
         """
         if method not in GRIDS:
             return {}
         parameter, grid = GRIDS[method]
         found = [self.trial(data, noise, method, value) for value in grid]
         if any(one is None for one in found):
-            return None
+            return {parameter: grid[0]} if self.presumes else None
         accuracies = [0.0 if one is None else one.validation_accuracy or 0.0 for one in found]
         best = max(range(len(grid)), key=lambda k: (accuracies[k], -k))
         return {parameter: grid[best]}
@@ -110,18 +112,18 @@ class Study:
         noise: str | None,
         method: str,
         parameters: dict[str, Any],
-        *,
-        needs_history: bool = False,
+        weights: Path | None = None,
     ) -> list[Record | None]:
         """A run on all examples with every seed."""
-        shown = ", ".join(f"{LETTERS.get(k, k)} = {v}" for k, v in parameters.items())
+        shown = ", ".join(f"{LETTERS[k]} = {v}" for k, v in parameters.items() if k in LETTERS)
         title = f"{named(noise)}, {METHODS[method].title}{' ' + shown if shown else ''}"
         return [
             self.record(
                 Wanted(
-                    self.scale.config(data, method, parameters, seed=seed, noise=noise),
+                    self.scale.config(
+                        data, method, parameters, seed=seed, noise=noise, weights=weights
+                    ),
                     f"{title}, seed {seed}",
-                    needs_history,
                 )
             )
             for seed in self.seeds

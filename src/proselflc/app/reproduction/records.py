@@ -7,6 +7,8 @@ who go on with them. What a machine is doing at the moment it has locked; others
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import os
 import platform
@@ -20,22 +22,36 @@ from proselflc.app.config import MAY_CHANGE, Config, versions
 from proselflc.app.kept_runs import hashed, place
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.training.methods import PATHS
 
-TRAINING = 1  # raise where the same options train otherwise than before
+_TRAINING = {"training": 1}  # raise where the same options train otherwise than before
 # How often a run is looked at changes nothing in it.
 _ASIDE = (*MAY_CHANGE, "eval_epochs", "eval_steps")
 
 
 def key(config: Config) -> str:
-    """16 hexadecimal digits of all options that a run's result depends on."""
+    """16 hexadecimal digits of all options that a run's result depends on.
+
+    A file counts by what is in it, not by where it is.
+    """
     from proselflc.training.methods import resolved
 
-    table = config.table()
     method = {"name": config.method, **resolved(config.method, config.parameters).given()}
-    depends = {name: str(value) for name, value in table.items() if name not in _ASIDE}
-    return hashed(
-        {**depends, "method": {k: str(v) for k, v in method.items()}, "training": TRAINING}
-    )
+    depends = {name: str(v) for name, v in config.table().items() if name not in _ASIDE}
+    if config.weights is not None:
+        depends["weights"] = _said(config.weights)
+    return hashed({**depends, "method": {k: _said(v) for k, v in method.items()}, **_TRAINING})
+
+
+def _said(value: object) -> str:
+    if isinstance(value, Path) and value.is_file():
+        return _digest(value, value.stat().st_mtime_ns)
+    return str(value)
+
+
+@functools.cache
+def _digest(path: Path, changed: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -177,5 +193,6 @@ def made_with() -> dict[str, Any]:
 def _shown(config: Config) -> dict[str, Any]:
     """The options without where things are on a machine."""
     table = {name: value for name, value in config.table().items() if name not in MAY_CHANGE}
-    table["method"] = {name: v for name, v in table["method"].items() if name != "teacher"}
+    table.pop("weights", None)
+    table["method"] = {name: v for name, v in table["method"].items() if name not in PATHS}
     return table

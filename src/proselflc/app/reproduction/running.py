@@ -18,6 +18,7 @@ from proselflc.app.reproduction.records import Store
 from proselflc.app.reproduction.scale import Scale, located
 from proselflc.training.fit import DivergenceError
 
+MEASURED = ("n", "accuracy", "top5", "nll", "brier", "calibration")  # on test, and kept
 WAITING = 5.0  # seconds before a process looks again for what others have done
 
 
@@ -32,6 +33,7 @@ class Reproduction:
         out: the directory that keeps records and results.
         data_root: where data is.
         keep_runs: whether run directories stay when they are recorded.
+        weights, mask: files for Table 6, see `Study`.
     """
 
     name: str
@@ -40,14 +42,20 @@ class Reproduction:
     out: Path
     data_root: Path | None = None
     keep_runs: bool = False
+    weights: Path | None = None
+    mask: Path | None = None
 
     @property
     def store(self) -> Store:
         return Store(self.out)
 
+    def study(self, *, presumes: bool = False) -> Study:
+        """What there is of it, and what is wanted."""
+        return Study(self.store, self.scale, self.seeds, presumes, self.weights, self.mask)
+
     def look(self) -> tuple[Output, Study]:
         """The table or figure as far as there are runs, and what it asked for."""
-        study = Study(self.store, self.scale, self.seeds)
+        study = self.study()
         return artefact(self.name).make(study), study
 
 
@@ -76,8 +84,7 @@ def _done(one: Reproduction, wanted: Wanted, say: Callable[[str], None], left: i
     with one.store.claimed(config) as is_mine:
         if not is_mine:
             return False
-        found = one.store.record(config)
-        if found is not None and wanted.is_answered(found):
+        if one.store.record(config) is not None:
             return True
         say(f"{wanted.title} ({left} to go)")
         one.store.add(config, run(config, one.store.runs))
@@ -104,13 +111,15 @@ def run(config: Config, folder: Path) -> dict[str, Any]:
     found = load_run(path)
     validation = found.evaluation.get("validation")
     accuracy = validation.get("accuracy") if isinstance(validation, dict) else None
+    test = found.evaluation.get("test")
+    assert isinstance(test, dict)
     summary = {name: value for name, value in found.summary.items() if name != "seconds"}
     return {
         "fingerprint": found.summary["fingerprint"],
         "summary": summary,
         "seconds": found.summary["seconds"],
         "validation_accuracy": accuracy,
-        "test": found.evaluation.get("test", {}),
+        "test": {name: test[name] for name in MEASURED if name in test},
         "history": found.history,
     }
 
@@ -132,17 +141,7 @@ def planned(one: Reproduction) -> list[Wanted]:
 
     What depends on a choice that is still open is shown with the first value of its grid.
     """
-    from proselflc.app.reproduction.plan import GRIDS
-
-    class Presumed(Study):
-        def chosen(self, data: str, noise: str | None, method: str) -> dict[str, Any] | None:
-            found = super().chosen(data, noise, method)
-            if found is not None or method not in GRIDS:
-                return found
-            parameter, grid = GRIDS[method]
-            return {parameter: grid[0]}
-
-    study = Presumed(one.store, one.scale, one.seeds)
+    study = one.study(presumes=True)
     artefact(one.name).make(study)
     return [
         replace(run, config=located(run.config, one.data_root)) for run in study.wanted.values()

@@ -44,6 +44,7 @@ class Scale:
         seed: int,
         noise: str | None = None,
         trusted: float | None = None,
+        weights: Path | None = None,
     ) -> Config:
         """The options of one run.
 
@@ -54,6 +55,7 @@ class Scale:
             seed: of the run and of its noise.
             noise: as --noise takes it.
             trusted: the share that is kept aside with its true labels.
+            weights: a file of those to start from.
 
         Raises:
             InputError: there is no such data set at this size.
@@ -67,6 +69,7 @@ class Scale:
             plain,
             noise=noise,
             trusted=None if trusted is None else str(trusted),
+            weights=weights,
             method=method,
             parameters=Parameters(**parameters),
             recipe=replace(plain.recipe, seed=seed),

@@ -1,4 +1,4 @@
-"""More processes of a search on this machine: each takes trials from the same queue."""
+"""More processes on this machine for work that is taken run by run: a search, a reproduction."""
 
 from __future__ import annotations
 
@@ -7,59 +7,42 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing.connection import wait
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from proselflc.app.search import Part
-    from proselflc.app.study import Plan
-    from proselflc.app.study_directory import StudyDirectory
-    from proselflc.data.dataset import Dataset
+from proselflc.errors import InputError
 
 GRACE = 30.0  # seconds for a process to save its state and end
-
-
-@dataclass(frozen=True)
-class _Task:
-    """What a process is told: all that a part of a search needs and that can be sent."""
-
-    plan: Plan
-    directory: StudyDirectory
-    runs: Path
-    dataset: Dataset | None
-    storage: str | None
-    quiet: bool
+T = TypeVar("T")
 
 
 @contextmanager
-def helping(part: Part, storage: str | None, jobs: int) -> Iterator[None]:
-    """Have jobs − 1 more processes take trials meanwhile, with one thread each, as this one.
+def helping(work: Callable[[T], None], task: T, jobs: int) -> Iterator[None]:
+    """Have jobs − 1 more processes do the same work meanwhile, with one thread each, as this one.
 
-    They end with this process, whatever ends it, and save the state of the trials at hand. What a
-    process leaves undone that is killed is done by the others.
+    They end with this process, whatever ends it, and save the state of the runs at hand. When this
+    process is done, it waits for them.
 
     Args:
-        part: this process's.
-        storage: address of the database, or None.
-        jobs: how many processes there are to be.
+        work: what each does, a function of a module; SIGTERM reaches it as KeyboardInterrupt. What
+            InputError says this process is to meet as well: it is not told again.
+        task: what it is called with; must be possible to send.
+        jobs: how many processes there are to be, with this one.
     """
     if jobs == 1:
         yield
         return
     from proselflc.data.batches import one_thread
 
-    task = _Task(part.plan, part.directory, part.runs, part.dataset, storage, part.quiet)
     context = multiprocessing.get_context("spawn")
     started: list[Any] = []
     try:
         with one_thread():
             with _ignoring_interrupts():  # as they then do: this process tells them to stop
                 for k in range(1, jobs):
-                    process = context.Process(target=_work, args=(task, _device(k)))
+                    process = context.Process(target=_help, args=(work, task, _device(k)))
                     process.start()
                     started.append(process)
             yield
@@ -99,32 +82,24 @@ def _device(k: int) -> str | None:
     return names[k % count]
 
 
-def _work(task: _Task, device: str | None) -> None:
+def _help(work: Callable[[T], None], task: T, device: str | None) -> None:
     """What one more process does."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
-
-    from proselflc.app import trials
-    from proselflc.app.display import Silent
-    from proselflc.app.search import Part, SearchError
-    from proselflc.errors import InputError
 
     torch.set_num_threads(1)
     try:
-        with trials.storage_errors(task.storage), stopping_on_signals():
-            storage = trials.opened(task.directory, task.storage)
-            display = Silent(notes=False)
-            rest = (task.runs, display, task.dataset, task.quiet)
-            Part(task.plan, task.directory, storage, *rest).take()
+        with stopping_on_signals():
+            work(task)
     except KeyboardInterrupt:
         sys.exit(130)
-    except (InputError, SearchError):
-        sys.exit(2)  # the process that has started this one meets it as well, and says so
+    except InputError:
+        sys.exit(2)
 
 
-def end_with_parent() -> None:
+def _end_with_parent() -> None:
     """Ask this process to stop when the one that has started it is gone."""
     parent = multiprocessing.parent_process()
     assert parent is not None
