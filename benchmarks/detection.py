@@ -56,12 +56,13 @@ from detection_table import (
 )
 from filelock import FileLock
 from settings import DATA_ROOT, SETTINGS, Setting
-from trainings import FOLDS, WORK, Case, Cost, hashed, read_json, write_json
+from trainings import FOLDS, WORK, Case, Cost, read_json, write_json
 
 from proselflc.analysis import suspects
 from proselflc.analysis.detection import detection
 from proselflc.analysis.records import HeldOut, Records
 from proselflc.analysis.run import Run
+from proselflc.app.kept_runs import hashed
 from proselflc.data.dataset import Bools, Ints
 from proselflc.data.labels import Labels
 from proselflc.data.writing import whole_file

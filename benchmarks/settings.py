@@ -13,10 +13,10 @@ Every setting is small enough for a CPU and lets early learning come before memo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from proselflc.analysis.run import Run
 from proselflc.app.corruption import corrupted
@@ -79,9 +79,6 @@ class Setting:
         *,
         method: str,
         seed: int,
-        parameters: Mapping[str, Any] | None = None,
-        trusted: float | None = None,
-        clip: float | None = None,
         out: Path | None = None,
         eval_epochs: int | None = None,
     ) -> Run:
@@ -89,9 +86,6 @@ class Setting:
         return fit(
             dataset,
             method=method,
-            parameters=parameters,
-            trusted=trusted,
-            clip=clip,
             model=self.model,
             epochs=self.epochs,
             batch_size=self.batch_size,

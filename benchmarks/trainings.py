@@ -7,7 +7,6 @@ on. Raise TRAINING where the same configuration trains otherwise than before.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from filelock import FileLock
 from settings import Setting
 
 from proselflc.analysis.run import Run, load_run
+from proselflc.app.kept_runs import hashed
 from proselflc.data import labels as labels_of
 from proselflc.data.dataset import Dataset, Floats
 from proselflc.data.labels import Labels
@@ -67,38 +67,13 @@ class Case:
     def dataset(self) -> Dataset:
         return self.setting.labelled(self.root, self.seed)
 
-    def run(
-        self,
-        method: str,
-        *,
-        parameters: Mapping[str, Any] | None = None,
-        trusted: float | None = None,
-        clip: float | None = None,
-        taught_by: Mapping[str, Any] | None = None,
-    ) -> tuple[Run, Cost]:
-        """A run on all examples.
-
-        Args:
-            method: by name.
-            parameters: of the method; what is left out is its default.
-            trusted: the share of examples whose true labels it is told.
-            clip: the largest norm of a gradient.
-            taught_by: the teacher: what to call this function with for its run.
-        """
-        known = {
-            **{"parameters": parameters, "trusted": trusted},
-            **{"clip": clip, "taught_by": taught_by},
-        }
-        depends: dict[str, object] = {"records": ROW.descr}
-        depends |= {name: value for name, value in known.items() if value}
+    def run(self, method: str) -> tuple[Run, Cost]:
+        """A method's run on all examples, with its default parameters."""
 
         def train(folder: Path) -> Cost:
-            own = dict(parameters or {})
-            if taught_by is not None:
-                own["teacher"] = self.run(**taught_by)[0].path
-            return self._timed(self.dataset, method, folder / "run", own, trusted, clip)[1]
+            return self._timed(self.dataset, method, folder / "run")[1]
 
-        folder, cost = self._once(method, depends, train)
+        folder, cost = self._once(method, {"records": ROW.descr}, train)
         return load_run(folder / "run"), cost
 
     def folds(self) -> tuple[Labels, Floats, Cost]:
@@ -125,24 +100,13 @@ class Case:
         p: Floats = np.load(folder / "held_out.npy", allow_pickle=False)
         return Labels.load(folder / "labels.npz"), p, cost
 
-    def _timed(
-        self,
-        dataset: Dataset,
-        method: str,
-        out: Path | None,
-        parameters: Mapping[str, Any] | None = None,
-        trusted: float | None = None,
-        clip: float | None = None,
-    ) -> tuple[Run, Cost]:
+    def _timed(self, dataset: Dataset, method: str, out: Path | None) -> tuple[Run, Cost]:
         _warm_up(self.setting, self.root)
         begin = time.process_time()
         run = self.setting.fit(
             dataset,
             method=method,
             seed=self.seed,
-            parameters=parameters,
-            trusted=trusted,
-            clip=clip,
             out=out,
             eval_epochs=self.setting.epochs,
         )
@@ -174,12 +138,6 @@ def _warm_up(setting: Setting, root: Path) -> None:
     replace(setting, epochs=2).fit(
         Dataset(dataset.name, few, dataset.names), method="proselflc", seed=0
     )
-
-
-def hashed(depends: Mapping[str, object]) -> str:
-    """16 hexadecimal digits that change with anything in it."""
-    text = json.dumps(depends, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def read_json(path: Path) -> dict[str, Any]:

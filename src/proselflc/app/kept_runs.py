@@ -6,6 +6,7 @@ process trains at the moment is waited for.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proselflc import __version__
 from proselflc.app.config import MAY_CHANGE, Config
 from proselflc.app.display import Display
 from proselflc.app.run import train
@@ -24,24 +24,46 @@ from proselflc.errors import InputError
 from proselflc.training import checkpoint
 from proselflc.training.run_directory import RunDirectory
 
+_TRAINING = {"training": 1}  # raise where the same options train otherwise than before
+_ASIDE = (*MAY_CHANGE, "eval_epochs", "eval_steps")  # looking at a run changes nothing in it
 
-def place(config: Config, folder: Path, dataset: Dataset | None = None) -> RunDirectory:
-    """Where the run of a config is, or would be.
 
-    The name is the method and 16 digits of a hash over every option but those that may change
-    between the parts of a run, over the version, and over a data set that no option names.
+def key(config: Config, dataset: Dataset | None = None) -> str:
+    """16 hexadecimal digits of all that a run's result depends on.
+
+    Those are the options, but for those that may change between the parts of a run and for how
+    often it is looked at; a file counts by what is in it, not by where it is.
 
     Args:
-        config: as it is given: another one with the defaults filled in has another name.
-        folder: of the runs.
+        config: a method's parameters that are left out count as their defaults.
         dataset: instead of what the config names.
     """
-    depends = {key: value for key, value in config.table().items() if key not in MAY_CHANGE}
-    depends["version"] = __version__
+    from proselflc.training.methods import resolved
+
+    method = {"name": config.method, **resolved(config.method, config.parameters).given()}
+    depends: dict[str, Any] = {k: str(v) for k, v in config.table().items() if k not in _ASIDE}
+    if config.weights is not None:
+        depends["weights"] = _said(config.weights)
     if dataset is not None:
         labels = noise.fingerprint(dataset.train.labels, dataset.num_classes)
         depends["dataset"] = [dataset.name, labels]
-    return RunDirectory(folder / f"{config.method}-{hashed(depends)}")
+    return hashed({**depends, "method": {k: _said(v) for k, v in method.items()}, **_TRAINING})
+
+
+def _said(value: object) -> str:
+    if isinstance(value, Path) and value.is_file():
+        return _digest(value, value.stat().st_mtime_ns)
+    return str(value)
+
+
+@functools.cache
+def _digest(path: Path, changed: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def place(config: Config, folder: Path, dataset: Dataset | None = None) -> RunDirectory:
+    """Where the run of a config is, or would be."""
+    return RunDirectory(folder / f"{config.method}-{key(config, dataset)}")
 
 
 def hashed(depends: Mapping[str, Any]) -> str:
@@ -58,7 +80,7 @@ def once(
     States to resume from are removed from a run that is finished.
 
     Args:
-        config: as it is given: another one with the defaults filled in is another run.
+        config: of the run.
         folder: of the runs.
         display: who is told how training goes; what it raises ends the training.
         dataset: instead of what the config names.

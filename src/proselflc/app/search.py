@@ -22,7 +22,7 @@ from proselflc.app.helping_processes import helping, stopping_on_signals
 from proselflc.app.interruption import Interrupted
 from proselflc.app.search_part import FIRST, Part, Task, is_share, work
 from proselflc.app.setting import Setting, prepare
-from proselflc.app.start import Start
+from proselflc.app.start import Start, unused
 from proselflc.app.study import NOISY, Outcome, Plan, write
 from proselflc.app.study_directory import StudyDirectory
 from proselflc.data import noise
@@ -137,11 +137,7 @@ def _place(config: Config, start: Start) -> Path:
         return start.out
     if start.resume:
         raise InputError("--resume needs --out, the directory of the study to go on with")
-    stem = f"{Path(config.request.data).stem.replace(':', '-') or 'data'}-search"
-    number = 1
-    while (Path("runs") / f"{stem}-{number}").exists():
-        number += 1
-    return Path("runs") / f"{stem}-{number}"
+    return unused(config, "search")
 
 
 def _planned(

@@ -35,13 +35,18 @@ def place(config: Config, start: Start) -> Path:
         return start.out
     if start.resume:
         raise InputError("--resume needs --out, the directory of the run to go on with")
-    stem = f"{Path(config.request.data).stem.replace(':', '-') or 'data'}-{config.method}"
+    chosen = [str(unused(config, config.method))]
+    broadcast_object_list(chosen, from_process=0)
+    return Path(chosen[0])
+
+
+def unused(config: Config, what: str) -> Path:
+    """A directory below `runs` that is not there yet, named after the data and what is done."""
+    stem = f"{Path(config.request.data).stem.replace(':', '-') or 'data'}-{what}"
     number = 1
     while (Path("runs") / f"{stem}-{number}").exists():
         number += 1
-    chosen = [str(Path("runs") / f"{stem}-{number}")]
-    broadcast_object_list(chosen, from_process=0)
-    return Path(chosen[0])
+    return Path("runs") / f"{stem}-{number}"
 
 
 def may_begin(directory: RunDirectory, start: Start) -> bool:

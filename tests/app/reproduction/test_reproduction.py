@@ -19,7 +19,9 @@ import pytest
 from proselflc.app import cli
 from proselflc.app.config import Config
 from proselflc.app.interruption import Interrupted
+from proselflc.app.kept_runs import key
 from proselflc.app.reproduction import artefacts, command, printed, running, tables
+from proselflc.app.reproduction.artefacts import artefact
 from proselflc.app.reproduction.output import (
     MISSING,
     Output,
@@ -29,7 +31,7 @@ from proselflc.app.reproduction.output import (
     mean_std,
 )
 from proselflc.app.reproduction.plan import Study, Wanted
-from proselflc.app.reproduction.records import Store, key
+from proselflc.app.reproduction.records import Store
 from proselflc.app.reproduction.running import Reproduction, complete, planned
 from proselflc.app.reproduction.scale import SCALES
 from proselflc.app.search_space import EPSILON, SHARPNESS
@@ -256,13 +258,13 @@ class Tiny:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = artefacts.Artefact("two runs", Tiny.make)
+    one = artefacts.Artefact("table2", "two runs", Tiny.make)
     monkeypatch.setitem(artefacts.ARTEFACTS, "table2", one)
 
 
 @pytest.mark.usefixtures("tiny")
 def test_what_is_missing_is_done_and_only_that(tmp_path: Path) -> None:
-    one = Reproduction("table2", CPU, (0, 1), tmp_path)
+    one = Reproduction(artefact("table2"), CPU, (0, 1), tmp_path)
     said: list[str] = []
     output, study = one.look()
     assert output.tables[""].rows == ((MISSING,),)
@@ -279,7 +281,7 @@ def test_what_is_missing_is_done_and_only_that(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_a_run_that_another_process_does_is_left_to_it(tmp_path: Path) -> None:
-    one = Reproduction("table2", CPU, (0,), tmp_path)
+    one = Reproduction(artefact("table2"), CPU, (0,), tmp_path)
     with one.store.claimed(small(0)) as mine:
         assert mine
         with one.store.claimed(small(0)) as also:
@@ -295,7 +297,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_reproduction as t
 from proselflc.app.reproduction import artefacts
-artefacts.ARTEFACTS["table2"] = artefacts.Artefact("two runs", t.Tiny.make)
+artefacts.ARTEFACTS["table2"] = artefacts.Artefact("table2", "two runs", t.Tiny.make)
 from dataclasses import replace
 short = t.small()
 epochs = int(sys.argv[3])
@@ -307,7 +309,7 @@ t.small = lambda seed: replace(
 )
 from proselflc.app.reproduction.running import Reproduction, complete
 seeds = tuple(range(int(sys.argv[2])))
-one = Reproduction("table2", t.CPU, seeds, Path(sys.argv[1]), keep_runs=True)
+one = Reproduction(artefacts.artefact("table2"), t.CPU, seeds, Path(sys.argv[1]), keep_runs=True)
 complete(one, lambda text: print(text, flush=True))
 print(one.look()[0].tables[""].rows[0][0], flush=True)
 """
@@ -386,7 +388,7 @@ def test_the_trusted_examples_choose_and_the_test_set_does_not(tmp_path: Path) -
 
 def test_table_4_marks_what_is_not_run_and_compares_pair_by_pair(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    one = Reproduction("table4", CPU, (0, 1), tmp_path)
+    one = Reproduction(artefact("table4"), CPU, (0, 1), tmp_path)
     for _ in range(2):  # first the trials, then what they have chosen
         _, study = one.look()
         for run in study.wanted.values():
@@ -417,7 +419,7 @@ def test_table_4_marks_what_is_not_run_and_compares_pair_by_pair(tmp_path: Path)
 
 def test_dynamics_are_means_over_the_seeds(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    one = Reproduction("figure3", CPU, (0, 1), tmp_path)
+    one = Reproduction(artefact("figure3"), CPU, (0, 1), tmp_path)
     for _ in range(2):
         for run in one.look()[1].wanted.values():
             store.add(run.config, facts(0.5 + 0.1 * run.config.recipe.seed, validation=0.5))
@@ -475,7 +477,7 @@ def test_printed_numbers_agree_between_tables() -> None:
 
 
 def test_what_only_a_choice_will_settle_is_planned_too(tmp_path: Path) -> None:
-    one = Reproduction("figure5", CPU, (0, 1, 2), tmp_path)
+    one = Reproduction(artefact("figure5"), CPU, (0, 1, 2), tmp_path)
     assert len(planned(one)) == 2 * (len(SHARPNESS) + 3)
     assert len(one.look()[1].wanted) == 2 * len(SHARPNESS)
     assert command.plan(one)["estimate"].startswith("16 runs")
@@ -483,7 +485,7 @@ def test_what_only_a_choice_will_settle_is_planned_too(tmp_path: Path) -> None:
 
 def filled(name: str, folder: Path, seeds: tuple[int, ...], value: Any) -> Output:
     """A table all of whose runs are there, their facts made up by a function of their options."""
-    one = Reproduction(name, CPU, seeds, folder)
+    one = Reproduction(artefact(name), CPU, seeds, folder)
     for _ in range(2):
         for run in one.look()[1].wanted.values():
             one.store.add(run.config, value(run.config))

@@ -8,8 +8,8 @@ from typing import Any
 
 from proselflc.app.helping_processes import helping, stopping_on_signals
 from proselflc.app.interruption import Interrupted
+from proselflc.app.kept_runs import key
 from proselflc.app.reproduction.artefacts import ARTEFACTS, artefact
-from proselflc.app.reproduction.records import key
 from proselflc.app.reproduction.running import Reproduction, complete, estimate, planned
 from proselflc.app.reproduction.scale import SCALES, scale
 from proselflc.errors import InputError
@@ -22,7 +22,7 @@ def listed() -> dict[str, dict[str, Any]]:
         runs: int | str = "–, paper scale only"
         if all(data in SCALES["cpu"].recipes for data in one.data):
             nowhere = Path("nowhere")
-            runs = len(planned(Reproduction(name, SCALES["cpu"], one.seeds, nowhere)))
+            runs = len(planned(Reproduction(one, SCALES["cpu"], one.seeds, nowhere)))
         rows[name] = {"title": one.title, "runs": runs, "seeds": [*one.seeds]}
     return rows
 
@@ -43,12 +43,11 @@ def asked(
         InputError: there is no such table, figure, scale, seed or file.
     """
     one = artefact(name)
-    plain = "".join(name.lower().split())
     for option, path in (("--weights", weights), ("--mask", mask)):
         if path is not None and not path.is_file():
             raise InputError(f"{option}: there is no file {path}")
     return Reproduction(
-        plain,
+        one,
         scale(size),
         _seeds(seeds) or one.seeds,
         out,
@@ -72,7 +71,7 @@ def plan(one: Reproduction) -> dict[str, Any]:
     """Every run that is not there yet, with all its options, and what they would take."""
     wanted = planned(one)
     return {
-        "name": one.name,
+        "name": one.artefact.name,
         "scale": one.scale.name,
         "estimate": estimate(one, wanted),
         "runs": [
@@ -112,9 +111,9 @@ def run(one: Reproduction, jobs: int, say: Callable[[str], None] | None) -> None
         raise InputError(f"--jobs must be 1 or more, got {jobs}")
     if not one.look()[1].wanted:
         return
-    if "clothing1m" in artefact(one.name).data and one.weights is None:
+    if "clothing1m" in one.artefact.data and one.weights is None:
         raise InputError(
-            f"{one.name} starts from ImageNet's weights: give them with --weights FILE, a "
+            f"{one.artefact.name} starts from ImageNet's weights: give them with --weights FILE, a "
             "safetensors file or a state dict of a ResNet-50"
         )
     try:
@@ -139,15 +138,15 @@ def finished(one: Reproduction) -> dict[str, Any]:
     """The table or figure as far as there are runs, written into the directory and told."""
     output, study = one.look()
     folder = one.out / one.scale.name
-    files = output.write(folder, one.name)
+    files = output.write(folder, one.artefact.name)
     return {
-        "name": one.name,
+        "name": one.artefact.name,
         "scale": one.scale.name,
         "seeds": [*one.seeds],
         "runs": len(study.asked),
         "missing": len(study.wanted),
         "tables": {
-            key or one.name: {"columns": table.columns, "rows": table.rows}
+            key or one.artefact.name: {"columns": table.columns, "rows": table.rows}
             for key, table in output.tables.items()
         },
         "files": [str(path) for path in files],

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from proselflc.app.config import Config
-from proselflc.app.reproduction.records import Record, Store, key
+from proselflc.app.kept_runs import key
+from proselflc.app.reproduction.records import Record, Store
 from proselflc.app.reproduction.scale import Scale
 from proselflc.app.search_space import EPSILON, SHARPNESS
 from proselflc.correction.catalogue import METHODS
@@ -37,10 +38,12 @@ class Wanted:
     Attributes:
         config: its options.
         title: for people to read.
+        taught_by: the options of its teacher's run, which the config names by its key; or None.
     """
 
     config: Config
     title: str
+    taught_by: Config | None = None
 
 
 @dataclass

@@ -7,8 +7,6 @@ who go on with them. What a machine is doing at the moment it has locked; others
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import json
 import os
 import platform
@@ -19,39 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from proselflc.app.config import MAY_CHANGE, Config, versions
-from proselflc.app.kept_runs import hashed, place
+from proselflc.app.kept_runs import key
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 from proselflc.training.methods import PATHS
-
-_TRAINING = {"training": 1}  # raise where the same options train otherwise than before
-# How often a run is looked at changes nothing in it.
-_ASIDE = (*MAY_CHANGE, "eval_epochs", "eval_steps")
-
-
-def key(config: Config) -> str:
-    """16 hexadecimal digits of all options that a run's result depends on.
-
-    A file counts by what is in it, not by where it is.
-    """
-    from proselflc.training.methods import resolved
-
-    method = {"name": config.method, **resolved(config.method, config.parameters).given()}
-    depends = {name: str(v) for name, v in config.table().items() if name not in _ASIDE}
-    if config.weights is not None:
-        depends["weights"] = _said(config.weights)
-    return hashed({**depends, "method": {k: _said(v) for k, v in method.items()}, **_TRAINING})
-
-
-def _said(value: object) -> str:
-    if isinstance(value, Path) and value.is_file():
-        return _digest(value, value.stat().st_mtime_ns)
-    return str(value)
-
-
-@functools.cache
-def _digest(path: Path, changed: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -105,10 +74,6 @@ class Store:
     def runs(self) -> Path:
         """The directories of runs."""
         return self.path / "runs"
-
-    def run(self, config: Config) -> Path:
-        """The directory of a run, which need not be there."""
-        return place(config, self.runs).path
 
     def record(self, config: Config) -> Record | None:
         """What a run came to; None if it is not there yet.

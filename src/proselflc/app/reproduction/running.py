@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from proselflc.app.config import Config
 from proselflc.app.display import Silent
-from proselflc.app.reproduction.artefacts import artefact
+from proselflc.app.kept_runs import once, place
+from proselflc.app.reproduction.artefacts import Artefact
 from proselflc.app.reproduction.output import Output
 from proselflc.app.reproduction.plan import Study, Wanted
 from proselflc.app.reproduction.records import Store
@@ -19,6 +20,7 @@ from proselflc.app.reproduction.scale import Scale, located
 from proselflc.training.fit import DivergenceError
 
 MEASURED = ("n", "accuracy", "top5", "nll", "brier", "calibration")  # on test, and kept
+_NOBODY = Silent(notes=False)
 WAITING = 5.0  # seconds before a process looks again for what others have done
 
 
@@ -27,7 +29,7 @@ class Reproduction:
     """What to reproduce, and where.
 
     Attributes:
-        name: of the table or figure.
+        artefact: the table or figure.
         scale: at which size.
         seeds: of the runs that are measured.
         out: the directory that keeps records and results.
@@ -36,7 +38,7 @@ class Reproduction:
         weights, mask: files for Table 6, see `Study`.
     """
 
-    name: str
+    artefact: Artefact
     scale: Scale
     seeds: tuple[int, ...]
     out: Path
@@ -56,7 +58,7 @@ class Reproduction:
     def look(self) -> tuple[Output, Study]:
         """The table or figure as far as there are runs, and what it asked for."""
         study = self.study()
-        return artefact(self.name).make(study), study
+        return self.artefact.make(study), study
 
 
 def complete(one: Reproduction, say: Callable[[str], None]) -> None:
@@ -80,26 +82,28 @@ def complete(one: Reproduction, say: Callable[[str], None]) -> None:
 
 def _done(one: Reproduction, wanted: Wanted, say: Callable[[str], None], left: int) -> bool:
     """Whether this process has done a run; False if another one does it."""
-    config = located(wanted.config, one.data_root)
-    with one.store.claimed(config) as is_mine:
+    with one.store.claimed(wanted.config) as is_mine:
         if not is_mine:
             return False
-        if one.store.record(config) is not None:
+        if one.store.record(wanted.config) is not None:
             return True
         say(f"{wanted.title} ({left} to go)")
-        one.store.add(config, run(config, one.store.runs))
+        config = located(wanted.config, one.data_root)
+        if wanted.taught_by is not None:
+            teacher = once(located(wanted.taught_by, one.data_root), one.store.runs, _NOBODY).path
+            config = replace(config, parameters=replace(config.parameters, teacher=teacher))
+        one.store.add(wanted.config, run(config, one.store.runs))
         if not one.keep_runs:
-            shutil.rmtree(one.store.run(config), ignore_errors=True)
+            shutil.rmtree(place(config, one.store.runs).path, ignore_errors=True)
     return True
 
 
 def run(config: Config, folder: Path) -> dict[str, Any]:
     """Train, or go on where a stop has left a run, and say what it came to."""
     from proselflc.analysis.run import load_run
-    from proselflc.app.kept_runs import once
 
     try:
-        path = once(config, folder, Silent(notes=False)).path
+        path = once(config, folder, _NOBODY).path
     except DivergenceError as error:
         return {
             "diverged": str(error),
@@ -120,8 +124,13 @@ def run(config: Config, folder: Path) -> dict[str, Any]:
         "seconds": found.summary["seconds"],
         "validation_accuracy": accuracy,
         "test": {name: test[name] for name in MEASURED if name in test},
-        "history": found.history,
+        "history": [_rounded(line) for line in found.history],
     }
+
+
+def _rounded(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Six decimals, which is more than anybody looks at, for the sake of small files."""
+    return {k: round(v, 6) if isinstance(v, float) else v for k, v in line.items()}
 
 
 def estimate(one: Reproduction, wanted: Sequence[Wanted]) -> str:
@@ -142,7 +151,7 @@ def planned(one: Reproduction) -> list[Wanted]:
     What depends on a choice that is still open is shown with the first value of its grid.
     """
     study = one.study(presumes=True)
-    artefact(one.name).make(study)
+    one.artefact.make(study)
     return [
         replace(run, config=located(run.config, one.data_root)) for run in study.wanted.values()
     ]
