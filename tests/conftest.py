@@ -30,6 +30,11 @@ from proselflc.data.noise import fingerprint
 from proselflc.training.observations import NO_CLASS, ROW
 from proselflc.training.run_directory import RunDirectory
 
+# Tests run side by side, each on one core, and so does all that they start: threads that wait for
+# one another on cores that others need take many times as long.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
+
 # A shell that puts the tests into the background has them ignore Ctrl-C, and all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -79,7 +84,7 @@ for line in sys.stdin:
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
-    """Tests run side by side; each has one core."""
+    """Also where a test before has wanted more."""
     torch.set_num_threads(1)
 
 
@@ -139,7 +144,7 @@ class Program:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "150"},
+            env={**os.environ, "COLUMNS": "150"},
         )
 
     def ask(self, wanted: Mapping[str, object]) -> int | None:

@@ -6,6 +6,7 @@ made here, from the catalogue and from benchmarks/results/.
     python tools/fill_documents.py
 """
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -89,7 +90,25 @@ def accuracy() -> str:
     return (RESULTS / "accuracy.md").read_text(encoding="utf-8").rstrip()
 
 
+def when_it_helps() -> str:
+    """ProSelfLC beside cross entropy, trained too short, well and too long."""
+    text = (RESULTS / "when_it_helps.md").read_text(encoding="utf-8")
+    return text.partition("\n\n")[2].rstrip()
+
+
+def paper(name: str) -> str:
+    """A table or figure of the paper as the committed runs have it, without its title."""
+    text = (RESULTS / "paper" / "cpu" / f"{name}.md").read_text(encoding="utf-8")
+    text = text.partition("\n\n")[2].rstrip()
+    return text.replace("](figure", "](../benchmarks/results/paper/cpu/figure")
+
+
+PAPER = (
+    *("table3", "table4", "table5", "table7"),
+    *("figure2", "figure3", "figure4", "figure5"),
+)
 MADE: dict[str, Callable[[], str]] = {
+    **{name: functools.partial(paper, name) for name in PAPER},
     "accuracy": accuracy,
     "demo": demo,
     "detection": detection,
@@ -98,6 +117,7 @@ MADE: dict[str, Callable[[], str]] = {
     "own_loop": own_loop,
     "step_cost": step_cost,
     "throughput": throughput,
+    "when_it_helps": when_it_helps,
 }
 
 

@@ -62,7 +62,8 @@ class Output:
         """All of it; with `pictures`, links to the files of the figures, beside it."""
         parts = [f"# {self.title}", *self.words]
         if pictures:
-            parts += [f"![{one.alt}]({one.name}.svg)" for one in self.figures]
+            links = [f"![{one.alt}]({one.name}.svg)" for one in self.figures]
+            parts += ["\n".join(links)] if links else []
         parts += [table.markdown() for table in self.tables.values()]
         return "\n\n".join(parts) + "\n"
 
