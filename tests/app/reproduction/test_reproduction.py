@@ -544,3 +544,15 @@ def test_table_7_compares_both_readings_pair_by_pair(tmp_path: Path) -> None:
     assert cells[1] == "10.5 ± 0.7 (30.5 ± 0.7)"
     assert less[1] == "-20.0 ± 0.0"
     assert less[3] == "-2.5 ± 0.0"
+
+
+COMMITTED = Path(__file__).parents[3] / "benchmarks" / "results" / "paper"
+
+
+@pytest.mark.parametrize(
+    "name", ["table3", "table4", "table5", "table7", "figure2", "figure3", "figure4", "figure5"]
+)
+def test_committed_results_are_what_the_committed_records_say(name: str) -> None:
+    one = Reproduction(artefact(name), CPU, artefact(name).seeds, COMMITTED)
+    text = (COMMITTED / "cpu" / f"{name}.md").read_text(encoding="utf-8")
+    assert one.look()[0].markdown(pictures=True) == text
