@@ -20,7 +20,7 @@ from proselflc.app import cli
 from proselflc.app.config import Config
 from proselflc.app.interruption import Interrupted
 from proselflc.app.kept_runs import key
-from proselflc.app.reproduction import artefacts, command, printed, running, tables
+from proselflc.app.reproduction import artefacts, command, computed, printed, running, tables
 from proselflc.app.reproduction.artefacts import artefact
 from proselflc.app.reproduction.output import (
     MISSING,
@@ -67,7 +67,7 @@ def facts(accuracy: float | None = 0.5, validation: float | None = None) -> dict
 
 
 def test_table_2_is_the_papers() -> None:
-    output = tables.table2(Study(Store(Path("nowhere")), CPU, (0,)))
+    output = computed.table2(Study(Store(Path("nowhere")), CPU, (0,)))
     numbers = [[cell.split()[0] for cell in row[1:]] for row in output.tables[""].rows]
     assert numbers == [["0.01", "0.09", "0.09"], ["0.09", "0.81", "0.81"]]
     changes = [["changes" in cell for cell in row[1:]] for row in output.tables[""].rows]
@@ -76,7 +76,7 @@ def test_table_2_is_the_papers() -> None:
 
 def test_table_1_says_of_each_method_what_the_paper_says() -> None:
     rows = {
-        row[0]: row for row in tables.table1(Study(Store(Path("x")), CPU, (0,))).tables[""].rows
+        row[0]: row for row in computed.table1(Study(Store(Path("x")), CPU, (0,))).tables[""].rows
     }
     assert rows["Label smoothing"][3:] == ("penalises", "annotated", "no")
     assert rows["Confidence penalty"][3:] == ("penalises", "annotated", "no")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proselflc.app.reproduction import figures, tables
+from proselflc.app.reproduction import computed, figures, tables
 from proselflc.app.reproduction.output import Output
 from proselflc.app.reproduction.plan import Study
 from proselflc.errors import InputError, unknown
@@ -33,14 +33,14 @@ class Artefact:
 ARTEFACTS: dict[str, Artefact] = {
     one.name: one
     for one in (
-        Artefact("table1", "summary of the methods", tables.table1, ()),
-        Artefact("table2", "case analysis of the trust", tables.table2, ()),
+        Artefact("table1", "summary of the methods", computed.table1, ()),
+        Artefact("table2", "case analysis of the trust", computed.table2, ()),
         Artefact("table3", "the standard setting, clean labels", tables.table3),
         Artefact("table4", "asymmetric and symmetric noise, all methods", tables.table4),
         Artefact("table5", "hyper-parameters ε and B", tables.table5, seeds=(0,)),
         Artefact("table6", "Clothing1M", tables.table6, ("clothing1m",)),
         Artefact("table7", "calibration: ECE by temperature and confidence", tables.table7),
-        Artefact("figure1", "illustration of the targets", figures.figure1, ()),
+        Artefact("figure1", "illustration of the targets", computed.figure1, ()),
         Artefact("figure2", "ablation of the trust", figures.figure2),
         Artefact("figure3", "learning dynamics, six panels", figures.figure3),
         Artefact("figure4", "learning dynamics by noise rate", figures.figure4),

@@ -1,4 +1,4 @@
-"""Figures 1 to 5 of the paper, drawn from runs as its tables are."""
+"""Figures 2 to 5 of the paper, drawn from runs as its tables are."""
 
 from __future__ import annotations
 
@@ -20,34 +20,7 @@ if TYPE_CHECKING:
 NOISE = "pair:0.4"  # of Figures 2 and 3
 RATES = ("pair:0.2", "pair:0.3", "pair:0.4")  # of Figure 4
 ENTROPY_RATES = ("pair:0.2", "pair:0.4")  # of Figure 5
-EPSILON = 0.5  # of Figure 1 and of the fixed trust in Figure 2
-
-
-def figure1(study: Study) -> Output:
-    """The targets of one example with three classes."""
-    import torch
-
-    from proselflc.correction import criteria
-    from proselflc.presenting.target_figure import targets
-
-    p = torch.tensor([0.55, 0.35, 0.10])
-    y = torch.tensor([1])
-    found: dict[str, list[float]] = {"q": [0.0, 1.0, 0.0], "p": p.tolist(), "u": [1 / 3] * 3}
-    for name, criterion in {
-        "LS": criteria.LabelSmoothing(EPSILON),
-        "CP": criteria.ConfidencePenalty(EPSILON),
-        "LC": criteria.BootSoft(EPSILON),
-    }.items():
-        found[name] = criterion.correct(p.log()[None], y).target[0].tolist()
-    rows = tuple((name, *(f"{value:+.3f}" for value in values)) for name, values in found.items())
-    words = (
-        f"Three classes, the second annotated, ε = {EPSILON:g}. q is the annotation, p the "
-        "prediction, u uniform. Label smoothing (LS) adds ε u to (1 − ε) q, the confidence penalty "
-        "(CP) takes ε p away, label correction (LC) adds ε p.",
-    )
-    columns = ("target", "class 1", "class 2", "class 3")
-    title = "Figure 1: targets of target modification"
-    return Output(title, {"": Table(columns, rows)}, words, (targets("figure1", found),))
+EPSILON = 0.5  # of the fixed trust in Figure 2
 
 
 def figure2(study: Study) -> Output:

@@ -1,11 +1,11 @@
-"""Tables 1 to 7 of the paper."""
+"""Tables 3 to 7 of the paper, made of runs."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proselflc.app.reproduction import printed
 from proselflc.app.reproduction.output import MISSING, Output, Table, difference, interval, mean_std
@@ -13,77 +13,9 @@ from proselflc.app.reproduction.plan import GRIDS, LETTERS, Study, named
 from proselflc.app.reproduction.records import Record
 from proselflc.correction.catalogue import METHODS
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-FAMILY = ("cce", "label_smoothing", "confidence_penalty", "boot_soft", "proselflc")
-SHARPNESS = 10.0  # of Table 2, where any does
-CASES = ("0.1 (non-confident)", "0.9 (confidently consistent)", "0.9 (confidently inconsistent)")
 TEMPERATURES = {"1": 1.0, "1/4": 0.25, "1/8": 0.125}
 READINGS = {"divide": "logits / T, as printed", "multiply": "logits · T, which fits the numbers"}
 MEASURES = {"max_p": "max p", "entropy": "1 − H(p)/H(u)"}
-
-
-def table1(study: Study) -> Output:
-    """Summary of the methods, from the catalogue that the code itself uses."""
-    rows = []
-    for name in FAMILY:
-        one = METHODS[name]
-        target = MISSING if one.target is None else str(one.target)
-        structure = "yes" if "learned" in one.semantic_class else "no"
-        rows.append((one.title, target, one.loss, one.entropy, one.semantic_class, structure))
-    columns = ("method", "target", "loss", "low entropy", "semantic class", "similarity structure")
-    words = (
-        "Made from the catalogue that the criteria are made from; the identities behind it are "
-        "tests. Low entropy: what the method does to it beside cross entropy.",
-    )
-    return Output("Table 1: summary of the methods", {"": Table(columns, tuple(rows))}, words)
-
-
-def table2(study: Study) -> Output:
-    """Case analysis of ε = g(t) · l(p), computed by the criterion's own trust."""
-    import torch
-
-    from proselflc.correction import criteria
-
-    rows = []
-    for phase, g in (("earlier phase", 0.1), ("later phase", 0.9)):
-        cells = [f"{phase}, g(t) = {g}"]
-        for confidence, is_consistent in ((0.1, True), (0.9, True), (0.9, False)):
-            logits = _with_confidence(confidence)
-            y = 0 if is_consistent else 1
-            criterion = criteria.ProSelfLC(1, SHARPNESS)
-            found = criterion.correct(logits, torch.tensor([y]), progress=_when(g))
-            changes = int(found.target.argmax()) != y
-            cells.append(f"{float(found.trust):.2f}{' (class changes)' if changes else ''}")
-        rows.append(tuple(cells))
-    columns = ("ε = g(t) · l(p)", *(f"l(p) = {case}" for case in CASES))
-    words = (
-        "Computed by the criterion itself: the progress at which g(t) has its value, and "
-        "predictions of three classes with such an l(p). The semantic class changes where ε > 1/2 "
-        "and p says so.",
-    )
-    return Output("Table 2: case analysis", {"": Table(columns, tuple(rows))}, words)
-
-
-def _when(g: float) -> float:
-    """The progress at which g(t) has a value, by its inverse."""
-    return 0.5 + math.log(g / (1 - g)) / SHARPNESS
-
-
-def _with_confidence(wanted: float) -> Tensor:
-    """[1, 3] logits for class 0 with a wanted local trust 1 − H(p)/H(u), by bisection."""
-    import torch
-
-    from proselflc.correction.information import entropy
-
-    low, high = 0.0, 30.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        logits = torch.tensor([[middle, 0.0, 0.0]], dtype=torch.float64)
-        found = 1 - float(entropy(torch.log_softmax(logits, 1))) / math.log(3)
-        low, high = (middle, high) if found < wanted else (low, middle)
-    return torch.tensor([[high, 0.0, 0.0]], dtype=torch.float64)
 
 
 def accuracies(records: Sequence[Record | None]) -> list[float | None]:
