@@ -53,7 +53,7 @@ from proselflc.training.run_directory import (
 )
 from proselflc.training.strategy import Strategy
 
-METHOD = "a recorded loop"  # where no criterion of ours is known to have been used
+METHOD = "A recorded loop"  # where no criterion of ours is known to have been used
 _PENDING = 1 << 16  # examples whose facts may wait on an accelerator
 _FORGOTTEN = 3  # epochs' worth of examples without anybody saying where one ends
 _REPEATS = "pass repeats=True to record and say with rec.end_epoch() where each epoch ends"
@@ -231,6 +231,10 @@ class Recording:
         waiting = sum(len(one[0]) for one in self._pending)
         if seen.facts.device.type == "cpu" or waiting >= _PENDING:
             self._look()
+
+    def expect_end_epoch(self) -> None:
+        """Let no epoch end by itself, as `repeats=True` does; for who will call `end_epoch`."""
+        self._repeats = True
 
     def end_epoch(self) -> None:
         """Say that an epoch is over; every process must, if there are several.
@@ -530,6 +534,8 @@ class Recording:
         given = torch.from_numpy(about.given[seen])
         fitting.add_measured(predicted, entropy, given, clean, trust)
         measured = asdict(fitting.result())
+        if self._criterion is None:  # how far the loop trusts its predictions is not known
+            measured |= dict.fromkeys(name for name in measured if name.startswith("epsilon"))
         now = time.monotonic()
         seconds = now - self._epoch_started
         return {
