@@ -22,7 +22,6 @@ transformers = pytest.importorskip("transformers")
 from proselflc.integrations import huggingface as hf  # noqa: E402
 
 N, LENGTH, CLASSES = 40, 6, 3
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def classified() -> list[dict[str, Any]]:
@@ -184,9 +183,8 @@ def test_without_a_callback_the_clock_counts_calls(tmp_path: Path) -> None:
 
 def test_examples_are_recorded_by_their_index(tmp_path: Path) -> None:
     """The column is no argument of the model, and survives all the same."""
-    from datasets import Dataset
-
-    data = Dataset.from_list(classified()).add_column("remark", ["text"] * N)
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_list(classified()).add_column("remark", ["text"] * N)
     criterion, model = ProSelfLC(total_steps=1), tiny()
     seen: list[Any] = []
     with proselflc.record(N, CLASSES, out=tmp_path / "run", criterion=criterion) as rec:

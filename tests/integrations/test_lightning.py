@@ -25,12 +25,9 @@ with warnings.catch_warnings():
     from proselflc.integrations.lightning import ClockCallback
 
 N, CLASSES, BATCH = 40, 3, 8
-pytestmark = [
-    # It advises on processes and logs, and its own schedulers use what torch would rather not.
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.isinstance.treespec, LeafSpec.. is deprecated:FutureWarning",
+)
 for name in ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero"):
     logging.getLogger(name).setLevel(logging.ERROR)
 
@@ -129,7 +126,7 @@ def test_a_run_that_is_resumed_goes_on_where_it_was(tmp_path: Path) -> None:
         callbacks=[ClockCallback(criterion=again)],
     )
     path = str(tmp_path / "one.ckpt")
-    trainer.fit(Module(again), loader(), ckpt_path=path, weights_only=True)
+    trainer.fit(Module(again), loader(), loader(), ckpt_path=path, weights_only=True)
     assert again.learned == pytest.approx([k / 10 for k in range(6, 11)])
 
 
