@@ -44,24 +44,11 @@ class ClockCallback(Callback):
         self._criteria: list[Criterion] = []
         self._total = 1
 
+    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._begin(trainer, pl_module)  # which is before training, and has losses too
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        found = [one for one in pl_module.modules() if isinstance(one, Criterion)]
-        self._criteria = found if self.criterion is None else [self.criterion]
-        if not self._criteria and self.recording is None:
-            raise InputError(
-                f"{type(pl_module).__name__} has no criterion of ours whose clock could be kept: "
-                "make it an attribute, or give it to ClockCallback(criterion=…)"
-            )
-        total = trainer.estimated_stepping_batches
-        if not math.isfinite(total):
-            raise InputError(
-                "nobody says how long training will be, which the clock of a criterion must know: "
-                "give the Trainer max_epochs or max_steps"
-            )
-        self._total = max(int(total), 1)
-        if self.recording is not None:
-            self.recording.expect_end_epoch()
-        self._set(trainer)
+        self._begin(trainer, pl_module)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -85,6 +72,25 @@ class ClockCallback(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.recording is not None:
             self.recording.end_epoch()
+
+    def _begin(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        found = [one for one in pl_module.modules() if isinstance(one, Criterion)]
+        self._criteria = found if self.criterion is None else [self.criterion]
+        if not self._criteria and self.recording is None:
+            raise InputError(
+                f"{type(pl_module).__name__} has no criterion of ours whose clock could be kept: "
+                "make it an attribute, or give it to ClockCallback(criterion=…)"
+            )
+        total = trainer.estimated_stepping_batches
+        if not math.isfinite(total):
+            raise InputError(
+                "nobody says how long training will be, which the clock of a criterion must know: "
+                "give the Trainer max_epochs or max_steps"
+            )
+        self._total = max(int(total), 1)
+        if self.recording is not None:
+            self.recording.expect_end_epoch()
+        self._set(trainer)
 
     def _set(self, trainer: Trainer) -> None:
         """The next training call is of the step to come, whichever of its batches it has."""
