@@ -77,7 +77,8 @@ def record(
 ) -> Recording:
     """Record what any training loop shows of its examples, and audit their labels at the end.
 
-    An epoch ends where an example comes again, or where `rec.end_epoch()` says so. In several
+    An epoch ends when every example has come or one comes again, or where `rec.end_epoch()` says
+    so. In several
     processes of `torch.distributed` every one makes a recording, calls it with its own batches and
     calls `end_epoch()`; the records come together in the first process, which alone writes.
 
@@ -166,6 +167,7 @@ class Recording:
         self._repeats = repeats
         self._told = False  # whether rec.end_epoch() says where epochs end
         self._ended_at: int | None = None  # the example that ended an epoch by coming again
+        self._ended_full = False  # whether one ended by having seen every example
         self._steps = 0
         self._history: list[Json] = []
         self._started = self._epoch_started = time.monotonic()
@@ -229,7 +231,7 @@ class Recording:
         seen = see(self._strategy, z, batch, at, means=False)
         self._pending.append((which, given, seen.facts))
         waiting = sum(len(one[0]) for one in self._pending)
-        if seen.facts.device.type == "cpu" or waiting >= _PENDING:
+        if not _may_wait(seen.facts) or waiting >= _PENDING:
             self._look()
 
     def expect_end_epoch(self) -> None:
@@ -243,10 +245,12 @@ class Recording:
             InputError: an epoch was already taken to be over where an example came again.
         """
         self._look()
-        if self._ended_at is not None:
+        went_on = self._ended_full and self._seen.any() and not self._told
+        if self._ended_at is not None or went_on:
+            again = int(np.argmax(self._seen)) if self._ended_at is None else self._ended_at
             raise InputError(
                 f"rec.end_epoch() came after an epoch was taken to end by itself, for example "
-                f"{self._ended_at} came again: if examples come more than once in an epoch, pass "
+                f"{again} came again: if examples come more than once in an epoch, pass "
                 "repeats=True to record"
             )
         self._told = True
@@ -411,6 +415,10 @@ class Recording:
             )
         rows = torch.from_numpy(kept)
         self._recorder.add(self.epoch, Seen(torch.from_numpy(index[kept]), facts[rows], ()))
+        by_itself = not self._repeats and not self._told and _processes() == 1
+        if by_itself and self._seen.all():  # not later: it would be lost in a kill
+            self._close_epoch()
+            self._ended_full = True
 
     def _check_labels(self, index: Ints, given: Ints) -> None:
         about = self._about
@@ -601,6 +609,11 @@ def _tensor(values: object, what: str) -> Tensor:
 def _is_no_integer(tensor: Tensor) -> bool:
     kind = tensor.dtype
     return kind is torch.bool or kind.is_floating_point or kind.is_complex
+
+
+def _may_wait(facts: Tensor) -> bool:
+    """Whether to look at them now would stop an accelerator."""
+    return facts.device.type != "cpu"
 
 
 def _processes() -> int:
