@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 import types
@@ -21,6 +22,7 @@ transformers = pytest.importorskip("transformers")
 
 from proselflc.integrations import huggingface as hf  # noqa: E402
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 N, LENGTH, CLASSES = 40, 6, 3
 
 
@@ -216,6 +218,20 @@ def test_examples_are_recorded_by_their_index(tmp_path: Path) -> None:
     np.testing.assert_allclose(there, p.numpy(), atol=1e-3)
     assert run.summary["method"] == "proselflc"
     assert float(np.nanmean(epochs[-1]["trust"])) > float(np.nanmean(epochs[0]["trust"]))
+
+
+def test_the_example_corrects_its_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import huggingface_text
+
+    huggingface_text.main(tmp_path)
+    before, after = (
+        float(share) for share in re.findall(r"right \w+ +([\d.]+)%", capsys.readouterr().out)
+    )
+    assert before < 85
+    assert after > 95
 
 
 def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
