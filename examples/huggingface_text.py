@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    AutoModelForSequenceClassification,
-    BertConfig,
-    Trainer,
-    TrainingArguments,
-)
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
 import proselflc
 from proselflc.integrations import huggingface
@@ -75,7 +70,7 @@ def main(folder: Path) -> None:
         intermediate_size=64,
     )
     config.num_labels = len(NAMES)
-    model = AutoModelForSequenceClassification.from_config(config)
+    model = BertForSequenceClassification(config)  # type: ignore[no-untyped-call]
     criterion = proselflc.ProSelfLC(total_steps=1)  # the callback puts in how many there are
     run = folder / "run"
     with proselflc.record(
