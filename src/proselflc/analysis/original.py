@@ -14,6 +14,7 @@ from proselflc.data.dataset import Dataset, Inputs, Ints
 from proselflc.data.labels import Labels
 from proselflc.data.opening import FROM_PYTHON, Request, open_data
 from proselflc.errors import InputError
+from proselflc.training.run_directory import is_recorded
 
 
 def request(run: Run, *, data: str | None = None) -> Request:
@@ -31,6 +32,7 @@ def request(run: Run, *, data: str | None = None) -> Request:
         raise InputError(
             f"the data of {run.path} was given in Python and is not on disk, so it cannot be "
             "opened anew"
+            + ("; record(…, inputs=…) would have kept it" if is_recorded(run.config) else "")
         )
     values: dict[str, str] = {}
     for name in (field.name for field in fields(Request)):

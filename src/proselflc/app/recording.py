@@ -6,6 +6,7 @@ that said; this is recorded as in a run of ours, so that audit, export, report a
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -129,6 +130,8 @@ def record(
         raise InputError("resume needs out, the directory of the run to go on with")
     if isinstance(criterion, Distillation):
         raise InputError("what a teacher says is not recorded: leave criterion out")
+    if out is None and _place() is not None:
+        raise InputError("several processes record into one directory: name it with out")
     about = RecordedExamples.of(n, num_classes, labels, clean, names, ids, inputs, data)
     path = Path(tempfile.mkdtemp(prefix="proselflc-")) if out is None else Path(out)
     made = Recording(RunDirectory(path), about, criterion, repeats)
@@ -175,6 +178,7 @@ class Recording:
         self._all_labels: Tensor | None = None  # where the index is
         self._held = ExitStack()
         self._is_finished = False
+        self._last_place = (0, 1)  # of the process among all of them, as was last seen
 
     def __enter__(self) -> Recording:
         return self
@@ -272,16 +276,17 @@ class Recording:
                 "nothing was recorded: call rec(index, logits, labels) for every batch of the "
                 "training loop"
             )
-        if _process() == 0:
+        if self._process == 0:
             self._write_all()
-        _wait()
+        if _is_together():
+            torch.distributed.barrier()
         self._held.close()
         return self.run
 
     def begin(self, resume: bool | int, overwrite: bool) -> None:
         """Take the directory, and go on with what is in it where that is wanted."""
         directory, wanted = self._directory, resume is not False
-        if _process() == 0:
+        if self._process == 0:
             is_new = directory.make()
             self._held.enter_context(directory.locked())
             if is_new:
@@ -293,7 +298,6 @@ class Recording:
                 directory.clear()
                 if self._about.source:
                     self._write_beginning()
-        self.epoch = _agreed(self.epoch)
 
     def _restore(self, resume: bool | int) -> None:
         """Put everything where a recording that was ended or killed has left it."""
@@ -415,7 +419,7 @@ class Recording:
             )
         rows = torch.from_numpy(kept)
         self._recorder.add(self.epoch, Seen(torch.from_numpy(index[kept]), facts[rows], ()))
-        by_itself = not self._repeats and not self._told and _processes() == 1
+        by_itself = not self._repeats and not self._told and self._processes == 1
         if by_itself and self._seen.all():  # not later: it would be lost in a kill
             self._close_epoch()
             self._ended_full = True
@@ -444,7 +448,7 @@ class Recording:
         if not len(again) and len(np.unique(index)) == len(index):
             return
         seen, n = int(self._seen.sum()), len(self._seen)
-        if _processes() > 1:
+        if self._processes > 1:
             raise InputError(
                 "an example came again, and of several processes none can see alone where an epoch "
                 "ends: call rec.end_epoch() there, in all of them"
@@ -465,14 +469,14 @@ class Recording:
         if not self._seen.any():
             return
         rows, labels = self._recorder.rows.copy(), self._about.given
-        if _process() == 0 and (labels < 0).any():
+        if self._process == 0 and (labels < 0).any():
             missing = np.flatnonzero(labels < 0)
             raise InputError(
                 f"{len(missing):,} of {len(labels):,} examples did not come in the first epoch, "
                 f"the first is {missing[0]}, so their labels are not known: give all labels to "
                 "record(…, labels=…)"
             )
-        if _process() == 0:
+        if self._process == 0:
             if self.epoch == 0 and not self._about.source:
                 self._write_beginning()
             self._recorder.end_epoch(self.epoch)
@@ -485,18 +489,41 @@ class Recording:
 
     def _gather(self) -> None:
         """Have the first process see what all have seen in the epoch."""
-        if _processes() == 1:
+        if self._processes == 1:
             return
+        if not _is_together():
+            if not self._seen.any():
+                return  # all of it came together before they parted
+            raise InputError(
+                f"this is one of {self._processes} processes and torch.distributed is not "
+                "initialised, so records cannot come together: call rec.end_epoch() while it is"
+            )
         index = np.flatnonzero(self._seen)
-        own = index, self._about.given[index], self._recorder.rows[index].tobytes(), self._steps
-        every: list[Any] = [None] * _processes()
-        torch.distributed.all_gather_object(every, own)
-        for which, given, rows, _ in every:
+        own = index, self._about.given[index], self._recorder.rows[index].tobytes()
+        every: list[Any] = [None] * self._processes
+        torch.distributed.all_gather_object(every, (self.epoch, self._steps, self._count, *own))
+        self.epoch = every[0][0]  # the first process knows where it was resumed
+        self._count = sum(one[2] for one in every)
+        self._steps = sum(one[1] for one in every) if self._process == 0 else 0
+        for *_, which, given, rows in every:
             self._check_labels(which, given)
             self._about.given[which] = given
             self._recorder.rows[which] = np.frombuffer(rows, observations.ROW)
             self._seen[which] = True
-        self._steps = sum(steps for *_, steps in every) if _process() == 0 else 0
+
+    @property
+    def _process(self) -> int:
+        """Which process this is; the first one is 0 and writes."""
+        return self._here()[0]
+
+    @property
+    def _processes(self) -> int:
+        """How many there are."""
+        return self._here()[1]
+
+    def _here(self) -> tuple[int, int]:
+        self._last_place = _place() or self._last_place
+        return self._last_place
 
     def _labels_on(self, device: torch.device) -> Tensor:
         if self._all_labels is None or self._all_labels.device != device:
@@ -616,27 +643,17 @@ def _may_wait(facts: Tensor) -> bool:
     return facts.device.type != "cpu"
 
 
-def _processes() -> int:
-    """How many processes of torch.distributed there are."""
-    is_several = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return torch.distributed.get_world_size() if is_several else 1
+def _is_together() -> bool:
+    """Whether processes can hear each other now."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-def _process() -> int:
-    """Which of them this is; the first one is 0 and writes."""
-    return torch.distributed.get_rank() if _processes() > 1 else 0
-
-
-def _agreed(number: int) -> int:
-    """The first process's number, in all of them."""
-    if _processes() == 1:
-        return number
-    values = [number]
-    torch.distributed.broadcast_object_list(values, src=0)
-    return values[0]
-
-
-def _wait() -> None:
-    """Until all processes are here."""
-    if _processes() > 1:
-        torch.distributed.barrier()
+def _place() -> tuple[int, int] | None:
+    """Which process this is of how many, as far as can be told now."""
+    if _is_together():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    # Trainers bring processes together later than they start them, and part them earlier.
+    known = os.environ
+    if int(known.get("WORLD_SIZE", "1")) == 1:
+        return None
+    return int(known.get("RANK", known.get("LOCAL_RANK", "0"))), int(known["WORLD_SIZE"])
