@@ -71,7 +71,7 @@ def main(folder: Path) -> None:
     )
     config.num_labels = len(NAMES)
     model = BertForSequenceClassification(config)  # type: ignore[no-untyped-call]
-    criterion = proselflc.ProSelfLC(total_steps=1)  # the callback puts in how many there are
+    criterion = proselflc.ProSelfLC(total_steps=1)  # the callback says how many there are
     run = folder / "run"
     with proselflc.record(
         len(data), len(NAMES), out=run, names=NAMES, inputs=texts, criterion=criterion

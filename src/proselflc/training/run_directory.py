@@ -182,7 +182,7 @@ class RunDirectory:
     @property
     def is_recorded(self) -> bool:
         """Whether the run is of a training loop that is not ours."""
-        return is_recorded(read_toml(self.config))
+        return self.config.is_file() and is_recorded(read_toml(self.config))
 
     @property
     def is_finished(self) -> bool:
