@@ -570,6 +570,37 @@ def test_two_processes_record_together(tmp_path: Path) -> None:
     assert [line["step"] for line in run.history] == [4, 8, 12]
 
 
+def test_processes_that_are_not_together_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trainers bring them together later than torchrun starts them, and part them earlier."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(InputError, match="name it with out"):
+        proselflc.record(6, 3)
+    rec = proselflc.record(6, 3, out=tmp_path / "run")
+    half(rec)
+    with pytest.raises(InputError, match="none can see alone where an epoch ends"):
+        half(rec)
+    with pytest.raises(InputError, match=r"one of 2 processes and torch\.distributed is not init"):
+        rec.end_epoch()
+    monkeypatch.setenv("RANK", "1")
+    proselflc.record(6, 3, out=tmp_path / "run")  # it does not touch the directory
+
+
+def test_links_lead_to_the_images_of_a_recording(tmp_path: Path, program: Any) -> None:
+    paths = [tmp_path / f"{k}.png" for k in range(6)]
+    for path in paths:
+        path.write_bytes(b"an image")
+    with proselflc.record(6, 3, out=tmp_path / "run", names="abc", inputs=paths) as rec:
+        rec(ALL, 5 * torch.eye(3)[LABELS], LABELS)
+    program("export", tmp_path / "run", "--links", tmp_path / "links")
+    links = sorted(path for path in (tmp_path / "links").rglob("*") if path.is_symlink())
+    assert [(one.parent.name, one.resolve()) for one in links] == [
+        ("abc"[k % 3], paths[k]) for k in (0, 3, 1, 4, 2, 5)
+    ]
+
+
 def test_a_recording_leaves_gradients_alone() -> None:
     z = torch.zeros(6, 3, requires_grad=True)
     loss = CrossEntropy()(z, torch.tensor(LABELS))

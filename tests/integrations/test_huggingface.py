@@ -220,6 +220,22 @@ def test_examples_are_recorded_by_their_index(tmp_path: Path) -> None:
     assert float(np.nanmean(epochs[-1]["trust"])) > float(np.nanmean(epochs[0]["trust"]))
 
 
+def test_a_model_can_be_trained_and_recorded_again(tmp_path: Path) -> None:
+    """As in a notebook, whose cell is run twice."""
+    criterion, model = CrossEntropy(), tiny()
+    for _ in range(2):
+        with proselflc.record(N, CLASSES) as rec:
+            trained(
+                tmp_path,
+                model,
+                num_train_epochs=1,
+                compute_loss_func=hf.compute_loss_func(criterion, rec, model),
+                callbacks=[hf.ClockCallback(criterion, rec)],
+            )
+        assert not np.isnan(next(iter(rec.run.dynamics))["p_given"]).any()
+    assert model(input_ids=torch.ones(1, 3, dtype=torch.long)).logits.shape == (1, CLASSES)
+
+
 def test_the_example_corrects_its_labels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,7 +90,7 @@ def compute_loss_func(
                 "recording needs to know which examples a batch has: pass the model too, "
                 "compute_loss_func(criterion, recording, model)"
             )
-        carried = _Carried(model, column)
+        carried = _Carried.by(model, column)
 
     def loss(
         outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None
@@ -208,6 +208,17 @@ class _Carried:
         column: the name.
     """
 
+    @classmethod
+    def by(cls, model: nn.Module, column: str) -> _Carried:
+        """By a model, which may have been changed for an earlier Trainer."""
+        function: Any = model.forward
+        while function is not None:
+            found = getattr(function, "carried", None)
+            if isinstance(found, cls) and found._column == column:
+                return found
+            function = getattr(function, "__wrapped__", None)
+        return cls(model, column)
+
     def __init__(self, model: nn.Module, column: str) -> None:
         self._column = column
         self._last: Tensor | None = None
@@ -229,6 +240,7 @@ class _Carried:
 
         parameters = [one for one in given if one not in rest] + [named, *rest]
         forward.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        forward.carried = self  # type: ignore[attr-defined]
         model.forward = forward
 
     def index(self) -> Tensor:
