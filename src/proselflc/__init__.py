@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from proselflc.analysis.run import load_run
     from proselflc.app.auditing import audit
     from proselflc.app.fit import fit, predict
+    from proselflc.app.recording import record
     from proselflc.app.reporting import report
     from proselflc.correction.criteria import (
         BackwardCorrection,
@@ -61,6 +62,7 @@ _HOME = {
     "fit": "app.fit",
     "load_run": "analysis.run",
     "predict": "app.fit",
+    "record": "app.recording",
     "report": "app.reporting",
 }
 
@@ -92,6 +94,7 @@ __all__ = [
     "functional",
     "load_run",
     "predict",
+    "record",
     "report",
 ]
 

@@ -79,26 +79,31 @@ class Fitting:
             trust: [N] ε of every example.
         """
         assert log_p.size(1) == self.num_classes
-        assert (clean is not None) == self.clean_known
         with torch.no_grad():
             log_p = log_p.to(torch.promote_types(log_p.dtype, torch.float32))
-            # Only [N, 5] leaves the device; double precision may not exist on it.
-            predicted = log_p.argmax(-1)
-            wrong = torch.zeros_like(given) if clean is None else given != clean
-            rows = (
-                torch.ones_like(given),
-                predicted == given,
-                torch.zeros_like(given) if clean is None else predicted == clean,
-                entropy(log_p),
-                trust,
-                wrong,
-            )
-            *measures, where = torch.stack([r.to(log_p.dtype) for r in rows]).cpu().double()
-            values = torch.stack(measures, dim=1)
-            self._sums[0] += values.sum(0)
-            if clean is not None:
-                self._sums[1] += values[where == 0].sum(0)
-                self._sums[2] += values[where == 1].sum(0)
+            self.add_measured(log_p.argmax(-1), entropy(log_p), given, clean, trust)
+
+    def add_measured(
+        self, predicted: Tensor, entropy: Tensor, given: Tensor, clean: Tensor | None, trust: Tensor
+    ) -> None:
+        """Take in one batch of which argmax p and H(p), [N] each, are known already; see `add`."""
+        assert (clean is not None) == self.clean_known
+        # Only [N, 5] leaves the device; double precision may not exist on it.
+        wrong = torch.zeros_like(given) if clean is None else given != clean
+        rows = (
+            torch.ones_like(given),
+            predicted == given,
+            torch.zeros_like(given) if clean is None else predicted == clean,
+            entropy,
+            trust,
+            wrong,
+        )
+        *measures, where = torch.stack([r.to(entropy.dtype) for r in rows]).cpu().double()
+        values = torch.stack(measures, dim=1)
+        self._sums[0] += values.sum(0)
+        if clean is not None:
+            self._sums[1] += values[where == 0].sum(0)
+            self._sums[2] += values[where == 1].sum(0)
 
     def sums(self) -> Tensor:
         """[15] float64 on the CPU, a copy; those of several processes add up."""

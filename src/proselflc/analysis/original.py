@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from proselflc.analysis.run import Run
-from proselflc.data import opening, splits
+from proselflc.data import kept_inputs, opening, splits
 from proselflc.data.dataset import Dataset, Inputs, Ints
 from proselflc.data.labels import Labels
 from proselflc.data.opening import FROM_PYTHON, Request, open_data
 from proselflc.errors import InputError
+from proselflc.training.run_directory import is_recorded
 
 
 def request(run: Run, *, data: str | None = None) -> Request:
@@ -31,6 +32,7 @@ def request(run: Run, *, data: str | None = None) -> Request:
         raise InputError(
             f"the data of {run.path} was given in Python and is not on disk, so it cannot be "
             "opened anew"
+            + ("; record(…, inputs=…) would have kept it" if is_recorded(run.config) else "")
         )
     values: dict[str, str] = {}
     for name in (field.name for field in fields(Request)):
@@ -119,6 +121,8 @@ def rows(run: Run, found: Dataset, what: str, *, own_labels: bool = True) -> Int
 def inputs(run: Run, *, data: str | None = None) -> Inputs:
     """The inputs of a run's training examples, row for row with `run.labels.ids`.
 
+    Those that are kept in the run, else those of its data.
+
     Args:
         run: finished.
         data: where the data is now, if it has moved.
@@ -126,6 +130,14 @@ def inputs(run: Run, *, data: str | None = None) -> Inputs:
     Raises:
         InputError: the data is gone, has changed, or came from Python.
     """
+    kept = None if data is not None else kept_inputs.read(run.path)
+    if kept is not None:
+        if len(kept) != len(run.labels.ids):
+            raise InputError(
+                f"{run.path} keeps {len(kept)} inputs of {len(run.labels.ids)} examples: they are "
+                "of another run"
+            )
+        return kept
     found, there = dataset(run, data=data)
     if np.array_equal(there, np.arange(len(found.train))):
         return found.train.inputs

@@ -19,7 +19,7 @@ from proselflc.errors import InputError, unknown
 from proselflc.options import Whole, check_least
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
-from proselflc.training.run_directory import FORMAT, check_format
+from proselflc.training.run_directory import FORMAT, check_format, is_recorded
 
 # Where data lies and how it is read may change between the parts of a run; the fingerprint of the
 # labels tells whether it is the same data.
@@ -207,6 +207,11 @@ def options(table: Mapping[str, Any], source: Path, flags: Iterable[str]) -> dic
         flags: the command line.
     """
     check_format(table, source)
+    if is_recorded(table):
+        raise InputError(
+            f"{source} is of a run that was recorded from a training loop of your own: it says "
+            "nothing that could be trained by, so train with that loop"
+        )
     flat: dict[str, Any] = {}
     for key, value in table.items():
         name = str(key).replace("_", "-")

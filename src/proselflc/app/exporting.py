@@ -18,7 +18,7 @@ from proselflc.app.prediction import check_out
 from proselflc.data import class_folders
 from proselflc.data.class_folders import Link
 from proselflc.data.dataset import ImageFiles, Ints, kind_of
-from proselflc.data.opening import TABLES, open_data, read_label_table
+from proselflc.data.opening import FROM_PYTHON, TABLES, open_data, read_label_table
 from proselflc.data.sources import table as tables
 from proselflc.data.sources.table_copy import Relabelling
 from proselflc.data.writing import whole_file
@@ -289,8 +289,9 @@ def _write_links(corrected: Corrected, what: Export, folder: Path) -> list[str]:
             f"the data of {run.path} are {kind_of(inputs)}, and only image files can be linked to: "
             "write the labels with --out FILE.csv"
         )
-    data = Path(original.request(run, data=what.data).data)
-    if data.is_dir() and folder.resolve().is_relative_to(data.resolve()):
+    is_from_python = run.config.get("data") == FROM_PYTHON
+    data = Path() if is_from_python else Path(original.request(run, data=what.data).data)
+    if not is_from_python and data.is_dir() and folder.resolve().is_relative_to(data.resolve()):
         raise InputError(
             f"{folder} lies inside the data {data}, where it would be read as a class: choose "
             "another place"

@@ -161,6 +161,12 @@ class Criterion(nn.CrossEntropyLoss):
             e.recall(*self.memory.at(self.memory.check(index, e.logits.shape)))
         return correction(self.method, e, logits.shape)
 
+    @property
+    def progress(self) -> float | None:
+        """t/Γ now, at most 1; None without Γ."""
+        now = self._progress(ahead=False)
+        return now if now is None else float(now)
+
     def set_progress(self, t: int, total: int | None = None) -> None:
         """Put the clock at t completed calls, out of `total` if given."""
         t = whole_number(t, "t", "it counts completed training calls", least=0)

@@ -114,23 +114,42 @@ def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
     Noise starts from the true labels where the data set knows them, else from the given ones,
     which are then taken for true.
     """
-    C = dataset.num_classes
     clean = dataset.clean
     if noise is not None:
         if clean is None:
             clean = dataset.train.labels
         assert np.array_equal(noise.given != clean, noise.flipped)
-    given = dataset.train.labels if noise is None else noise.given
+    return labelled(
+        dataset.train.labels if noise is None else noise.given,
+        clean,
+        dataset.names,
+        dataset.train.ids,
+        generator="none" if noise is None else noise.spec,
+        trusted=dataset.trusted,
+    )
+
+
+def labelled(
+    given: Ints,
+    clean: Ints | None,
+    names: tuple[str, ...],
+    ids: tuple[str, ...],
+    *,
+    generator: str = "none",
+    trusted: Bools | None = None,
+) -> Labels:
+    """Labels with what follows from them; see `Labels` for the arguments."""
+    C = len(names)
     return Labels(
         given=given,
         clean=clean,
         flipped=np.zeros(len(given), dtype=np.bool_) if clean is None else given != clean,
         transition=np.eye(C) if clean is None else realised_transition(clean, given, C),
-        names=dataset.names,
-        ids=dataset.train.ids,
-        generator="none" if noise is None else noise.spec,
+        names=names,
+        ids=ids,
+        generator=generator,
         fingerprint=fingerprint(given, C),
-        trusted=dataset.trusted,
+        trusted=trusted,
     )
 
 

@@ -31,6 +31,7 @@ from proselflc.presenting.names import NAME, TITLE, chance, in_the_middle, on_pa
 from proselflc.presenting.reading import Reading, share, text
 from proselflc.presenting.tables import Cell, Table
 from proselflc.presenting.thumbnails import Thumbnail
+from proselflc.training.run_directory import is_recorded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -436,6 +437,8 @@ def _titled(name: str) -> Cell:
 
 def _repeat(reading: Reading) -> str:
     path = reading.run.path
+    if is_recorded(reading.config):
+        return f"# {_path(path)} was recorded from a training loop of your own: run that again"
     if reading.config.get("data") == FROM_PYTHON:
         return f"# {_path(path)} was trained on data from Python: call proselflc.fit(…) again"
     config, again = shlex.quote(_path(path / "config.toml")), shlex.quote(f"{_path(path)}-again")

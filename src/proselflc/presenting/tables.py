@@ -30,6 +30,8 @@ _FILES = {
     "audit.json": "how many labels are wrong, class by class",
     "audit.npz": "which way they went",
     "review.jsonl": "what people have decided about labels",
+    "inputs.parquet": "the examples, kept to be shown",
+    "inputs.npz": "the examples, kept to be shown",
     "transition.npy": "the transition matrix that the method worked with",
     "evaluation.json": "everything measured on the test and validation sets",
     "summary.json": "the run in a few numbers",

@@ -104,10 +104,18 @@ class Recorder:
         num_classes: C, at most 65,534.
         epochs: how many there will be, for knowing which are the last.
         first: of these, the first epoch of the last stage.
+        means: whether p and q̃ are averaged over the last epochs.
     """
 
     def __init__(
-        self, folder: Path, num_examples: int, num_classes: int, epochs: int, *, first: int = 0
+        self,
+        folder: Path,
+        num_examples: int,
+        num_classes: int,
+        epochs: int,
+        *,
+        first: int = 0,
+        means: bool = True,
     ) -> None:
         if num_classes >= NO_CLASS:
             raise InputError(f"there are {num_classes} classes: at most {NO_CLASS - 1} can be kept")
@@ -119,7 +127,7 @@ class Recorder:
             name: (_DenseMean if num_examples * num_classes <= LARGEST else _TopMean)(
                 num_examples, num_classes
             )
-            for name in ("p", "target")
+            for name in (("p", "target") if means else ())
         }
 
     def wants_means(self, epoch: int) -> bool:
@@ -127,7 +135,7 @@ class Recorder:
 
         These are the last `recent_epochs`, but none before the last stage.
         """
-        return epoch >= self.recent_from
+        return bool(self.means) and epoch >= self.recent_from
 
     def add(self, epoch: int, seen: Seen) -> None:
         """Keep what was seen in a step of this epoch."""
@@ -171,6 +179,14 @@ class Recorder:
             if stored is None or (stored.shape, stored.dtype) != (value.shape, value.dtype):
                 raise InputError("the checkpoint is of other examples or classes than the data has")
             value.copy_(stored)
+        self.keep(epoch)
+
+    def keep(self, epoch: int) -> None:
+        """Keep the files of so many epochs; those of later ones are removed.
+
+        Raises:
+            InputError: one of them is gone.
+        """
         there = dict(_epochs(self.folder))
         missing = [number for number in range(epoch) if number not in there]
         if missing:

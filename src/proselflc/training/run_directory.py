@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from proselflc.data import decisions
+from proselflc.data import decisions, kept_inputs
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 
@@ -25,6 +25,7 @@ else:
 
 Json: TypeAlias = dict[str, object]
 FORMAT = 1  # of the files of a run, as config.toml says; a reader refuses a higher one
+RECORDED = "recorded"  # the key that says so of a run of somebody else's training loop
 _PART = re.compile(r"\.[0-9a-f]{16}\.part")  # the name of a file until `whole_file` has it whole
 # What a run writes into its folders of checkpoints and dynamics.
 _OURS = re.compile(
@@ -98,6 +99,16 @@ class RunDirectory:
         return self.path / "summary.json"
 
     @property
+    def inputs_table(self) -> Path:
+        """Texts, paths or named numbers of the examples, where they were to be kept."""
+        return self.path / kept_inputs.TABLE
+
+    @property
+    def inputs_arrays(self) -> Path:
+        """Images or numbers of the examples, where they were to be kept."""
+        return self.path / kept_inputs.ARRAYS
+
+    @property
     def report(self) -> Path:
         return self.path / "report.html"
 
@@ -167,6 +178,11 @@ class RunDirectory:
             return False
         table = read_toml(self.config)
         return "fingerprint" in table and "versions" in table
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the run is of a training loop that is not ours."""
+        return self.config.is_file() and is_recorded(read_toml(self.config))
 
     @property
     def is_finished(self) -> bool:
@@ -294,6 +310,8 @@ class RunDirectory:
             self.audit_arrays,
             self.evaluation,
             self.transition,
+            self.inputs_table,
+            self.inputs_arrays,
             self.summary,
             self.report,
             self.held_out,
@@ -358,6 +376,11 @@ def check_format(table: Mapping[str, object], what: Path) -> None:
             f"{what} was written by a newer version of proselflc (format {number}, this one reads "
             f"{FORMAT}): update it"
         )
+
+
+def is_recorded(table: Mapping[str, object]) -> bool:
+    """Whether a run's config.toml says that it is of a training loop that is not ours."""
+    return table.get(RECORDED) is True
 
 
 def _empty(folder: Path) -> None:

@@ -83,6 +83,11 @@ class SavedModel:
 
     @cached_property
     def _description(self) -> Json:
+        if self.directory.is_recorded:
+            raise InputError(
+                f"{self.directory.path} was recorded from a training loop of your own and has no "
+                "model: ask the one that you trained"
+            )
         return self.directory.read_json(self.directory.model)
 
 
@@ -98,6 +103,11 @@ def finished_run(path: Path) -> RunDirectory:
     if not directory.is_begun:
         raise InputError(f"{path} is not a run: it has no config.toml")
     directory.check_format()
+    if not directory.is_finished and directory.is_recorded:
+        raise InputError(
+            f"the recording {path} is not finished: go on with record(…, out={str(path)!r}, "
+            "resume=True), with more epochs or with none"
+        )
     if not directory.is_finished:
         raise InputError(
             f"the run {path} is not finished: go on with proselflc train --out {path} "

@@ -1,0 +1,79 @@
+"""Examples that were given in Python and are kept in a run, so that its pages can show them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from proselflc.data.dataset import Features, ImageFiles, Images, Inputs, Texts
+from proselflc.data.labels import strings_of
+from proselflc.data.sources import npz
+from proselflc.data.sources.table import open_parquet
+from proselflc.data.writing import whole_file
+from proselflc.errors import InputError
+
+TABLE, ARRAYS = "inputs.parquet", "inputs.npz"
+_TEXT, _PATH = "text", "path"
+
+
+def write(folder: Path, inputs: Inputs) -> None:
+    """Keep n inputs in a folder: texts and paths as a table, images and numbers as arrays."""
+    if isinstance(inputs, Texts | ImageFiles):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if isinstance(inputs, Texts):
+            name, cells = _TEXT, inputs.texts
+        else:
+            name, cells = _PATH, tuple(str(path.absolute()) for path in inputs.paths)
+        try:
+            table = pa.table({name: pa.array(cells, pa.string())})
+        except (UnicodeEncodeError, pa.ArrowInvalid):
+            raise InputError(
+                f"a {name} among the inputs is no Unicode, so it cannot be kept: mend it, or leave "
+                "inputs out"
+            ) from None
+        with whole_file(folder / TABLE) as file:
+            pq.write_table(table, file, compression="zstd")
+        return
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "x": inputs.pixels if isinstance(inputs, Images) else inputs.values
+    }
+    if isinstance(inputs, Features) and inputs.columns is not None:
+        arrays["columns"] = np.array(inputs.columns, dtype=np.str_)
+    with whole_file(folder / ARRAYS) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def read(folder: Path) -> Inputs | None:
+    """What `write` kept, row for row; None where nothing was.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    table, arrays = folder / TABLE, folder / ARRAYS
+    if table.is_file():
+        file = open_parquet(table)
+        name = next((one for one in (_TEXT, _PATH) if one in file.columns), None)
+        column = None if name is None else file.read([name])[name]
+        if column is None or str(column.type) != "string" or column.null_count:
+            raise InputError(f"{table} holds neither texts nor paths: it is damaged")
+        cells = column.to_pylist()
+        return Texts(tuple(cells)) if name == _TEXT else ImageFiles(tuple(map(Path, cells)))
+    if not arrays.is_file():
+        return None
+    found = npz.arrays(arrays, ("x", "columns"))
+    x = found.get("x")
+    if x is not None and x.dtype == np.uint8 and x.ndim == 4:
+        return Images(npz.images(x, str(arrays)))
+    if x is None or x.dtype != np.float32 or x.ndim != 2:
+        raise InputError(f"{arrays} holds neither images nor numbers: it is damaged")
+    columns = None
+    if "columns" in found:
+        columns = strings_of(arrays, "columns", found["columns"])
+        if len(columns) != x.shape[1]:
+            raise InputError(f"{arrays} has {len(columns)} names for {x.shape[1]} columns")
+    return Features(x, columns)
