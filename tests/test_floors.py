@@ -26,7 +26,7 @@ BELOW = {
         "errors",
         "options",
     },
-    "integrations": {"analysis", "training", "data", "models", "correction", "errors"},
+    "integrations": {"app", "analysis", "training", "data", "models", "correction", "errors"},
     "functional": {"correction", "errors"},
 }
 

@@ -155,8 +155,15 @@ def strategy(name: str, parameters: Parameters, situation: Situation) -> Strateg
         InputError: a parameter has a value that the method cannot use, or something that it needs
             is not there.
     """
+    make = TRAINABLE[name].make
+    if situation.sample_weight is not None and not isinstance(make, _Plain):
+        plain = [key for key, one in TRAINABLE.items() if isinstance(one.make, _Plain)]
+        raise InputError(
+            f"method {name} cannot weigh examples: leave the sample weights out, or take one of "
+            f"{', '.join(sorted(plain))}"
+        )
     try:
-        return TRAINABLE[name].make(parameters.given(), situation)
+        return make(parameters.given(), situation)
     except InputError:
         raise
     except (ValueError, TypeError) as error:
@@ -172,7 +179,7 @@ class _Plain:
     def __call__(self, p: Mapping[str, Any], situation: Situation) -> Strategy:
         from proselflc.training.strategy import Strategy
 
-        return Strategy(self.make(p, situation))
+        return Strategy(self.make(p, situation), situation.sample_weight)
 
 
 def _criterion(make: Callable[[Mapping[str, Any], Situation], Criterion]) -> _Plain:

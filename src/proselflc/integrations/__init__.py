@@ -1,0 +1,1 @@
+"""Where other libraries meet ours; each file needs the library that it is named after."""

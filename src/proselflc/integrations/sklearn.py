@@ -1,0 +1,248 @@
+"""`ProSelfLCClassifier`: a scikit-learn classifier for tables whose labels may be wrong."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import nn
+
+from proselflc.analysis import noise_estimate, suspects
+from proselflc.analysis.audit import noise_rate
+from proselflc.analysis.records import Records, slices
+from proselflc.app.fit import fit
+from proselflc.data.dataset import Dataset, Features, Floats, Ints, Part, checked
+from proselflc.errors import InputError
+from proselflc.models.small import mlp
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from proselflc.analysis.run import Run
+    from proselflc.data.preprocessing import Preprocessing
+    from proselflc.training.run_directory import Json
+    from proselflc.training.schedule import Schedule
+
+STEPS = 10  # in an epoch of a small table, where nobody says how large a batch is
+
+
+class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # untyped
+    """A network that learns from labels of which some are wrong, and says which.
+
+    The columns are standardised. What is learned depends on the rows and their weights alone, not
+    on their order: a row that is there k times, or has the weight k, counts k times; a row of
+    weight 0 is not there.
+
+    Args:
+        method: see `proselflc methods`.
+        parameters: the method's own, such as {"sharpness": 12}, the paper's B.
+        hidden_layer_sizes: widths of the hidden layers of the network.
+        model: instead of that network: a module that maps [N, D] float32 to logits [N, C], of which
+            a copy is trained; or package.module:factory.
+        epochs: passes over the rows; Γ is the number of steps that these take.
+        batch_size: rows per step; left out, a tenth of them, from 8 to 128.
+        optimizer, lr, weight_decay: left out, what suits the network.
+        momentum: of SGD.
+        schedule: of the learning rate: "multistep", "poly", "cosine" or "constant".
+        random_state: decides the initial weights and the order of the rows.
+        verbose: show progress on stderr, and say why the suspects may not be trusted.
+
+    Attributes:
+        classes_: [C] the labels there are.
+        label_issues_: [n] bool, which labels are more likely wrong than right.
+        label_quality_: [n] the estimated chance that the label is right, in [0, 1]; **low means
+            probably mislabelled**. NaN for a row of weight 0, which is never an issue.
+        corrected_labels_: [n] the labels, and where one is an issue what it should be.
+        noise_rate_: the estimated share of wrong labels.
+        history_: what was measured of the distinct rows, about twenty times, as in history.jsonl.
+        n_iter_: how many epochs there were.
+        n_features_in_: D.
+        feature_names_in_: [D] names of the columns, where X is a data frame.
+        model_, preprocessing_: the trained network, and what is done to rows before it sees them.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> y[::5] = (y[::5] + 1) % 3  # a fifth of the labels is wrong
+        >>> classifier = ProSelfLCClassifier(random_state=0).fit(X, y)
+        >>> classifier.predict_proba(X).shape
+        (150, 3)
+        >>> classifier.label_issues_[::5].mean() > 0.8
+        np.True_
+    """
+
+    classes_: npt.NDArray[Any]
+    label_issues_: npt.NDArray[np.bool_]
+    label_quality_: Floats
+    corrected_labels_: npt.NDArray[Any]
+    noise_rate_: float
+    history_: list[Json]
+    n_iter_: int
+    model_: nn.Module
+    preprocessing_: Preprocessing
+
+    def __init__(
+        self,
+        method: str = "proselflc",
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        hidden_layer_sizes: Sequence[int] = (128,),
+        model: nn.Module | str | None = None,
+        epochs: int = 30,
+        batch_size: int | None = None,
+        optimizer: Literal["sgd", "adamw"] | None = None,
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        momentum: float = 0.9,
+        schedule: Schedule = "multistep",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.parameters = parameters
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.model = model
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.momentum = momentum
+        self.schedule = schedule
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: object, y: object, sample_weight: object | None = None) -> Self:
+        """Learn from rows and their labels.
+
+        Args:
+            X: [n, D] numbers, an array or a data frame.
+            y: [n] labels of any kind.
+            sample_weight: [n] how much each row counts, none below 0; all alike if left out.
+        """
+        # Not more than float32 is computed with, and scikit-learn says what does not fit in it.
+        X, y = validate_data(self, X, y, dtype=np.float32)
+        check_classification_targets(y)
+        self.classes_, given = np.unique(y, return_inverse=True)
+        weight = _weights(sample_weight, X)
+        counts = weight > 0
+        rows = _Distinct(X[counts], given[counts], weight[counts])
+        m = len(rows.given)
+        ids = tuple(str(k) for k in range(m))
+        dataset = checked(
+            Dataset(
+                "y",
+                Part(Features(rows.X), rows.given, ids),
+                tuple(map(str, self.classes_)),
+                sample_weight=rows.weight,
+            )
+        )
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        run = fit(
+            dataset,
+            method=self.method,
+            parameters=self.parameters,
+            model=self._model(seed),
+            epochs=self.epochs,
+            batch_size=min(m, 128, max(8, m // STEPS)) if self.batch_size is None
+            else min(m, self.batch_size),
+            optimizer=self.optimizer,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            momentum=self.momentum,
+            schedule=self.schedule,
+            seed=seed,
+            quiet=not self.verbose,
+            notes=bool(self.verbose),
+        )
+        self.model_, self.preprocessing_ = run.model.cpu(), run.preprocessing
+        self.history_, self.n_iter_ = run.history, int(self.epochs)
+        self._audit(run, y, given, counts, rows.place)
+        return self
+
+    def predict_proba(self, X: object) -> npt.NDArray[np.float64]:
+        """[n, C] the chance of every class, in the order of `classes_`."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float32, reset=False)
+        p = np.empty((len(X), len(self.classes_)))
+        with torch.inference_mode():
+            for some in slices(len(X), X.shape[1]):
+                logits = self.model_(self.preprocessing_(Features(X[some])))
+                p[some] = torch.softmax(logits.double(), 1).numpy()
+        return p
+
+    def predict(self, X: object) -> npt.NDArray[Any]:
+        """[n] the likeliest label of every row."""
+        p = self.predict_proba(X)
+        labels: npt.NDArray[Any] = self.classes_[p.argmax(1)]
+        return labels
+
+    def _model(self, seed: int) -> nn.Module | str:
+        """A fresh one."""
+        if isinstance(self.model, str):
+            return self.model
+        if self.model is not None:
+            return copy.deepcopy(self.model)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            return mlp(self.n_features_in_, len(self.classes_), hidden=tuple(self.hidden_layer_sizes))
+
+    def _audit(
+        self,
+        run: Run,
+        y: npt.NDArray[Any],
+        given: Ints,
+        counts: npt.NDArray[np.bool_],
+        place: Ints,
+    ) -> None:
+        """Judge the labels of all rows that count, by what was seen of the distinct ones."""
+        records = Records([epoch[place] for epoch in run.dynamics])
+        joint = noise_estimate.joint(records, given[counts], len(self.classes_))
+        judgement = suspects.judge(records, given[counts], joint)
+        self.noise_rate_ = noise_rate(joint)
+        self.label_quality_ = np.full(len(y), np.nan, np.float32)
+        self.label_quality_[counts] = judgement.quality
+        suggested = given.copy()
+        suggested[counts] = judgement.suggested
+        self.label_issues_ = suggested != given
+        self.corrected_labels_ = self.classes_[suggested]
+
+
+class _Distinct:
+    """The rows without their repetitions, in an order that is theirs alone.
+
+    Args:
+        X: [n, D].
+        given: [n] class ids.
+        weight: [n] positive.
+
+    Attributes:
+        X, given, weight: of the m distinct pairs of row and label; weights add up.
+        place: [n] which of these each row is.
+    """
+
+    def __init__(self, X: Floats, given: Ints, weight: npt.NDArray[np.float64]) -> None:
+        pairs = np.column_stack((X, given))
+        _, first, place = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+        self.place: Ints = place.reshape(-1)  # numpy 2.0 gives it another shape
+        self.X, self.given = X[first], given[first]
+        total = np.bincount(self.place, weight)
+        self.weight: Floats = (total / total.max()).astype(np.float32)
+
+
+def _weights(sample_weight: object | None, X: Floats) -> npt.NDArray[np.float64]:
+    """[n] finite and not below 0."""
+    weight: npt.NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if (weight < 0).any():
+        raise ValueError("sample_weight has negative values: a weight is 0 or more")
+    if not (weight > 0).any():
+        raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
+    return weight
