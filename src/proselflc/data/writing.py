@@ -10,7 +10,6 @@ from typing import BinaryIO
 
 from proselflc.errors import InputError
 
-
 _lasting = ContextVar("lasting", default=True)
 
 

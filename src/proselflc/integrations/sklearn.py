@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import sklearn
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
 
 from proselflc.analysis import noise_estimate, suspects
 from proselflc.analysis.audit import noise_rate
+from proselflc.analysis.export import issues_frame
 from proselflc.analysis.records import Records, slices
 from proselflc.app.fit import fit
-from proselflc.data.dataset import Dataset, Features, Floats, Ints, Part, checked
+from proselflc.data.dataset import Bools, Dataset, Features, Floats, Ints, Part, checked
 from proselflc.errors import InputError
 from proselflc.models.small import mlp
 
+try:
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+except ImportError:
+    raise InputError(
+        f"ProSelfLCClassifier needs scikit-learn 1.6 or newer, and {sklearn.__version__} is "
+        "installed: pip install --upgrade scikit-learn"
+    ) from None
+
 if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
     from typing_extensions import Self
 
     from proselflc.analysis.run import Run
@@ -32,6 +43,7 @@ if TYPE_CHECKING:
     from proselflc.training.schedule import Schedule
 
 STEPS = 10  # in an epoch of a small table, where nobody says how large a batch is
+_one_at_a_time = threading.Lock()  # torch has one generator for all threads
 
 
 class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # untyped
@@ -80,7 +92,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     classes_: npt.NDArray[Any]
-    label_issues_: npt.NDArray[np.bool_]
+    label_issues_: Bools
     label_quality_: Floats
     corrected_labels_: npt.NDArray[Any]
     noise_rate_: float
@@ -120,7 +132,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: object, y: object, sample_weight: object | None = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: object | None = None) -> Self:
         """Learn from rows and their labels.
 
         Args:
@@ -135,55 +147,66 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = _weights(sample_weight, X)
         counts = weight > 0
         rows = _Distinct(X[counts], given[counts], weight[counts])
-        m = len(rows.given)
-        ids = tuple(str(k) for k in range(m))
-        dataset = checked(
-            Dataset(
-                "y",
-                Part(Features(rows.X), rows.given, ids),
-                tuple(map(str, self.classes_)),
-                sample_weight=rows.weight,
-            )
-        )
+        names = tuple(map(str, self.classes_))
+        dataset = checked(Dataset("y", rows.part, names, sample_weight=rows.weight))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        run = fit(
-            dataset,
-            method=self.method,
-            parameters=self.parameters,
-            model=self._model(seed),
-            epochs=self.epochs,
-            batch_size=min(m, 128, max(8, m // STEPS)) if self.batch_size is None
-            else min(m, self.batch_size),
-            optimizer=self.optimizer,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
-            momentum=self.momentum,
-            schedule=self.schedule,
-            seed=seed,
-            quiet=not self.verbose,
-            notes=bool(self.verbose),
-        )
+        with _one_at_a_time:
+            run = fit(
+                dataset,
+                method=self.method,
+                parameters=self.parameters,
+                model=self._model(seed),
+                epochs=self.epochs,
+                batch_size=self._batch_size(len(rows.part)),
+                optimizer=self.optimizer,
+                lr=self.lr,
+                weight_decay=self.weight_decay,
+                momentum=self.momentum,
+                schedule=self.schedule,
+                seed=seed,
+                quiet=not self.verbose,
+                notes=bool(self.verbose),
+            )
         self.model_, self.preprocessing_ = run.model.cpu(), run.preprocessing
+        if self.model is None:
+            self.model_.double()  # so that what is said of a row does not depend on its neighbours
         self.history_, self.n_iter_ = run.history, int(self.epochs)
-        self._audit(run, y, given, counts, rows.place)
+        self._audit(run, given, counts, rows.place)
         return self
 
-    def predict_proba(self, X: object) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """[n, C] the chance of every class, in the order of `classes_`."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float32, reset=False)
         p = np.empty((len(X), len(self.classes_)))
+        dtype = next((weight.dtype for weight in self.model_.parameters()), torch.float32)
         with torch.inference_mode():
             for some in slices(len(X), X.shape[1]):
-                logits = self.model_(self.preprocessing_(Features(X[some])))
+                x = self.preprocessing_(Features(X[some]))
+                logits = self.model_(x.to(dtype))
                 p[some] = torch.softmax(logits.double(), 1).numpy()
         return p
 
-    def predict(self, X: object) -> npt.NDArray[Any]:
+    def predict(self, X: Any) -> npt.NDArray[Any]:
         """[n] the likeliest label of every row."""
         p = self.predict_proba(X)
         labels: npt.NDArray[Any] = self.classes_[p.argmax(1)]
         return labels
+
+    def get_label_issues(self) -> pd.DataFrame:
+        """The labels that were learned from as cleanlab's `CleanLearning.get_label_issues()`.
+
+        Returns:
+            A pandas data frame with a row per row of X and the columns `is_label_issue`,
+            `label_quality`, `given_label` and `predicted_label`.
+        """
+        check_is_fitted(self)
+        return issues_frame(self._given_labels, self.corrected_labels_, self.label_quality_)
+
+    def _batch_size(self, m: int) -> int:
+        """For m distinct rows."""
+        size = max(8, min(128, m // STEPS)) if self.batch_size is None else self.batch_size
+        return min(size, m)
 
     def _model(self, seed: int) -> nn.Module | str:
         """A fresh one."""
@@ -193,25 +216,20 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return copy.deepcopy(self.model)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            return mlp(self.n_features_in_, len(self.classes_), hidden=tuple(self.hidden_layer_sizes))
+            hidden = tuple(self.hidden_layer_sizes)
+            return mlp(self.n_features_in_, len(self.classes_), hidden=hidden)
 
-    def _audit(
-        self,
-        run: Run,
-        y: npt.NDArray[Any],
-        given: Ints,
-        counts: npt.NDArray[np.bool_],
-        place: Ints,
-    ) -> None:
+    def _audit(self, run: Run, given: Ints, counts: Bools, place: Ints) -> None:
         """Judge the labels of all rows that count, by what was seen of the distinct ones."""
         records = Records([epoch[place] for epoch in run.dynamics])
         joint = noise_estimate.joint(records, given[counts], len(self.classes_))
         judgement = suspects.judge(records, given[counts], joint)
         self.noise_rate_ = noise_rate(joint)
-        self.label_quality_ = np.full(len(y), np.nan, np.float32)
+        self.label_quality_ = np.full(len(given), np.nan, np.float32)
         self.label_quality_[counts] = judgement.quality
         suggested = given.copy()
         suggested[counts] = judgement.suggested
+        self._given_labels = self.classes_[given]
         self.label_issues_ = suggested != given
         self.corrected_labels_ = self.classes_[suggested]
 
@@ -225,7 +243,8 @@ class _Distinct:
         weight: [n] positive.
 
     Attributes:
-        X, given, weight: of the m distinct pairs of row and label; weights add up.
+        part: the m distinct pairs of row and label.
+        weight: [m] of these, added up.
         place: [n] which of these each row is.
     """
 
@@ -233,7 +252,8 @@ class _Distinct:
         pairs = np.column_stack((X, given))
         _, first, place = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
         self.place: Ints = place.reshape(-1)  # numpy 2.0 gives it another shape
-        self.X, self.given = X[first], given[first]
+        ids = tuple(str(k) for k in range(len(first)))
+        self.part = Part(Features(X[first]), given[first], ids)
         total = np.bincount(self.place, weight)
         self.weight: Floats = (total / total.max()).astype(np.float32)
 
