@@ -24,6 +24,7 @@ from proselflc.app.fit import fit
 from proselflc.data.dataset import Bools, Dataset, Features, Floats, Ints, Part, checked
 from proselflc.errors import InputError
 from proselflc.models.small import mlp
+from proselflc.training.methods import weighs
 
 try:
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -51,7 +52,8 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     The columns are standardised. What is learned depends on the rows and their weights alone, not
     on their order: a row that is there k times, or has the weight k, counts k times; a row of
-    weight 0 is not there.
+    weight 0 is not there. That is so for every method that is a criterion and no more, such as
+    proselflc; others take no weights.
 
     Args:
         method: see `proselflc methods`.
@@ -146,7 +148,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, given = np.unique(y, return_inverse=True)
         weight = _weights(sample_weight, X)
         counts = weight > 0
-        rows = _Distinct(X[counts], given[counts], weight[counts])
+        rows = _Rows(X[counts], given[counts], weight[counts], merged=weighs(self.method))
         names = tuple(map(str, self.classes_))
         dataset = checked(Dataset("y", rows.part, names, sample_weight=rows.weight))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -234,28 +236,35 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.corrected_labels_ = self.classes_[suggested]
 
 
-class _Distinct:
-    """The rows without their repetitions, in an order that is theirs alone.
+class _Rows:
+    """What to learn from: rows without their repetitions, in an order that is theirs alone.
 
     Args:
         X: [n, D].
         given: [n] class ids.
         weight: [n] positive.
+        merged: whether to do so; else the rows as they are.
 
     Attributes:
-        part: the m distinct pairs of row and label.
-        weight: [m] of these, added up.
+        part: m pairs of row and label.
+        weight: [m] of these, added up, the largest is 1; None where all are.
         place: [n] which of these each row is.
     """
 
-    def __init__(self, X: Floats, given: Ints, weight: npt.NDArray[np.float64]) -> None:
-        pairs = np.column_stack((X, given))
-        _, first, place = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+    def __init__(
+        self, X: Floats, given: Ints, weight: npt.NDArray[np.float64], *, merged: bool
+    ) -> None:
+        first = place = np.arange(len(X))
+        if merged:
+            pairs = np.column_stack((X, given))
+            _, first, place = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
         self.place: Ints = place.reshape(-1)  # numpy 2.0 gives it another shape
         ids = tuple(str(k) for k in range(len(first)))
         self.part = Part(Features(X[first]), given[first], ids)
         total = np.bincount(self.place, weight)
-        self.weight: Floats = (total / total.max()).astype(np.float32)
+        self.weight: Floats | None = (total / total.max()).astype(np.float32)
+        if (self.weight == 1).all():
+            self.weight = None
 
 
 def _weights(sample_weight: object | None, X: Floats) -> npt.NDArray[np.float64]:

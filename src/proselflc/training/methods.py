@@ -148,6 +148,11 @@ def _what(name: str) -> str:
     return f", {METHODS[name].needs}" if name in METHODS and METHODS[name].needs != "–" else ""
 
 
+def weighs(name: str) -> bool:
+    """Whether a method can take sample weights: those can that are a criterion and no more."""
+    return name in TRAINABLE and isinstance(TRAINABLE[name].make, _Plain)
+
+
 def strategy(name: str, parameters: Parameters, situation: Situation) -> Strategy:
     """The strategy of a method whose parameters are resolved.
 
@@ -155,15 +160,13 @@ def strategy(name: str, parameters: Parameters, situation: Situation) -> Strateg
         InputError: a parameter has a value that the method cannot use, or something that it needs
             is not there.
     """
-    make = TRAINABLE[name].make
-    if situation.sample_weight is not None and not isinstance(make, _Plain):
-        plain = [key for key, one in TRAINABLE.items() if isinstance(one.make, _Plain)]
+    if situation.sample_weight is not None and not weighs(name):
         raise InputError(
             f"method {name} cannot weigh examples: leave the sample weights out, or take one of "
-            f"{', '.join(sorted(plain))}"
+            f"{', '.join(filter(weighs, sorted(TRAINABLE)))}"
         )
     try:
-        return make(parameters.given(), situation)
+        return TRAINABLE[name].make(parameters.given(), situation)
     except InputError:
         raise
     except (ValueError, TypeError) as error:
