@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from proselflc.analysis.audit import noise_rate
 from proselflc.analysis.export import issues_frame
 from proselflc.analysis.records import Records, slices
 from proselflc.app.fit import fit
+from proselflc.data.batches import one_thread
 from proselflc.data.dataset import Bools, Dataset, Features, Floats, Ints, Part, checked
 from proselflc.errors import InputError
 from proselflc.models.small import mlp
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from proselflc.training.schedule import Schedule
 
 STEPS = 10  # in an epoch of a small table, where nobody says how large a batch is
+SMALL = 10**8  # weights times rows of a step that a second thread does not make faster
 _one_at_a_time = threading.Lock()  # torch has one generator for all threads
 
 
@@ -152,14 +155,18 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = tuple(map(str, self.classes_))
         dataset = checked(Dataset("y", rows.part, names, sample_weight=rows.weight))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        with _one_at_a_time:
+        batch_size = self._batch_size(len(rows.part))
+        with _one_at_a_time, contextlib.ExitStack() as stack:
+            model = self._model(seed)
+            if isinstance(model, nn.Module) and _size(model) * batch_size < SMALL:
+                stack.enter_context(one_thread())  # on a busy machine much faster than two
             run = fit(
                 dataset,
                 method=self.method,
                 parameters=self.parameters,
-                model=self._model(seed),
+                model=model,
                 epochs=self.epochs,
-                batch_size=self._batch_size(len(rows.part)),
+                batch_size=batch_size,
                 optimizer=self.optimizer,
                 lr=self.lr,
                 weight_decay=self.weight_decay,
@@ -183,7 +190,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         p = np.empty((len(X), len(self.classes_)))
         dtype = next((weight.dtype for weight in self.model_.parameters()), torch.float32)
         with torch.inference_mode():
-            for some in slices(len(X), X.shape[1]):
+            for some in slices(len(X), 256):
                 x = self.preprocessing_(Features(X[some]))
                 logits = self.model_(x.to(dtype))
                 p[some] = torch.softmax(logits.double(), 1).numpy()
@@ -265,6 +272,11 @@ class _Rows:
         self.weight: Floats | None = (total / total.max()).astype(np.float32)
         if (self.weight == 1).all():
             self.weight = None
+
+
+def _size(model: nn.Module) -> int:
+    """How many weights it has."""
+    return sum(weight.numel() for weight in model.parameters())
 
 
 def _weights(sample_weight: object | None, X: Floats) -> npt.NDArray[np.float64]:
