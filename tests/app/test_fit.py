@@ -200,6 +200,7 @@ def test_the_model_that_comes_back_is_the_one_that_was_measured(tmp_path: Path) 
         ({"epochs": "2"}, "--epochs must be a whole number, got '2'"),
         ({"lr": "x"}, "--lr must be a positive number, got 'x'"),
         ({"seed": 2**63}, "below 2^63"),
+        ({"parameters": [0.2]}, 'parameters must be a mapping such as {"epsilon": 0.2}, got list'),
         ({"method": proselflc.CrossEntropy()}, "method must be a name"),
         ({"model": nn.Linear(4, 3)}, "torch.nn.modules.linear.Linear"),
         ({"model": nn.Linear(3, 2)}, "[2, 2]"),

@@ -257,6 +257,28 @@ def test_nothing_is_said_and_nothing_left_on_the_disk(
     assert "proselflc with" in capfd.readouterr().err
 
 
+def test_settings_may_be_numpys_numbers_as_a_search_draws_them() -> None:
+    X, y = few(30)
+    drawn: dict[str, Any] = {
+        "epochs": np.int64(2),
+        "batch_size": np.int32(8),
+        "lr": np.float32(0.1),
+        "hidden_layer_sizes": np.array([5]),
+        "parameters": {"sharpness": np.int64(8)},
+    }
+    found = ProSelfLCClassifier(**drawn, random_state=0).fit(X, y)
+    plain: dict[str, Any] = {
+        "epochs": 2,
+        "batch_size": 8,
+        "lr": float(np.float32(0.1)),
+        "hidden_layer_sizes": 5,
+        "parameters": {"sharpness": 8},
+    }
+    same = ProSelfLCClassifier(**plain, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(found.predict_proba(X), same.predict_proba(X))
+    assert found.n_iter_ == 2
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -264,6 +286,12 @@ def test_nothing_is_said_and_nothing_left_on_the_disk(
         ({"parameters": {"epsilon": 0.1}}, "has no --method.epsilon"),
         ({"epochs": 0}, "epochs"),
         ({"lr": -1.0}, "lr must be a positive number"),
+        ({"method": ["cce"]}, "method must be a name"),
+        ({"batch_size": "8"}, "batch_size must be a whole number, got '8'"),
+        ({"hidden_layer_sizes": (8, 0)}, r"whole numbers from 1 on, .* got \(8, 0\)"),
+        ({"model": 3}, "model must be a module"),
+        ({"optimizer": "adam"}, "must be one of sgd, adamw"),
+        ({"schedule": "step"}, "must be one of multistep"),
     ],
 )
 def test_a_wrong_setting_is_said_when_fitting(settings: dict[str, Any], message: str) -> None:

@@ -172,6 +172,10 @@ def predict(run: Run | str | Path, x: object) -> Predictions:
 
 
 def _parameters(given: Mapping[str, Any]) -> Parameters:
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f'parameters must be a mapping such as {{"epsilon": 0.2}}, got {type(given).__name__}'
+        )
     known = {field.name for field in fields(Parameters)}
     for name in given:
         if name not in known:

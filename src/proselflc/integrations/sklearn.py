@@ -6,6 +6,7 @@ import contextlib
 import copy
 import threading
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -61,7 +62,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         method: see `proselflc methods`.
         parameters: the method's own, such as {"sharpness": 12}, the paper's B.
-        hidden_layer_sizes: widths of the hidden layers of the network.
+        hidden_layer_sizes: widths of the hidden layers of the network; one number for one layer.
         model: instead of that network: a module that maps [N, D] float32 to logits [N, C], of which
             a copy is trained; or package.module:factory.
         epochs: passes over the rows; Γ is the number of steps that these take.
@@ -111,7 +112,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: str = "proselflc",
         *,
         parameters: Mapping[str, Any] | None = None,
-        hidden_layer_sizes: Sequence[int] = (128,),
+        hidden_layer_sizes: Sequence[int] | int = (128,),
         model: nn.Module | str | None = None,
         epochs: int = 30,
         batch_size: int | None = None,
@@ -214,19 +215,34 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _batch_size(self, m: int) -> int:
         """For m distinct rows."""
-        size = max(8, min(128, m // STEPS)) if self.batch_size is None else self.batch_size
-        return min(size, m)
+        if self.batch_size is None:
+            return min(m, max(8, min(128, m // STEPS)))
+        if not isinstance(self.batch_size, Integral):
+            raise InputError(f"batch_size must be a whole number, got {self.batch_size!r}")
+        return min(m, int(self.batch_size))
 
     def _model(self, seed: int) -> nn.Module | str:
         """A fresh one."""
         if isinstance(self.model, str):
             return self.model
-        if self.model is not None:
+        if isinstance(self.model, nn.Module):
             return copy.deepcopy(self.model)
+        if self.model is not None:
+            raise InputError(
+                f"model must be a module, package.module:factory or None, got {self.model!r}"
+            )
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            hidden = tuple(self.hidden_layer_sizes)
-            return mlp(self.n_features_in_, len(self.classes_), hidden=hidden)
+            return mlp(self.n_features_in_, len(self.classes_), hidden=self._hidden())
+
+    def _hidden(self) -> tuple[int, ...]:
+        sizes = self.hidden_layer_sizes
+        widths = tuple(sizes) if isinstance(sizes, Sequence | np.ndarray) else (sizes,)
+        if not all(isinstance(width, Integral) and width >= 1 for width in widths):
+            raise InputError(
+                f"hidden_layer_sizes must be whole numbers from 1 on, as in (128,), got {sizes!r}"
+            )
+        return tuple(map(int, widths))
 
     def _audit(self, run: Run, given: Ints, counts: Bools, place: Ints) -> None:
         """Judge the labels of all rows that count, by what was seen of the distinct ones."""

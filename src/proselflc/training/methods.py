@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from proselflc.errors import InputError, unknown
+from proselflc.options import make_plain
 
 if TYPE_CHECKING:
     from proselflc.correction.criterion import Criterion
@@ -85,6 +86,7 @@ class Parameters:
     end: float | None = None
 
     def __post_init__(self) -> None:
+        make_plain(self)
         for name in PATHS:  # from Python, a path is often a string
             value = getattr(self, name)
             if value is not None and not isinstance(value, str | Path):
@@ -150,7 +152,8 @@ def _what(name: str) -> str:
 
 def weighs(name: str) -> bool:
     """Whether a method can take sample weights: those can that are a criterion and no more."""
-    return name in TRAINABLE and isinstance(TRAINABLE[name].make, _Plain)
+    known = TRAINABLE.get(name) if isinstance(name, str) else None
+    return known is not None and isinstance(known.make, _Plain)
 
 
 def strategy(name: str, parameters: Parameters, situation: Situation) -> Strategy:
