@@ -58,6 +58,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/method_cost.py
 	$(BIN)/python benchmarks/methods_on_digits.py
+	$(BIN)/python benchmarks/estimator.py
 	$(BIN)/python benchmarks/detection.py
 	$(BIN)/python benchmarks/accuracy.py
 

@@ -80,6 +80,11 @@ def detection() -> str:
     return (RESULTS / "detection.md").read_text(encoding="utf-8").rstrip()
 
 
+def estimator() -> str:
+    """Our scikit-learn classifier beside scikit-learn's own, from the benchmark."""
+    return (RESULTS / "estimator.md").read_text(encoding="utf-8").rstrip()
+
+
 def methods_on_digits() -> str:
     """Every method beside cross entropy, from the benchmark."""
     return (RESULTS / "methods_on_digits.md").read_text(encoding="utf-8").rstrip()
@@ -112,6 +117,7 @@ MADE: dict[str, Callable[[], str]] = {
     "accuracy": accuracy,
     "demo": demo,
     "detection": detection,
+    "estimator": estimator,
     "methods": methods,
     "methods_on_digits": methods_on_digits,
     "own_loop": own_loop,

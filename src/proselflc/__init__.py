@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from proselflc.correction.memory import Memory
     from proselflc.correction.target import Correction, Target
     from proselflc.correction.trust import Confidence, Fixed, Growth, MaxProbability
+    from proselflc.integrations.sklearn import ProSelfLCClassifier
 
 _HOME = {
     "BackwardCorrection": "correction.criteria",
@@ -54,6 +55,7 @@ _HOME = {
     "MaxProbability": "correction.trust",
     "Memory": "correction.memory",
     "ProSelfLC": "correction.criteria",
+    "ProSelfLCClassifier": "integrations.sklearn",
     "SymmetricCrossEntropy": "correction.criteria",
     "Target": "correction.target",
     "audit": "app.auditing",
@@ -85,6 +87,7 @@ __all__ = [
     "MaxProbability",
     "Memory",
     "ProSelfLC",
+    "ProSelfLCClassifier",
     "SymmetricCrossEntropy",
     "Target",
     "audit",

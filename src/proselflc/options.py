@@ -31,6 +31,13 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def make_plain(options: object) -> None:
+    """Make numpy's numbers Python's own in a frozen dataclass: not every file can hold theirs."""
+    for name, value in vars(options).items():
+        if hasattr(value, "item"):
+            object.__setattr__(options, name, value.item())
+
+
 def check_least(options: object, least: Mapping[str, int]) -> None:
     """Refuse whole numbers below their least value; those that are not set are let through.
 

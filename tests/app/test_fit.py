@@ -9,7 +9,7 @@ from torch import nn
 
 import proselflc
 from proselflc.analysis.run import Run
-from proselflc.data.dataset import Features, Floats, Ints
+from proselflc.data.dataset import Dataset, Features, Floats, Ints, Part
 from proselflc.errors import InputError
 
 
@@ -200,6 +200,7 @@ def test_the_model_that_comes_back_is_the_one_that_was_measured(tmp_path: Path) 
         ({"epochs": "2"}, "--epochs must be a whole number, got '2'"),
         ({"lr": "x"}, "--lr must be a positive number, got 'x'"),
         ({"seed": 2**63}, "below 2^63"),
+        ({"parameters": [0.2]}, 'parameters must be a mapping such as {"epsilon": 0.2}, got list'),
         ({"method": proselflc.CrossEntropy()}, "method must be a name"),
         ({"model": nn.Linear(4, 3)}, "torch.nn.modules.linear.Linear"),
         ({"model": nn.Linear(3, 2)}, "[2, 2]"),
@@ -229,3 +230,20 @@ def test_a_net_that_has_learned_everything_by_heart_is_told_of(
     x, _, clean = blobs()
     proselflc.fit(x, clean, epochs=30, batch_size=16)
     assert "were fitted before half of training was over" in capsys.readouterr().err
+
+
+def test_weights_of_a_dataset_reach_the_loss() -> None:
+    """A label that weighs nothing is as good as any other."""
+    x, given, _ = blobs()
+    ids = tuple(map(str, range(len(x))))
+    none, weight = np.arange(len(x)) < 10, np.ones(len(x), np.float32)
+    weight[none] = 0
+
+    def learned(labels: Ints, weight: Floats | None) -> Floats:
+        part = Part(Features(x), labels, ids)
+        dataset = Dataset("mine", part, ("a", "b", "c"), sample_weight=weight)
+        return proselflc.fit(dataset, epochs=2).predict(x).probabilities
+
+    other = np.where(none, (given + 1) % 3, given)
+    np.testing.assert_array_equal(learned(given, weight), learned(other, weight))
+    assert np.abs(learned(given, None) - learned(other, None)).max() > 0.001

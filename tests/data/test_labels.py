@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from proselflc.data.dataset import Dataset, Features, Ints, Part
 from proselflc.data.labels import Labels, from_dataset
 from proselflc.data.noise import corrupt, stream
-from proselflc.data.writing import whole_file
+from proselflc.data.writing import fleeting, whole_file
 from proselflc.errors import InputError
 
 
@@ -248,3 +248,17 @@ def test_a_broken_off_write_leaves_what_was_there(tmp_path: Path) -> None:
     with whole_file(path) as file:
         file.write(b"new")
     assert path.read_bytes() == b"new"
+
+
+def test_only_what_lasts_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr("proselflc.data.writing.os.fsync", waited.append)
+    with fleeting(), whole_file(tmp_path / "fleeting") as file:
+        file.write(b"gone before long")
+    assert waited == []
+    assert (tmp_path / "fleeting").read_bytes() == b"gone before long"
+    with whole_file(tmp_path / "lasting") as file:
+        file.write(b"here to stay")
+    assert len(waited) == 2  # the file and its folder

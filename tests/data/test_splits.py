@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -196,3 +197,11 @@ def test_trusted_data_of_another_form_is_refused() -> None:
     pixels = Part(Images(np.zeros((2, 4, 5, 3), np.uint8)), np.array([0, 1]), ("0", "1"))
     with pytest.raises(InputError, match="has images of 4×5 with 3 channels, but"):
         with_trusted(dataset, Dataset("photos", pixels, ("ant", "bee")))
+
+
+def test_weights_stay_with_their_examples() -> None:
+    y = np.array([0, 1, 2, 0, 1, 2])
+    weighted = replace(dataset_of(y), sample_weight=np.arange(6, dtype=np.float32))
+    result = with_split(weighted, Split(np.array([0, 1, 4, 5]), np.array([2, 3])))
+    assert result.sample_weight is not None
+    assert result.sample_weight.tolist() == [0, 1, 4, 5]

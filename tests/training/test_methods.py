@@ -1,5 +1,6 @@
 """A name and its parameters become the strategy that they stand for."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,18 @@ def test_what_a_method_cannot_use(name: str, parameters: Parameters, reason: str
         made(name, parameters)
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_a_criterion_and_no_more_can_weigh(name: str) -> None:
+    weight = np.arange(40, dtype=np.float32)
+    situation = replace(SITUATION, sample_weight=weight)
+    parameters = methods.resolved(name, Parameters())
+    if methods.weighs(name):
+        made = methods.strategy(name, parameters, situation)
+        assert made.sample_weight is not None
+        assert_close(made.sample_weight, torch.from_numpy(weight))
+    else:
+        with pytest.raises(InputError, match=rf"{name} cannot weigh examples: .*boot_soft, cce"):
+            methods.strategy(name, parameters, situation)
+    assert methods.weighs(name) == (type(strategy(name)) is Strategy)

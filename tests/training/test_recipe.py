@@ -39,6 +39,11 @@ def test_total_steps(recipe: dict[str, Any], batches: int, steps: int) -> None:
         ({"weight_decay": math.nan}, "--weight-decay must be 0 or a positive number, got nan"),
         ({"momentum": 1.0}, "--momentum must be at least 0 and below 1, got 1.0"),
         ({"ema": math.nan}, "--ema must be at least 0 and below 1, got nan"),
+        ({"optimizer": "adam"}, "--optimizer must be one of sgd, adamw, got 'adam'"),
+        (
+            {"schedule": "step"},
+            "--schedule must be one of multistep, poly, cosine, constant, got 'step'",
+        ),
     ],
 )
 def test_what_cannot_be_meant(recipe: dict[str, Any], reason: str) -> None:

@@ -437,3 +437,30 @@ def test_a_lesson_is_watched_before_its_epoch_ends() -> None:
     assert len(seen) == TOTAL
     assert all(epoch == state for epoch, state in seen)
     assert strategy.epoch > 1
+
+
+@pytest.mark.parametrize("make", [CrossEntropy, lambda: ProSelfLC(10), lambda: BootSoft(0.3)])
+def test_a_batch_is_the_weighted_mean_of_its_examples(make: Any) -> None:
+    """Value and gradient, against one call per example."""
+    weight = np.array([2.0, 0.0, 0.5, 1.0, 3.0, 0.0], np.float32)
+    z = torch.randn(4, C, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    batch = Batch(torch.zeros(4, 1), torch.tensor([0, 1, 2, 2]), torch.tensor([4, 1, 0, 2]))
+    found = Strategy(make(), weight).loss(z, batch, 0.7)
+    plain = Strategy(make())
+    losses = [
+        plain.loss(z[k : k + 1], Batch(*(t[k : k + 1] for t in batch)), 0.7) for k in range(4)
+    ]
+    expected = (3.0 * losses[0] + 2.0 * losses[2] + 0.5 * losses[3]) / 5.5
+    assert_close(found, expected)
+    slopes = (torch.autograd.grad(loss, z)[0] for loss in (found, expected))
+    assert_close(*slopes)
+
+
+def test_examples_that_do_not_count_teach_nothing() -> None:
+    z = torch.randn(2, C, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    batch = Batch(torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([0, 2]))
+    loss = Strategy(CrossEntropy(), np.array([0, 1, 0], np.float32)).loss(z, batch, 0.5)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert loss.item() == 0
+    assert z.grad is not None
+    assert z.grad.abs().max() == 0

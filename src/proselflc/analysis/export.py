@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from proselflc.analysis.run import Run, load_run
 from proselflc.data import spreadsheet
@@ -285,13 +286,28 @@ def find_label_issues(run: Run | str | Path) -> pd.DataFrame:
         probably mislabelled), `given_label`, `predicted_label`; then `corrected_label` and `id`.
         Labels are class names.
     """
-    try:
-        import pandas  # noqa: F401
-    except ImportError:
-        raise InputError(
-            'a data frame of label issues needs pandas: pip install "proselflc[cleanlab]"'
-        ) from None
+    _pandas()
     return Corrected(_loaded(run)).issues().to_pandas()
+
+
+def issues_frame(
+    given: npt.NDArray[Any], suggested: npt.NDArray[Any], quality: npt.NDArray[np.floating]
+) -> pd.DataFrame:
+    """The four columns of cleanlab's `CleanLearning.get_label_issues()`, a row per example.
+
+    Args:
+        given: [n] labels.
+        suggested: [n] what they should be; the given one unless it is an issue.
+        quality: [n] in [0, 1]; **low means probably mislabelled**.
+    """
+    return _pandas().DataFrame(
+        {
+            "is_label_issue": suggested != given,
+            "label_quality": quality,
+            "given_label": given,
+            "predicted_label": suggested,
+        }
+    )
 
 
 def text_lines(table: pa.Table, delimiter: str = ",") -> Iterator[str]:
@@ -316,6 +332,16 @@ def _floats(column: pa.ChunkedArray) -> Floats:
     import pyarrow as pa
 
     return np.asarray(column.cast(pa.float32()).to_numpy(), dtype=np.float32)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise InputError(
+            'a data frame of label issues needs pandas: pip install "proselflc[cleanlab]"'
+        ) from None
+    return pandas
 
 
 def _loaded(run: Run | str | Path) -> Run:

@@ -26,7 +26,7 @@ class HeldOut:
     """
 
     folds: int
-    p: npt.NDArray[np.float16]
+    p: npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True)

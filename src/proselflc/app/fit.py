@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import weakref
@@ -20,6 +21,7 @@ from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data.dataset import Dataset
 from proselflc.data.sources import arrays, python_dataset
+from proselflc.data.writing import fleeting
 from proselflc.errors import InputError, unknown
 from proselflc.models.weights import load_strictly, read_state
 from proselflc.training.methods import Parameters
@@ -68,6 +70,7 @@ def fit(
     resume: bool = False,
     overwrite: bool = False,
     quiet: bool = True,
+    notes: bool = True,
 ) -> Run:
     """Train a robust model on data whose labels may be wrong.
 
@@ -85,6 +88,7 @@ def fit(
             trained in place.
         out: the run's directory; left out, a temporary one that lives as long as the result.
         quiet: show no progress.
+        notes: say on stderr what may not be expected, such as labels that were learned by heart.
         weights, noise, trusted, augment, image_size, epochs, steps, batch_size, optimizer, lr,
             momentum, weight_decay, schedule, warmup, precision, accumulate, clip, ema,
             channels_last, compile, deterministic, seed, eval_epochs, eval_steps, eval_examples,
@@ -147,8 +151,9 @@ def fit(
     result = Run(path, made_by=made_by, module=module)
     if out is None:
         weakref.finalize(result, shutil.rmtree, path, ignore_errors=True)
-    display = Silent() if quiet else chosen(quiet=False)
-    train(config, Start(path, resume, overwrite), display, dataset=dataset, model=module)
+    display = Silent(notes) if quiet else chosen(quiet=False)
+    with fleeting() if out is None else contextlib.nullcontext():
+        train(config, Start(path, resume, overwrite), display, dataset=dataset, model=module)
     for doubt in doubts(result.history, len(result.names)):
         display.note(doubt)
     if module is not None:  # what was evaluated and saved: an average, or an earlier part's result
@@ -167,6 +172,10 @@ def predict(run: Run | str | Path, x: object) -> Predictions:
 
 
 def _parameters(given: Mapping[str, Any]) -> Parameters:
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f'parameters must be a mapping such as {{"epsilon": 0.2}}, got {type(given).__name__}'
+        )
     known = {field.name for field in fields(Parameters)}
     for name in given:
         if name not in known:

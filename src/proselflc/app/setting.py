@@ -184,6 +184,7 @@ def prepare(
         model=name,
         coarse=dataset.coarse,
         trusted=labels.trusted,
+        sample_weight=dataset.sample_weight,
         seed=recipe.seed,
         precision=recipe.precision,
     )

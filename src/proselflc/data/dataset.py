@@ -128,6 +128,8 @@ class Dataset:
         coarse: [C] the coarse class of every class, or None.
         trusted: [n] whose labels of `train` are known to be right, for a method that learns from
             them as such; or None.
+        sample_weight: [n] how much each example of `train` counts in the loss, none below 0 and
+            some above; or None for all alike.
         skipped: what could not be read.
     """
 
@@ -139,6 +141,7 @@ class Dataset:
     clean: Ints | None = None
     coarse: Ints | None = None
     trusted: Bools | None = None
+    sample_weight: Floats | None = None
     skipped: tuple[Skipped, ...] = ()
 
     @property

@@ -111,7 +111,7 @@ def with_split(dataset: Dataset, split: Split) -> Dataset:
 
     The validation part has its true labels back, where they are known.
     """
-    clean = dataset.clean
+    clean, weight = dataset.clean, dataset.sample_weight
     validation = dataset.train.take(split.validation)
     if clean is not None:
         validation = Part(validation.inputs, clean[split.validation], validation.ids)
@@ -121,6 +121,7 @@ def with_split(dataset: Dataset, split: Split) -> Dataset:
             train=dataset.train.take(split.train),
             validation=validation,
             clean=None if clean is None else clean[split.train],
+            sample_weight=None if weight is None else weight[split.train],
         )
     )
 

@@ -4,10 +4,23 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
 
 from proselflc.errors import InputError
+
+_lasting = ContextVar("lasting", default=True)
+
+
+@contextmanager
+def fleeting() -> Iterator[None]:
+    """Do not wait for the disk: what is written here is gone before long, power cut or not."""
+    before = _lasting.set(False)
+    try:
+        yield
+    finally:
+        _lasting.reset(before)
 
 
 @contextmanager
@@ -22,9 +35,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         with open(temporary, "xb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if _lasting.get():
+                os.fsync(file.fileno())
         os.replace(temporary, path)
-        sync_folder(path.parent)
+        if _lasting.get():
+            sync_folder(path.parent)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
     finally:

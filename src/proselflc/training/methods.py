@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from proselflc.errors import InputError, unknown
+from proselflc.options import make_plain
 
 if TYPE_CHECKING:
     from proselflc.correction.criterion import Criterion
@@ -85,6 +86,7 @@ class Parameters:
     end: float | None = None
 
     def __post_init__(self) -> None:
+        make_plain(self)
         for name in PATHS:  # from Python, a path is often a string
             value = getattr(self, name)
             if value is not None and not isinstance(value, str | Path):
@@ -148,6 +150,12 @@ def _what(name: str) -> str:
     return f", {METHODS[name].needs}" if name in METHODS and METHODS[name].needs != "–" else ""
 
 
+def weighs(name: str) -> bool:
+    """Whether a method can take sample weights: those can that are a criterion and no more."""
+    known = TRAINABLE.get(name) if isinstance(name, str) else None
+    return known is not None and isinstance(known.make, _Plain)
+
+
 def strategy(name: str, parameters: Parameters, situation: Situation) -> Strategy:
     """The strategy of a method whose parameters are resolved.
 
@@ -155,6 +163,11 @@ def strategy(name: str, parameters: Parameters, situation: Situation) -> Strateg
         InputError: a parameter has a value that the method cannot use, or something that it needs
             is not there.
     """
+    if situation.sample_weight is not None and not weighs(name):
+        raise InputError(
+            f"method {name} cannot weigh examples: leave the sample weights out, or take one of "
+            f"{', '.join(filter(weighs, sorted(TRAINABLE)))}"
+        )
     try:
         return TRAINABLE[name].make(parameters.given(), situation)
     except InputError:
@@ -172,7 +185,7 @@ class _Plain:
     def __call__(self, p: Mapping[str, Any], situation: Situation) -> Strategy:
         from proselflc.training.strategy import Strategy
 
-        return Strategy(self.make(p, situation))
+        return Strategy(self.make(p, situation), situation.sample_weight)
 
 
 def _criterion(make: Callable[[Mapping[str, Any], Situation], Criterion]) -> _Plain:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from proselflc.errors import InputError
-from proselflc.options import Whole, check_least, flag
+from proselflc.options import Whole, check_least, flag, make_plain
 from proselflc.training.schedule import Schedule
 
 Precision: TypeAlias = Literal["no", "bf16", "fp16"]
@@ -62,6 +62,7 @@ class Recipe:
     seed: Whole = 0
 
     def __post_init__(self) -> None:
+        make_plain(self)
         if self.epochs is not None and self.steps is not None:
             raise InputError(
                 f"both {self.epochs} epochs and {self.steps} steps were asked for: give one of "
@@ -74,6 +75,8 @@ class Recipe:
         for name in ("lr", "clip"):
             self._check(name, lambda x: 0 < x < math.inf, "a positive number")
         self._check("weight_decay", lambda x: 0 <= x < math.inf, "0 or a positive number")
+        self._check_name("optimizer", ("sgd", "adamw", None))
+        self._check_name("schedule", get_args(Schedule))
         for name in ("momentum", "ema"):
             self._check(name, lambda x: 0 <= x < 1, "at least 0 and below 1")
         if self.batch_size is not None and self.accumulate > self.batch_size:
@@ -86,6 +89,13 @@ class Recipe:
         value = getattr(self, name)
         if value is not None and not (isinstance(value, Real) and fits(float(value))):
             raise InputError(f"{flag(name)} must be {what}, got {value!r}")
+
+    def _check_name(self, name: str, known: Sequence[str | None]) -> None:
+        """The command line has looked already; Python has not."""
+        value = getattr(self, name)
+        if value not in known:
+            names = ", ".join(one for one in known if one is not None)
+            raise InputError(f"{flag(name)} must be one of {names}, got {value!r}")
 
     def total_steps(self, batches: int) -> int:
         """Γ, where an epoch has so many batches."""

@@ -19,7 +19,7 @@ from proselflc.correction import boundary
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.evidence import Evidence
 from proselflc.data.batches import Batch
-from proselflc.data.dataset import Bools, Ints
+from proselflc.data.dataset import Bools, Floats, Ints
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.training.recipe import Precision
@@ -124,6 +124,7 @@ class Situation:
         model: the name of the model, which the user has chosen and whose code is believed.
         coarse: [C] the coarse class of every class, or None.
         trusted: [n] whose labels are known to be right, or None where the user has named none.
+        sample_weight: [n] how much each example counts in the loss, or None for all alike.
         seed: of the run.
         precision: that the model learns in.
     """
@@ -136,6 +137,7 @@ class Situation:
     model: str = ""
     coarse: Ints | None = None
     trusted: Bools | None = None
+    sample_weight: Floats | None = None
     seed: int = 0
     precision: Precision = "no"
 
@@ -192,6 +194,8 @@ class Strategy(nn.Module):
 
     Args:
         criterion: what to minimise.
+        sample_weight: [n] how much each example counts, or None for all alike. The loss of a batch
+            is then Σ_i w_i L_i / Σ_i w_i, as `F.cross_entropy` does it with class weights.
 
     Attributes:
         stages: one or more, in order.
@@ -201,10 +205,15 @@ class Strategy(nn.Module):
 
     stages: tuple[Stage, ...] = (Stage("training"),)
     processes: int | None = None
+    sample_weight: Tensor | None
 
-    def __init__(self, criterion: Criterion) -> None:
+    def __init__(self, criterion: Criterion, sample_weight: Floats | None = None) -> None:
         super().__init__()
         self.criterion = criterion
+        weight = None if sample_weight is None else torch.from_numpy(sample_weight)
+        self.register_buffer("sample_weight", weight, persistent=False)  # it comes with the data
+        if weight is not None:
+            criterion.reduction = "none"
 
     def arrange(self, stage: int, model: nn.Module) -> None:
         """Be what a stage needs, without computing anything: also called when a run resumes."""
@@ -266,6 +275,10 @@ class Strategy(nn.Module):
             progress=progress,
             teacher_logits=self.teacher_logits(batch),
         )
+        if self.sample_weight is not None:
+            weight = self.sample_weight[batch.index]
+            # A batch of examples that do not count teaches nothing, and is no 0/0.
+            loss = (loss * weight).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
         penalty = self.penalty(logits, batch)
         return loss if penalty is None else loss + penalty
 

@@ -1,0 +1,305 @@
+"""`ProSelfLCClassifier`: a scikit-learn classifier for tables whose labels may be wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import sklearn
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from torch import nn
+
+from proselflc.analysis import noise_estimate, suspects
+from proselflc.analysis.audit import noise_rate
+from proselflc.analysis.export import issues_frame
+from proselflc.analysis.records import Records, slices
+from proselflc.app.fit import fit
+from proselflc.data.batches import one_thread
+from proselflc.data.dataset import Bools, Dataset, Features, Floats, Ints, Part, checked
+from proselflc.errors import InputError
+from proselflc.models.small import mlp
+from proselflc.training.methods import weighs
+
+try:
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+except ImportError:
+    raise InputError(
+        f"ProSelfLCClassifier needs scikit-learn 1.6 or newer, and {sklearn.__version__} is "
+        "installed: pip install --upgrade scikit-learn"
+    ) from None
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+    from typing_extensions import Self
+
+    from proselflc.analysis.run import Run
+    from proselflc.data.preprocessing import Preprocessing
+    from proselflc.training.run_directory import Json
+    from proselflc.training.schedule import Schedule
+
+STEPS = 10  # in an epoch of a small table, where nobody says how large a batch is
+SMALL = 10**8  # weights times rows of a step that a second thread does not make faster
+_one_at_a_time = threading.Lock()  # torch has one generator for all threads
+
+
+class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # untyped
+    """A network that learns from labels of which some are wrong, and says which.
+
+    The columns are standardised. What is learned depends on the rows and their weights alone, not
+    on their order: a row that is there k times, or has the weight k, counts k times; a row of
+    weight 0 is not there. That is so for every method that is a criterion and no more, such as
+    proselflc; others take no weights.
+
+    Args:
+        method: see `proselflc methods`.
+        parameters: the method's own, such as {"sharpness": 12}, the paper's B.
+        hidden_layer_sizes: widths of the hidden layers of the network; one number for one layer.
+        model: instead of that network: a module that maps [N, D] float32 to logits [N, C], of which
+            a copy is trained; or package.module:factory.
+        epochs: passes over the rows; Γ is the number of steps that these take.
+        batch_size: rows per step; left out, a tenth of them, from 8 to 128.
+        optimizer, lr, weight_decay: left out, what suits the network.
+        momentum: of SGD.
+        schedule: of the learning rate: "multistep", "poly", "cosine" or "constant".
+        random_state: decides the initial weights and the order of the rows.
+        verbose: show progress on stderr, and say why the suspects may not be trusted.
+
+    Attributes:
+        classes_: [C] the labels there are.
+        label_issues_: [n] bool, which labels are more likely wrong than right.
+        label_quality_: [n] the estimated chance that the label is right, in [0, 1]; **low means
+            probably mislabelled**. NaN for a row of weight 0, which is never an issue.
+        corrected_labels_: [n] the labels, and where one is an issue what it should be.
+        noise_rate_: the estimated share of wrong labels.
+        history_: what was measured of the distinct rows, about twenty times, as in history.jsonl.
+        n_iter_: how many epochs there were.
+        n_features_in_: D.
+        feature_names_in_: [D] names of the columns, where X is a data frame.
+        model_, preprocessing_: the trained network, and what is done to rows before it sees them.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> y[::5] = (y[::5] + 1) % 3  # a fifth of the labels is wrong
+        >>> classifier = ProSelfLCClassifier(random_state=0).fit(X, y)
+        >>> classifier.predict_proba(X).shape
+        (150, 3)
+        >>> classifier.label_issues_[::5].mean() > 0.8
+        np.True_
+    """
+
+    classes_: npt.NDArray[Any]
+    label_issues_: Bools
+    label_quality_: Floats
+    corrected_labels_: npt.NDArray[Any]
+    noise_rate_: float
+    history_: list[Json]
+    n_iter_: int
+    model_: nn.Module
+    preprocessing_: Preprocessing
+
+    def __init__(
+        self,
+        method: str = "proselflc",
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        hidden_layer_sizes: Sequence[int] | int = (128,),
+        model: nn.Module | str | None = None,
+        epochs: int = 30,
+        batch_size: int | None = None,
+        optimizer: Literal["sgd", "adamw"] | None = None,
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        momentum: float = 0.9,
+        schedule: Schedule = "multistep",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.parameters = parameters
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.model = model
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.momentum = momentum
+        self.schedule = schedule
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: object | None = None) -> Self:
+        """Learn from rows and their labels.
+
+        Args:
+            X: [n, D] numbers, an array or a data frame.
+            y: [n] labels of any kind.
+            sample_weight: [n] how much each row counts, none below 0; all alike if left out.
+        """
+        # Not more than float32 is computed with, and scikit-learn says what does not fit in it.
+        X, y = validate_data(self, X, y, dtype=np.float32)
+        check_classification_targets(y)
+        self.classes_, given = np.unique(y, return_inverse=True)
+        weight = _weights(sample_weight, X)
+        counts = weight > 0
+        rows = _Rows(X[counts], given[counts], weight[counts], merged=weighs(self.method))
+        names = tuple(map(str, self.classes_))
+        dataset = checked(Dataset("y", rows.part, names, sample_weight=rows.weight))
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        batch_size = self._batch_size(len(rows.part))
+        with _one_at_a_time, contextlib.ExitStack() as stack:
+            model = self._model(seed)
+            if isinstance(model, nn.Module) and _size(model) * batch_size < SMALL:
+                stack.enter_context(one_thread())  # on a busy machine much faster than two
+            run = fit(
+                dataset,
+                method=self.method,
+                parameters=self.parameters,
+                model=model,
+                epochs=self.epochs,
+                batch_size=batch_size,
+                optimizer=self.optimizer,
+                lr=self.lr,
+                weight_decay=self.weight_decay,
+                momentum=self.momentum,
+                schedule=self.schedule,
+                seed=seed,
+                quiet=not self.verbose,
+                notes=bool(self.verbose),
+            )
+        self.model_, self.preprocessing_ = run.model.cpu(), run.preprocessing
+        if self.model is None:
+            self.model_.double()  # so that what is said of a row does not depend on its neighbours
+        self.history_, self.n_iter_ = run.history, int(self.epochs)
+        self._audit(run, given, counts, rows.place)
+        return self
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """[n, C] the chance of every class, in the order of `classes_`."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float32, reset=False)
+        p = np.empty((len(X), len(self.classes_)))
+        dtype = next((weight.dtype for weight in self.model_.parameters()), torch.float32)
+        with torch.inference_mode():
+            for some in slices(len(X), 256):
+                x = self.preprocessing_(Features(X[some]))
+                logits = self.model_(x.to(dtype))
+                p[some] = torch.softmax(logits.double(), 1).numpy()
+        return p
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """[n] the likeliest label of every row."""
+        p = self.predict_proba(X)
+        labels: npt.NDArray[Any] = self.classes_[p.argmax(1)]
+        return labels
+
+    def get_label_issues(self) -> pd.DataFrame:
+        """The labels that were learned from as cleanlab's `CleanLearning.get_label_issues()`.
+
+        Returns:
+            A pandas data frame with a row per row of X and the columns `is_label_issue`,
+            `label_quality`, `given_label` and `predicted_label`.
+        """
+        check_is_fitted(self)
+        return issues_frame(self._given_labels, self.corrected_labels_, self.label_quality_)
+
+    def _batch_size(self, m: int) -> int:
+        """For m distinct rows."""
+        if self.batch_size is None:
+            return min(m, max(8, min(128, m // STEPS)))
+        if not isinstance(self.batch_size, Integral):
+            raise InputError(f"batch_size must be a whole number, got {self.batch_size!r}")
+        return min(m, int(self.batch_size))
+
+    def _model(self, seed: int) -> nn.Module | str:
+        """A fresh one."""
+        if isinstance(self.model, str):
+            return self.model
+        if isinstance(self.model, nn.Module):
+            return copy.deepcopy(self.model)
+        if self.model is not None:
+            raise InputError(
+                f"model must be a module, package.module:factory or None, got {self.model!r}"
+            )
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            return mlp(self.n_features_in_, len(self.classes_), hidden=self._hidden())
+
+    def _hidden(self) -> tuple[int, ...]:
+        sizes = self.hidden_layer_sizes
+        widths = tuple(sizes) if isinstance(sizes, Sequence | np.ndarray) else (sizes,)
+        if not all(isinstance(width, Integral) and width >= 1 for width in widths):
+            raise InputError(
+                f"hidden_layer_sizes must be whole numbers from 1 on, as in (128,), got {sizes!r}"
+            )
+        return tuple(map(int, widths))
+
+    def _audit(self, run: Run, given: Ints, counts: Bools, place: Ints) -> None:
+        """Judge the labels of all rows that count, by what was seen of the distinct ones."""
+        records = Records([epoch[place] for epoch in run.dynamics])
+        joint = noise_estimate.joint(records, given[counts], len(self.classes_))
+        judgement = suspects.judge(records, given[counts], joint)
+        self.noise_rate_ = noise_rate(joint)
+        self.label_quality_ = np.full(len(given), np.nan, np.float32)
+        self.label_quality_[counts] = judgement.quality
+        suggested = given.copy()
+        suggested[counts] = judgement.suggested
+        self._given_labels = self.classes_[given]
+        self.label_issues_ = suggested != given
+        self.corrected_labels_ = self.classes_[suggested]
+
+
+class _Rows:
+    """What to learn from: rows without their repetitions, in an order that is theirs alone.
+
+    Args:
+        X: [n, D].
+        given: [n] class ids.
+        weight: [n] positive.
+        merged: whether to do so; else the rows as they are.
+
+    Attributes:
+        part: m pairs of row and label.
+        weight: [m] of these, added up, the largest is 1; None where all are.
+        place: [n] which of these each row is.
+    """
+
+    def __init__(
+        self, X: Floats, given: Ints, weight: npt.NDArray[np.float64], *, merged: bool
+    ) -> None:
+        first = place = np.arange(len(X))
+        if merged:
+            pairs = np.column_stack((X, given))
+            _, first, place = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+        self.place: Ints = place.reshape(-1)  # numpy 2.0 gives it another shape
+        ids = tuple(str(k) for k in range(len(first)))
+        self.part = Part(Features(X[first]), given[first], ids)
+        total = np.bincount(self.place, weight)
+        self.weight: Floats | None = (total / total.max()).astype(np.float32)
+        if (self.weight == 1).all():
+            self.weight = None
+
+
+def _size(model: nn.Module) -> int:
+    """How many weights it has."""
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def _weights(sample_weight: object | None, X: Floats) -> npt.NDArray[np.float64]:
+    """[n] finite and not below 0."""
+    weight: npt.NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if (weight < 0).any():
+        raise ValueError("sample_weight has negative values: a weight is 0 or more")
+    if not (weight > 0).any():
+        raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
+    return weight

@@ -1,0 +1,325 @@
+"""The classifier does what scikit-learn expects of one, weighs rows and finds wrong labels."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import joblib  # type: ignore[import-untyped]
+import numpy as np
+import numpy.typing as npt
+import pandas as pd  # type: ignore[import-untyped]
+import pytest
+import sklearn.utils.validation
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from torch import nn
+
+from proselflc import ProSelfLCClassifier
+from proselflc.errors import InputError
+
+Array = npt.NDArray[Any]
+NAMES = np.array([f"digit {k}" for k in range(10)])
+
+
+class Digits(NamedTuple):
+    X: Array
+    given: Array  # texts
+    clean: Array
+    X_test: Array
+    test: Array
+    classifier: ProSelfLCClassifier
+
+
+@pytest.fixture(scope="module")
+def digits() -> Digits:
+    """Digits of which 40 % have another label, and a classifier that has learned them."""
+    X, y = load_digits(return_X_y=True)
+    generator = np.random.default_rng(0)
+    order = generator.permutation(len(y))
+    X, y = X[order], y[order]
+    given = y[:1200].copy()
+    given[:480] = (given[:480] + generator.integers(1, 10, 480)) % 10
+    classifier = ProSelfLCClassifier(random_state=0).fit(X[:1200], NAMES[given])
+    return Digits(X[:1200], NAMES[given], NAMES[y[:1200]], X[1200:], NAMES[y[1200:]], classifier)
+
+
+def few(n: int = 120, seed: int = 0) -> tuple[Array, Array]:
+    """Three clouds in a plane."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(3, size=n)
+    return np.eye(3)[y][:, :2] + generator.normal(0, 0.2, (n, 2)), y
+
+
+def test_every_check_of_scikit_learn_passes_and_none_is_skipped() -> None:
+    program = """
+import torch
+from sklearn.utils.estimator_checks import check_estimator
+from proselflc import ProSelfLCClassifier
+torch.set_num_threads(1)
+results = check_estimator(ProSelfLCClassifier(epochs=15), on_fail=None, on_skip=None)
+for one in results:
+    if one["status"] != "passed":
+        print(one["check_name"], one["status"], repr(one["exception"]))
+print(len(results) > 50)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "SCIPY_ARRAY_API": "1"},  # without it one check is skipped
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "True", done.stdout + done.stderr
+
+
+def test_wrong_labels_are_found_and_mended_in_the_users_own_words(digits: Digits) -> None:
+    classifier, wrong = digits.classifier, digits.given != digits.clean
+    issues = classifier.label_issues_
+    assert wrong[issues].mean() > 0.9  # precision
+    assert issues[wrong].mean() > 0.7  # recall
+    assert roc_auc_score(wrong, -classifier.label_quality_) > 0.95
+    np.testing.assert_array_equal(issues, classifier.corrected_labels_ != digits.given)
+    assert (classifier.corrected_labels_ == digits.clean).mean() > 0.85
+    assert classifier.corrected_labels_.dtype == classifier.classes_.dtype
+    assert classifier.noise_rate_ == pytest.approx(0.4, abs=0.1)
+
+
+def test_wrong_labels_hardly_hurt(digits: Digits) -> None:
+    assert digits.classifier.score(digits.X_test, digits.test) > 0.88
+    assert set(digits.classifier.predict(digits.X_test)) <= set(NAMES)
+
+
+def test_history_and_length(digits: Digits) -> None:
+    history = digits.classifier.history_
+    assert history[-1]["epoch"] == digits.classifier.n_iter_ == 30
+    fitted = (digits.classifier.predict(digits.X) == digits.given).mean()
+    assert history[-1]["train_accuracy"] == pytest.approx(fitted, abs=0.002)
+
+
+def test_the_frame_is_what_cleanlab_calls_label_issues(digits: Digits) -> None:
+    frame = digits.classifier.get_label_issues()
+    expected = ["is_label_issue", "label_quality", "given_label", "predicted_label"]
+    assert list(frame.columns) == expected
+    np.testing.assert_array_equal(frame["given_label"], digits.given)
+    np.testing.assert_array_equal(frame["predicted_label"], digits.classifier.corrected_labels_)
+    assert frame["is_label_issue"].sum() == digits.classifier.label_issues_.sum()
+
+
+def test_probabilities_are_the_networks(digits: Digits) -> None:
+    """By matrix products of its weights with columns that are standardised by hand."""
+    X, deviation = digits.X.astype(np.float32).astype(float), digits.X.std(0)
+    hidden = (X - X.mean(0)) / np.where(deviation == 0, np.inf, deviation)
+    state = {name: t.numpy() for name, t in digits.classifier.model_.state_dict().items()}
+    hidden = np.maximum(hidden @ state["hidden1.weight"].T + state["hidden1.bias"], 0)
+    logits = hidden @ state["fc.weight"].T + state["fc.bias"]
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    np.testing.assert_allclose(digits.classifier.predict_proba(digits.X), p, atol=1e-6)
+
+
+def test_a_pickled_and_a_dumped_classifier_answer_alike(digits: Digits) -> None:
+    p = digits.classifier.predict_proba(digits.X_test)
+    file = io.BytesIO()
+    joblib.dump(digits.classifier, file)
+    file.seek(0)
+    for again in (pickle.loads(pickle.dumps(digits.classifier)), joblib.load(file)):
+        np.testing.assert_array_equal(again.predict_proba(digits.X_test), p)
+        np.testing.assert_array_equal(again.label_issues_, digits.classifier.label_issues_)
+
+
+def test_weights_are_repetitions_and_order_is_no_matter() -> None:
+    """In batches of 16, of which there are several."""
+    X, y = few()
+    generator = np.random.default_rng(1)
+    weight = generator.integers(0, 4, len(y))
+    order = generator.permutation(len(y))
+    classifier = ProSelfLCClassifier(epochs=5, batch_size=16, random_state=0)
+    weighted = clone(classifier).fit(X[order], y[order], sample_weight=weight[order])
+    repeated = clone(classifier).fit(X.repeat(weight, 0), y.repeat(weight))
+    np.testing.assert_array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
+    plain = clone(classifier).fit(X, y)
+    assert np.abs(weighted.predict_proba(X) - plain.predict_proba(X)).max() > 1e-3
+    left_out = weight[order] == 0
+    assert np.isnan(weighted.label_quality_[left_out]).all()
+    assert not weighted.label_issues_[left_out].any()
+    assert not np.isnan(weighted.label_quality_[~left_out]).any()
+    assert repeated.label_quality_.shape == (weight.sum(),)
+
+
+def test_probabilities_become_the_shares_of_the_weights() -> None:
+    """Two places, each with both labels: cross entropy is least at the weighted shares."""
+    X, y = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([0, 1, 0, 1])
+    classifier = ProSelfLCClassifier("cce", epochs=100, lr=0.3, schedule="constant", random_state=0)
+    p = classifier.fit(X, y, sample_weight=[3, 1, 0.2, 0.6]).predict_proba([[0.0], [1.0]])
+    np.testing.assert_allclose(p, [[0.75, 0.25], [0.25, 0.75]], atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [([-1.0] + [1.0] * 119, "negative"), ([0.0] * 120, "zero")],
+)
+def test_weights_that_are_none(weight: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ProSelfLCClassifier().fit(*few(), sample_weight=weight)
+
+
+def test_a_method_that_cannot_weigh_says_so_and_works_without() -> None:
+    X, y = few()
+    classifier = ProSelfLCClassifier("elr", epochs=5, random_state=0)
+    assert classifier.fit(X.repeat(2, 0), y.repeat(2)).score(X, y) > 0.9
+    with pytest.raises(ValueError, match=r"elr cannot weigh examples.*proselflc"):
+        classifier.fit(X, y, sample_weight=np.arange(len(y)))
+
+
+def test_frames_keep_their_columns() -> None:
+    X, y = few()
+    frame = pd.DataFrame(X, columns=["width", "height"])
+    classifier = ProSelfLCClassifier(epochs=3, random_state=0).fit(frame, pd.Series(y))
+    assert list(classifier.feature_names_in_) == ["width", "height"]
+    assert classifier.n_features_in_ == 2
+    with pytest.raises(ValueError, match="feature names should match"):
+        classifier.predict(frame[["height", "width"]])
+
+
+def test_the_same_state_gives_the_same_classifier_also_in_threads() -> None:
+    X, y = few()
+
+    def learned(state: int) -> Array:
+        return ProSelfLCClassifier(epochs=3, random_state=state).fit(X, y).predict_proba(X)
+
+    alone = [learned(state) for state in (0, 1)]
+    jobs = [joblib.delayed(learned)(state) for state in (0, 1, 0, 1)]
+    together = joblib.Parallel(n_jobs=4, backend="threading")(jobs)
+    for expected, found in zip(alone * 2, together, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert not np.array_equal(alone[0], alone[1])
+
+
+def test_in_a_pipeline_a_grid_and_a_cross_validation() -> None:
+    X, y = few()
+    pipeline = make_pipeline(MinMaxScaler(), ProSelfLCClassifier(epochs=8, random_state=0))
+    grid = {
+        "proselflcclassifier__parameters": [{"sharpness": 6.0}, {"sharpness": 14.0}],
+        "proselflcclassifier__hidden_layer_sizes": [(8,)],
+    }
+    search = GridSearchCV(pipeline, grid, cv=2).fit(X, y)
+    best = search.best_estimator_[-1]
+    assert best.parameters in ({"sharpness": 6.0}, {"sharpness": 14.0})
+    assert [tuple(p.shape) for p in best.model_.parameters()] == [(8, 2), (8,), (3, 8), (3,)]
+    assert search.best_score_ > 0.9
+    p = cross_val_predict(search.best_estimator_, X, y, cv=2, method="predict_proba")
+    assert (p.argmax(1) == y).mean() > 0.9
+
+
+def test_ones_own_network_is_copied_and_another_method_and_optimiser_taken() -> None:
+    X, y = few()
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3))
+    before = {name: t.clone() for name, t in network.state_dict().items()}
+    classifier = ProSelfLCClassifier(
+        "boot_soft",
+        parameters={"epsilon": 0.2},
+        model=network,
+        epochs=8,
+        optimizer="adamw",
+        lr=0.02,
+        random_state=0,
+    ).fit(X, y)
+    assert classifier.score(X, y) > 0.95
+    assert isinstance(classifier.model_[1], nn.BatchNorm1d)  # type: ignore[index]
+    for name, tensor in network.state_dict().items():
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
+
+
+def test_nothing_is_said_and_nothing_left_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    classifier = ProSelfLCClassifier(epochs=4).fit(*few(30))
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+    classifier.set_params(verbose=True).fit(*few(30))
+    assert "proselflc with" in capfd.readouterr().err
+
+
+def test_settings_may_be_numpys_numbers_as_a_search_draws_them() -> None:
+    X, y = few(30)
+    drawn: dict[str, Any] = {
+        "epochs": np.int64(2),
+        "batch_size": np.int32(8),
+        "lr": np.float32(0.1),
+        "hidden_layer_sizes": np.array([5]),
+        "parameters": {"sharpness": np.int64(8)},
+    }
+    found = ProSelfLCClassifier(**drawn, random_state=0).fit(X, y)
+    plain: dict[str, Any] = {
+        "epochs": 2,
+        "batch_size": 8,
+        "lr": float(np.float32(0.1)),
+        "hidden_layer_sizes": 5,
+        "parameters": {"sharpness": 8},
+    }
+    same = ProSelfLCClassifier(**plain, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(found.predict_proba(X), same.predict_proba(X))
+    assert found.n_iter_ == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "proselfc"}, 'did you mean "proselflc"'),
+        ({"parameters": {"epsilon": 0.1}}, "has no --method.epsilon"),
+        ({"epochs": 0}, "epochs"),
+        ({"lr": -1.0}, "lr must be a positive number"),
+        ({"method": ["cce"]}, "method must be a name"),
+        ({"batch_size": "8"}, "batch_size must be a whole number, got '8'"),
+        ({"hidden_layer_sizes": (8, 0)}, r"whole numbers from 1 on, .* got \(8, 0\)"),
+        ({"model": 3}, "model must be a module"),
+        ({"optimizer": "adam"}, "must be one of sgd, adamw"),
+        ({"schedule": "step"}, "must be one of multistep"),
+    ],
+)
+def test_a_wrong_setting_is_said_when_fitting(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ProSelfLCClassifier(**settings).fit(*few(30))
+
+
+def test_wrong_input_is_said_as_scikit_learn_does() -> None:
+    X, y = few(30)
+    with pytest.raises(ValueError, match="one class only"):
+        ProSelfLCClassifier().fit(X, np.zeros(30))
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        ProSelfLCClassifier().fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="too large for dtype"), np.errstate(all="ignore"):
+        ProSelfLCClassifier().fit(X * 1e300, y)
+    with pytest.raises(NotFittedError):
+        ProSelfLCClassifier().predict(X)
+    with pytest.raises(NotFittedError):
+        ProSelfLCClassifier().get_label_issues()
+
+
+def test_a_missing_or_old_library_is_said(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "pandas", None)
+        with pytest.raises(InputError, match=r'pip install "proselflc\[cleanlab\]"'):
+            digits.classifier.get_label_issues()
+    with monkeypatch.context() as old:
+        old.delattr(sklearn.utils.validation, "validate_data")
+        old.delitem(sys.modules, "proselflc.integrations.sklearn")
+        with pytest.raises(InputError, match=r"needs scikit-learn 1\.6 or newer"):
+            importlib.import_module("proselflc.integrations.sklearn")
