@@ -193,7 +193,7 @@ def test_what_may_wait_on_an_accelerator_is_recorded_alike(
     at_once = rows_of(recorded())
     monkeypatch.setattr(recording, "_may_wait", lambda facts: True)
     assert rows_of(recorded()) == at_once
-    monkeypatch.setattr(recording, "_PENDING", 40)
+    monkeypatch.setattr(recording, "_MOST_WAITING", 40)
     assert rows_of(recorded()) == at_once
 
 
@@ -248,7 +248,7 @@ def test_logits_that_are_no_numbers_count_as_not_seen() -> None:
     z[7, 1] = torch.nan
     with proselflc.record(N, C) as rec:
         with pytest.warns(
-            UserWarning, match="no finite numbers came in epoch 0, first of example 7"
+            UserWarning, match="no finite numbers came in epoch 1, first of example 7"
         ):
             rec(range(N), z, given)
         rec(range(N), z, given)  # it is said once
