@@ -59,9 +59,7 @@ class RecordedRun:
         self._directory = directory
         self._about = about
         self._trusts = criterion is not None
-        kind = type(criterion).__name__
-        known = (name for name, one in METHODS.items() if one.criterion == kind)
-        self._method = next(known, METHOD)
+        self._method = _method(criterion)
         self._lasting = lasting
         self._history: list[Json] = []
         self._steps = 0
@@ -251,3 +249,10 @@ class RecordedRun:
             "seconds": round(now - self._started, 3),
             "images_per_second": count / seconds if seconds > 0 else None,
         }
+
+
+def _method(criterion: Criterion | None) -> str:
+    """What the catalogue calls the method of a criterion; of one's own it knows nothing."""
+    kind = type(criterion)
+    known = (name for name, one in METHODS.items() if one.criterion == kind.__name__)
+    return METHOD if kind is Criterion else next(known, METHOD)
