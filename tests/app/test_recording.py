@@ -381,7 +381,10 @@ def test_what_does_not_fit_together_is_said(options: dict[str, Any], words: str)
 def test_a_run_is_not_replaced_unless_that_is_said(tmp_path: Path) -> None:
     out = tmp_path / "run"
     first = rows_of(recorded(2, out=out))
-    with pytest.raises(InputError, match="holds a finished run: pass --overwrite"):
+    with pytest.raises(
+        InputError,
+        match=r"holds a finished run: pass overwrite=True to replace it, or another out$",
+    ):
         proselflc.record(N, C, out=out)
     assert rows_of(recorded(3, out=out, overwrite=True))[:2] == first
     one = proselflc.record(N, C, out=tmp_path / "used")

@@ -283,9 +283,12 @@ def test_settings_may_be_numpys_numbers_as_a_search_draws_them() -> None:
     ("settings", "message"),
     [
         ({"method": "proselfc"}, 'did you mean "proselflc"'),
-        ({"parameters": {"epsilon": 0.1}}, "has no --method.epsilon"),
-        ({"epochs": 0}, "epochs"),
-        ({"lr": -1.0}, "lr must be a positive number"),
+        (
+            {"parameters": {"epsilon": 0.1}},
+            r'has no parameters\["epsilon"\]: it takes parameters\["sharp',
+        ),
+        ({"epochs": 0}, "^epochs must be at least 1, got 0$"),
+        ({"lr": -1.0}, "^lr must be a positive number"),
         ({"method": ["cce"]}, "method must be a name"),
         ({"batch_size": "8"}, "batch_size must be a whole number, got '8'"),
         ({"hidden_layer_sizes": (8, 0)}, r"whole numbers from 1 on, .* got \(8, 0\)"),

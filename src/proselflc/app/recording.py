@@ -21,6 +21,7 @@ from torch import Tensor
 
 from proselflc.analysis.run import Run
 from proselflc.app.epoch_under_way import EpochUnderWay
+from proselflc.app.parameter_names import naming_parameters
 from proselflc.app.process_group import ProcessGroup
 from proselflc.app.recorded_examples import RecordedExamples
 from proselflc.app.recorded_run import RecordedRun
@@ -37,6 +38,7 @@ from proselflc.training.strategy import Strategy
 _MOST_WAITING = 1 << 16  # examples whose facts may wait on an accelerator
 
 
+@naming_parameters
 def record(
     n: int,
     num_classes: int,
