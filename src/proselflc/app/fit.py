@@ -184,7 +184,8 @@ def _fleeting_run() -> Iterator[None]:
             yield
     except Interrupted as stopped:
         raise Interrupted(
-            stopped.where, "and nothing of it is kept: fit(…, out=…) keeps what can be resumed"
+            stopped.where,
+            "and nothing of it is kept: proselflc.fit(…, out=…) keeps what can be resumed",
         ) from None
 
 
