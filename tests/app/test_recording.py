@@ -531,14 +531,26 @@ def test_a_criterion_of_ones_own_is_not_called_by_the_name_of_another() -> None:
         assert rec.run.summary["method"] == name
 
 
+def test_a_kill_in_the_very_beginning_is_gone_on_with(tmp_path: Path) -> None:
+    """When the config was written, and the labels were not."""
+    proselflc.record(6, 3, out=tmp_path, labels=LABELS).__exit__(KeyboardInterrupt, None, None)
+    (tmp_path / "labels.npz").unlink()
+    with proselflc.record(6, 3, out=tmp_path, labels=list("abcabc"), names="abc", resume=True) as r:
+        r(ALL, Z)
+    assert r.run.labels.given.tolist() == LABELS
+
+
 def test_data_of_ours_shows_its_examples(tmp_path: Path) -> None:
     from proselflc.data.sources import digits
 
     train = digits.load().train
     z = torch.zeros(1297, 10)
-    with proselflc.record(1297, 10, data="digits", out=tmp_path / "run") as rec:
+    right = train.labels.copy()
+    right[0] = (right[0] + 1) % 10
+    with proselflc.record(1297, 10, data="digits", out=tmp_path / "run", clean=right) as rec:
         rec(range(1297), z, train.labels)
     assert rec.run.labels.ids == train.ids
+    assert rec.run.summary["realised_noise_rate"] == pytest.approx(1 / 1297)
     assert isinstance(original.inputs(rec.run), Images)
     other = [(train.labels[0] + 1) % 10]
     with pytest.raises(InputError, match=r"example 0 comes with the label \d, but digits says"):
@@ -573,7 +585,15 @@ def test_inputs_are_kept_as_they_came(tmp_path: Path) -> None:
         np.testing.assert_array_equal(features.values, frame.to_numpy())
 
 
+def test_inputs_that_are_no_unicode_are_refused(tmp_path: Path) -> None:
+    rec = proselflc.record(6, 3, inputs=["\ud800"] * 6, out=tmp_path / "run")
+    with pytest.raises(InputError, match="a text among the inputs is no Unicode"):
+        rec(ALL, Z, LABELS)
+
+
 def test_kept_inputs_that_are_damaged_are_named(tmp_path: Path) -> None:
+    import pandas as pd
+
     with proselflc.record(6, 3, inputs=np.zeros((6, 2)), out=tmp_path / "run") as rec:
         rec(ALL, Z, LABELS)
     file = tmp_path / "run" / "inputs.npz"
@@ -585,7 +605,11 @@ def test_kept_inputs_that_are_damaged_are_named(tmp_path: Path) -> None:
         np.savez(file, **arrays)
         with pytest.raises(InputError, match=words):
             original.inputs(rec.run)
-    (tmp_path / "run" / "inputs.parquet").write_bytes(b"nothing")
+    table = tmp_path / "run" / "inputs.parquet"
+    pd.DataFrame({"text": range(6)}).to_parquet(table)
+    with pytest.raises(InputError, match=r"inputs\.parquet holds neither texts nor paths"):
+        original.inputs(rec.run)
+    table.write_bytes(b"nothing")
     with pytest.raises(InputError, match=r"cannot read the Parquet file .*inputs\.parquet"):
         original.inputs(rec.run)
 

@@ -308,6 +308,18 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
         hf.compute_loss_func(criterion, proselflc.record(2, 2), tiny(), column="labels")
     with pytest.raises(InputError, match="found no labels"):
         func({"logits": torch.zeros(2, 3)}, None)
+    tokens, positions = tiny("BertForTokenClassification"), torch.arange(2)
+    recorded = hf.compute_loss_func(criterion, proselflc.record(2, CLASSES), tokens)
+    outputs = tokens(input_ids=torch.ones(2, 3, dtype=torch.long), index=positions)
+    with pytest.raises(
+        InputError, match=r"\[2, 3, 3\], but recording is for one label per example"
+    ):
+        recorded(outputs, torch.zeros(2, 3, dtype=torch.long))
+    many: Any = types.SimpleNamespace(n_gpu=2, label_smoothing_factor=0)
+    with pytest.raises(InputError, match="into 2 copies of a model in one process: start one"):
+        hf.ClockCallback(criterion, proselflc.record(2, 2)).on_train_begin(
+            many, transformers.TrainerState(), transformers.TrainerControl()
+        )
     rows = [{k: v for k, v in row.items() if k != "index"} for row in classified()]
     model = tiny()
     recorded = hf.compute_loss_func(criterion, proselflc.record(N, CLASSES), model)

@@ -14,7 +14,7 @@ from proselflc.training.fit import DivergenceError
 P = ParamSpec("P")
 R = TypeVar("R")
 # An option as a sentence has it, and not two hyphens in a file's name; or a whole command.
-_OPTION = re.compile(r"""proselflc [a-z]+ [^,;]*|(?<![^\s("])--([a-z]+(?:-[a-z]+)*)(?:\.(\w+))?""")
+_OPTION = re.compile(r"""proselflc train [^,;]*|(?<![^\s("])--([a-z]+(?:-[a-z]+)*)(?:\.(\w+))?""")
 
 
 def naming_parameters(function: Callable[P, R]) -> Callable[P, R]:
@@ -43,8 +43,8 @@ def renamed(message: str, parameters: Mapping[str, inspect.Parameter]) -> str:
     >>> found = inspect.signature(fit).parameters
     >>> renamed("lower --lr, or pass --resume; --data is no matter", found)
     'lower lr, or pass resume=True; --data is no matter'
-    >>> renamed("method cce has no --method.epsilon", found)
-    'method cce has no parameters["epsilon"]'
+    >>> renamed("method proselflc has no --method.epsilon", found)
+    'method proselflc has no parameters["epsilon"]'
     >>> renamed("go on with proselflc train --resume, or pass --resume", found)
     'go on with proselflc train --resume, or pass resume=True'
     """
