@@ -368,6 +368,9 @@ def _used(rec: recording.Recording, use: Callable[[recording.Recording], object]
         ({"data": "digits"}, "digits has 1297 training examples of 10 classes, but 6 of 3"),
         ({"data": "digits", "labels": LABELS}, "data has labels of its own"),
         ({"criterion": Distillation(0.5)}, "what a teacher says is not recorded"),
+        ({"inputs": ["\ud800"] * 6}, r'inputs has the text "\\ud800", which is no Unicode'),
+        ({"ids": [*"abcde", "\ud800"]}, r'has the id "\\ud800", which is no Unicode'),
+        ({"names": ["a", "b", "\ud800"]}, r'has the class "\\ud800", which is no Unicode'),
         ({"resume": True}, "resume needs out"),
         ({"resume": 1.5}, "resume must be True, False or a number of epochs, got 1.5"),
         ({"resume": True, "overwrite": True}, "give one"),
@@ -583,12 +586,6 @@ def test_inputs_are_kept_as_they_came(tmp_path: Path) -> None:
         assert isinstance(features, Features)
         assert features.columns == columns
         np.testing.assert_array_equal(features.values, frame.to_numpy())
-
-
-def test_inputs_that_are_no_unicode_are_refused(tmp_path: Path) -> None:
-    rec = proselflc.record(6, 3, inputs=["\ud800"] * 6, out=tmp_path / "run")
-    with pytest.raises(InputError, match="a text among the inputs is no Unicode"):
-        rec(ALL, Z, LABELS)
 
 
 def test_kept_inputs_that_are_damaged_are_named(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from proselflc.data.dataset import Features, Inputs, Ints, check_rows
+from proselflc.data import kept_inputs
+from proselflc.data.dataset import Features, Inputs, Ints, check_rows, check_unicode
 from proselflc.data.opening import Request, open_data
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError, unknown
@@ -71,6 +72,8 @@ class RecordedExamples:
         if inputs is not None:
             about.inputs = arrays.inputs(inputs, "inputs")
             _check_count("inputs", about.inputs, n, "examples")
+            kept_inputs.check(about.inputs)  # now, and not when the first epoch is over
+        check_unicode("what is to be recorded", "class", about.names)
         nothing = Features(np.zeros((n, 0), np.float32))
         check_rows("what is to be recorded", about.inputs or nothing, about.ids)
         return about

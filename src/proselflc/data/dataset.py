@@ -17,6 +17,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Bools: TypeAlias = npt.NDArray[np.bool_]
+_SURROGATE = re.compile("[\ud800-\udfff]")  # what Python has and UTF-8 has not
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ def checked(dataset: Dataset) -> Dataset:
                 f"{dataset.num_classes} classes: labels must be 0 … {dataset.num_classes - 1}"
             )
         check_rows(f"the {split} split of {what}", part.inputs, part.ids)
+    check_unicode(what, "class", dataset.names)
     if len(np.unique(dataset.train.labels)) < 2:
         only = dataset.names[int(dataset.train.labels[0])]
         raise InputError(
@@ -184,7 +186,8 @@ def checked(dataset: Dataset) -> Dataset:
 
 
 def check_rows(what: str, inputs: Inputs, ids: Sequence[str]) -> None:
-    """Refuse examples with one id twice, and features that are not finite."""
+    """Refuse examples with one id twice or an odd one, and features that are not finite."""
+    check_unicode(what, "id", ids)
     if len(set(ids)) != len(ids):
         raise InputError(
             f'{what} has the id "{_first_duplicate(ids)}" more than once: ids name examples and '
@@ -198,6 +201,15 @@ def check_rows(what: str, inputs: Inputs, ids: Sequence[str]) -> None:
                 f"{what} has NaN or infinite features in {int((~finite).sum())} rows, the first "
                 f'with id "{ids[row]}": fill them in or drop those rows'
             )
+
+
+def check_unicode(what: str, kind: str, texts: Sequence[str]) -> None:
+    """Refuse now what no table could hold when a run is over."""
+    odd = next((text for text in texts if _SURROGATE.search(text)), None)
+    if odd is not None:
+        raise InputError(
+            f'{what} has the {kind} "{odd}", which is no Unicode and cannot be written: rename it'
+        )
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Features, ImageFiles, Images, Inputs, Texts
+from proselflc.data.dataset import Features, ImageFiles, Images, Inputs, Texts, check_unicode
 from proselflc.data.labels import strings_of
 from proselflc.data.sources import npz
 from proselflc.data.sources.table import open_parquet
@@ -19,24 +19,26 @@ TABLE, ARRAYS = "inputs.parquet", "inputs.npz"
 _TEXT, _PATH = "text", "path"
 
 
+def check(inputs: Inputs) -> None:
+    """Refuse inputs that cannot be kept.
+
+    Raises:
+        InputError: a text or a path is no Unicode.
+    """
+    if isinstance(inputs, Texts | ImageFiles):
+        name, cells = _cells(inputs)
+        check_unicode("inputs", name, cells)
+
+
 def write(folder: Path, inputs: Inputs) -> None:
     """Keep n inputs in a folder: texts and paths as a table, images and numbers as arrays."""
     if isinstance(inputs, Texts | ImageFiles):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        if isinstance(inputs, Texts):
-            name, cells = _TEXT, inputs.texts
-        else:
-            name, cells = _PATH, tuple(str(path.absolute()) for path in inputs.paths)
-        try:
-            table = pa.table({name: pa.array(cells, pa.string())})
-        except (UnicodeEncodeError, pa.ArrowInvalid):
-            raise InputError(
-                f"a {name} among the inputs is no Unicode, so it cannot be kept: mend it, or leave "
-                "inputs out"
-            ) from None
+        name, cells = _cells(inputs)
         with whole_file(folder / TABLE) as file:
+            table = pa.table({name: pa.array(cells, pa.string())})
             pq.write_table(table, file, compression="zstd")
         return
     arrays: dict[str, npt.NDArray[Any]] = {
@@ -77,3 +79,10 @@ def read(folder: Path) -> Inputs | None:
         if len(columns) != x.shape[1]:
             raise InputError(f"{arrays} has {len(columns)} names for {x.shape[1]} columns")
     return Features(x, columns)
+
+
+def _cells(inputs: Texts | ImageFiles) -> tuple[str, tuple[str, ...]]:
+    """The column of a table that holds them, and its name."""
+    if isinstance(inputs, Texts):
+        return _TEXT, inputs.texts
+    return _PATH, tuple(str(path.absolute()) for path in inputs.paths)
