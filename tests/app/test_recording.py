@@ -387,8 +387,9 @@ def test_a_run_is_not_replaced_unless_that_is_said(tmp_path: Path) -> None:
     with pytest.raises(
         InputError,
         match=r"holds a finished run: pass overwrite=True to replace it, or another out$",
-    ):
+    ) as said:
         proselflc.record(N, C, out=out)
+    assert said.tb is not None  # a notebook keeps it too, and with it all that was under way
     assert rows_of(recorded(3, out=out, overwrite=True))[:2] == first
     one = proselflc.record(N, C, out=tmp_path / "used")
     with pytest.raises(InputError, match="in use by another process"):

@@ -77,16 +77,19 @@ class RecordedRun:
             How many whole epochs are there.
         """
         directory = self._directory
-        is_new = directory.make()
-        self._held.enter_context(directory.locked())
-        if is_new:
-            self._held.callback(directory.remove_unused)  # a mistake leaves nothing behind
-        with self._writing():
-            if resume is not False and directory.is_begun:
-                return self._restore(resume)
-            may_begin(directory, Start(directory.path, False, overwrite))
-            self._begin_anew()
-        return 0
+        with ExitStack() as stack:
+            is_new = directory.make()
+            stack.enter_context(directory.locked())
+            if is_new:
+                stack.callback(directory.remove_unused)  # a mistake leaves nothing behind
+            with self._writing():
+                if resume is not False and directory.is_begun:
+                    epochs = self._restore(resume)
+                else:
+                    may_begin(directory, Start(directory.path, False, overwrite))
+                    epochs = self._begin_anew()
+            self._held = stack.pop_all()  # until now it is let go if anything is refused
+        return epochs
 
     def end_epoch(self, epoch: int, steps: int, count: int) -> None:
         """Write what was seen in an epoch.
@@ -155,8 +158,7 @@ class RecordedRun:
             )
         there = len(Epochs(directory.dynamics))
         if there == 0 and not directory.labels.is_file():  # it was killed in its very beginning
-            self._begin_anew()
-            return 0
+            return self._begin_anew()
         stored = Labels.load(directory.labels)
         mine = fingerprint(about.given, about.num_classes)
         if (
@@ -190,10 +192,12 @@ class RecordedRun:
         about.given, about.source = stored.given, "the recording"
         return kept
 
-    def _begin_anew(self) -> None:
+    def _begin_anew(self) -> int:
+        """Leave nothing of an earlier run; no epochs are there then."""
         self._directory.clear()
         if self._about.source:
             self._write_beginning()
+        return 0
 
     def _write_beginning(self) -> None:
         """Write what makes the directory a run; the labels last, so that they are whole with it."""
