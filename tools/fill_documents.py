@@ -14,7 +14,11 @@ from proselflc.correction.catalogue import METHODS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+MADE_BY_SPHINX = ROOT / "docs" / "reference"
+DOCUMENTS = [
+    ROOT / "README.md",
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if MADE_BY_SPHINX not in path.parents),
+]
 
 
 def methods() -> str:

@@ -167,6 +167,7 @@ def methods(*, json: bool = False) -> None:
                     "semantic_class": one.semantic_class,
                     "needs": None if one.needs == "–" else one.needs,
                     "cost": cost.get(name),
+                    "when": one.when,
                 }
                 for name, one in METHODS.items()
             }
