@@ -6,6 +6,8 @@ steps, so all clocks agree, and `total_steps` is what it is with one process: op
     torchrun --nproc-per-node 2 examples/ddp.py
 """
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from sklearn.datasets import load_digits
@@ -30,7 +32,7 @@ def main() -> None:
     wrong = torch.rand(1297, generator=torch.Generator().manual_seed(0)) < NOISE
     given = torch.where(wrong, (y[:1297] + 1) % 10, y[:1297])  # the same in every process
     data = TensorDataset(x[:1297], given)
-    sampler = DistributedSampler(data, seed=0)
+    sampler: DistributedSampler[Any] = DistributedSampler(data, seed=0)
     loader = DataLoader(data, BATCH // processes, sampler=sampler)
 
     torch.manual_seed(0)
