@@ -28,7 +28,8 @@ def completed(script: Path, *words: str) -> set[str]:
         [
             *("bash", "--norc", "-c"),
             f"source '{script}'; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; "
-            "complete -p proselflc >/dev/null || exit; _proselflc; printf '%s\\n' \"${COMPREPLY[@]}\"",
+            "complete -p proselflc >/dev/null || exit; _proselflc; "
+            "printf '%s\\n' \"${COMPREPLY[@]}\"",
         ],
         capture_output=True,
         text=True,

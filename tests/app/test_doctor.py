@@ -113,7 +113,7 @@ def test_oddities_are_noted_and_are_no_faults(machine: Any) -> None:
 
 
 def test_extras_are_those_of_the_project() -> None:
-    project = read_toml(ROOT / "pyproject.toml")["project"]
+    project: Any = read_toml(ROOT / "pyproject.toml")["project"]
     assert set(doctor.EXTRAS) == set(project["optional-dependencies"]) - {"all"}
 
 
