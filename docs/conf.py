@@ -44,6 +44,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 copybutton_exclude = ".linenos, .gp, .go"
 
 

@@ -28,6 +28,7 @@ def clone(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "tools" / "install_hook.py", tmp_path / "tools")
     (tmp_path / "pyproject.toml").write_text('[tool.mypy]\nstrict = true\nfiles = ["src"]\n')
     assert git(tmp_path, "init", "--quiet").returncode == 0
+    git(tmp_path, "add", "pyproject.toml")
     install(tmp_path)
     return tmp_path
 

@@ -122,7 +122,7 @@ def commands() -> str:
         text = _without_arguments(app[name].help)
         words = [one.name if one.required else f"[{one.name}]" for one in own if _has_place(one)]
         usage = " ".join(["proselflc", name, *words, "[OPTIONS]"])
-        parts = [f"## {name}", f"    {usage}", _escaped(text)]
+        parts = [f"## {name}", f"    {usage}", *map(_escaped, re.split(r"\n\s*\n", text))]
         if own:
             parts.append(_options(own))
         if any(one.keys[0] == "recipe" for one in others):
