@@ -68,7 +68,7 @@ def test_every_method_has_its_section(site: Path) -> None:
     text = (site / "reference" / "methods.html").read_text(encoding="utf-8")
     for name, method in METHODS.items():
         assert f'id="method-{name.replace("_", "-")}"' in text
-        assert f">{name}</span>" in text or f"<span class=\"pre\">{name}" in text
+        assert f">{name}</span>" in text or f'<span class="pre">{name}' in text
         assert method.when.endswith("."), f"{name} does not say when to use it"
         assert method.when.count(". ") == 0, f"{name} says it in more than one sentence"
 
