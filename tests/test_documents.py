@@ -159,7 +159,13 @@ def run(command: list[str], folder: Path, *more: Path) -> None:
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"},
+        # Other tests use torchrun at the same time; standalone, it looks for a port of its own.
+        env={
+            **os.environ,
+            "PATH": os.pathsep.join(path),
+            "OMP_NUM_THREADS": "1",
+            "PET_STANDALONE": "1",
+        },
         capture_output=True,
         text=True,
         check=False,

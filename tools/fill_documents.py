@@ -102,6 +102,31 @@ def detection_in_short() -> str:
     return "\n".join(rows)
 
 
+HOWTOS = ("image-folder", "table", "text", "photos-by-embeddings", "audit-and-review")  # first
+
+
+def howtos() -> str:
+    """The how-tos by their headings: those of a kind of data, then all others."""
+    folder = ROOT / "docs" / "howto"
+    others = sorted(path.stem for path in folder.glob("*.md") if path.stem != "index")
+    names = [*HOWTOS, *(name for name in others if name not in HOWTOS)]
+    return _links([folder / f"{name}.md" for name in names], folder)
+
+
+def decisions() -> str:
+    """The decisions by their headings."""
+    folder = ROOT / "docs" / "decisions"
+    return _links(sorted(folder.glob("0*.md")), folder)
+
+
+def _links(pages: list[Path], folder: Path) -> str:
+    headings = (page.read_text(encoding="utf-8").partition("\n")[0].strip("# ") for page in pages)
+    return "\n".join(
+        f"- [{heading}]({page.relative_to(folder)})"
+        for page, heading in zip(pages, headings, strict=True)
+    )
+
+
 def methods_on_digits() -> str:
     """Every method beside cross entropy, from the benchmark."""
     return (RESULTS / "methods_on_digits.md").read_text(encoding="utf-8").rstrip()
@@ -114,9 +139,11 @@ def accuracy() -> str:
 
 MADE: dict[str, Callable[[], str]] = {
     "accuracy": accuracy,
+    "decisions": decisions,
     "demo": demo,
     "detection": detection,
     "detection_in_short": detection_in_short,
+    "howtos": howtos,
     "methods": methods,
     "methods_on_digits": methods_on_digits,
     "own_loop": own_loop,
