@@ -60,6 +60,12 @@ def _without_links_out(app: Any, name: str, source: list[str]) -> None:
     source[0] = re.sub(r"\[[^]]*\]\((\.\./[^):]+\.md)\)", plain, source[0])
 
 
+def _skipped(app: Any, kind: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what scikit-learn adds to every estimator, which refers to its own pages."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def setup(app: Any) -> None:
+    app.connect("autodoc-skip-member", _skipped)
     app.connect("builder-inited", lambda app: site_pages.write(Path(app.srcdir) / "reference"))
     app.connect("source-read", _without_links_out)
