@@ -167,6 +167,7 @@ def methods(*, json: bool = False) -> None:
                     "semantic_class": one.semantic_class,
                     "needs": None if one.needs == "–" else one.needs,
                     "cost": cost.get(name),
+                    "when": one.when,
                 }
                 for name, one in METHODS.items()
             }
@@ -812,6 +813,39 @@ def reproduce(
         _print_json(result)
     else:
         sys.stdout.write(str(result["markdown"]))
+
+
+@app.command
+def doctor(*, json: bool = False) -> None:
+    """Say what is installed, what is not and how to get it, and what is odd on this machine.
+
+    The exit code is 1 if something is missing without which nothing works.
+
+    Args:
+        json: print the result as JSON.
+    """
+    from proselflc.app import doctor as examination
+
+    found = examination.diagnose()
+    if json:
+        _print_json(found.to_json())
+    else:
+        sys.stdout.write(examination.in_words(found))
+    if found.faults:
+        raise RunError("; ".join(found.faults))
+
+
+@app.command
+def completion(shell: Literal["bash", "zsh", "fish"] = "bash", /) -> None:
+    """Print a script that has a shell complete commands and options by the Tab key.
+
+    For bash, put it into ~/.local/share/bash-completion/completions/proselflc; for fish, into
+    ~/.config/fish/completions/proselflc.fish; for zsh, into _proselflc in a folder of $fpath.
+
+    Args:
+        shell: which one.
+    """
+    sys.stdout.write(app.generate_completion(prog_name="proselflc", shell=shell))
 
 
 def _read_config(arguments: Sequence[str]) -> None:
