@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from threading import RLock
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 NOBODY, UNSURE = -1, -2  # in place of the class that was decided
 _VIEWS = 32  # that are kept
+_Z = 1.959963984540054  # within which 95 % of a normal distribution lies
 
 Order: TypeAlias = Literal["quality", "teaching"]
 State: TypeAlias = Literal["all", "open", "decided"]
@@ -304,10 +306,15 @@ def reviewed(run: Run) -> Review | None:
 
 
 def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share; from 0 to 1 without trials."""
+    """Wilson's 95 % interval of a share; from 0 to 1 without trials.
+
+    (p + z²/2n ± z √(p (1 − p)/n + z²/4n²)) / (1 + z²/n), where p = hits/n and z = 1.96. Written
+    out, for the import of scipy.stats would take longer than all else before a page is shown.
+    """
     if trials == 0:
         return 0.0, 1.0
-    from scipy.stats import binomtest
-
-    found = binomtest(hits, trials).proportion_ci(0.95, method="wilson")
-    return float(found.low), float(found.high)
+    z, n, p = _Z, trials, hits / trials
+    middle = p + z * z / (2 * n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
