@@ -62,13 +62,20 @@ def after(before: Path, reviewable: Callable[..., Path], tmp_path: Path) -> Path
 def test_how_many_suggestions_were_confirmed(before: Path) -> None:
     said = list(decided(Review(Run(before))))
     assert said[0].startswith(
-        "A person has decided about 5 of 15 suspects: 3 suggested labels are right, 0 labels "
-        "should be others, 1 given labels are right, and of 1 nobody can tell."
+        "A person has decided about 5 of 15 suspects: 3 suggested labels are right, 1 given label "
+        "is right, and of 1 nobody can tell."
     )
     low, high = wilson(3, 4)
     expected = f"75% (95% interval {np.floor(100 * low):.0f} to {np.ceil(100 * high):.0f}%)"
     assert expected in said[1]
     assert len(said) == 2
+
+
+def test_one_is_said_as_one(before: Path) -> None:
+    Run(before).decisions.add([Wanted("id-5", "cat", 0)], "anna", "2")  # given fox, suggested cat
+    Run(before).decisions.add([Wanted("id-6", "fox", 0)], "anna", "3")  # given cat, suggested dog
+    [first, *_] = decided(Review(Run(before)))
+    assert "4 suggested labels are right, 1 label should be another, 1 given label is" in first
 
 
 def test_what_a_sample_says_of_all(before: Path) -> None:
@@ -84,7 +91,8 @@ def test_before_and_after(before: Path, after: Path) -> None:
     assert "4 of 30 of which were corrected first, 3 by a person" in said
     spread = 1.96 * np.sqrt(0.7 * 0.3 / 40 + 0.8 * 0.2 / 40)
     assert f"80.0% of the test set right, +10.0 points (± {100 * spread:.1f} by chance)" in said
-    assert "The class cat has gained most, +40.0 points." in said
+    assert "The class cat has gained most, +40.0 points; dog has lost most, −10.0." in said
+    assert "differ" not in said
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in found.measures.rows}
     assert rows["test accuracy"] == ["70.0%", "80.0%", "+10.0"]
     assert rows["labels right"] == ["50.0%", "75.0%", "+25.0"]
@@ -97,6 +105,18 @@ def test_before_and_after(before: Path, after: Path) -> None:
     ]
     assert changes(readings([after, before])) == changes(readings([after, before]))
     assert len(changes(readings([after, before]))) == 1  # in whatever order
+
+
+def test_what_else_was_done_otherwise_is_said(before: Path, after: Path) -> None:
+    for path, more in ((before, "noise = 'pair:0.4'"), (after, "lr = 0.1\nworkers = 7")):
+        text = (path / "config.toml").read_text()
+        text = text.replace("seed = 7", "seed = 8") if path == after else text
+        (path / "config.toml").write_text(f"{more}\n{text}")
+    [found] = changes(readings([before, after]))
+    assert found.sentences[-1] == (
+        "They also differ in seed (7, then 8) and lr (–, then 0.1), so the change need not be due "
+        "to the labels."
+    )
 
 
 def test_runs_that_have_nothing_to_do_with_each_other(
