@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from proselflc.data.labels import Labels
 from proselflc.presenting import report
 from proselflc.presenting.before_after import changes, decided
 from proselflc.presenting.reading import readings
+from proselflc.presenting.review import next_steps
 
 
 @pytest.fixture
@@ -156,13 +158,15 @@ def test_the_loop_closes(program: Any, tmp_path: Path, capfd: pytest.CaptureFixt
     run = Run(tmp_path / "a")
     rows = [row for row in run.examples.to_pylist() if row["is_suspect"]]
     run.decisions.add([Wanted(row["id"], row["clean_label"], 0) for row in rows], "anna", "1")
-    program("train", *options, "--labels", run.path, "--reviewed", "--out", tmp_path / "b")
+    train, compare = (shlex.split(line)[1:] for line in next_steps(run))  # as the review says
+    program(*train, "--quiet")
     page = tmp_path / "page.html"
-    program("report", run.path, tmp_path / "b", "--out", page)
+    program(*compare, "--out", page)
     wrong = sum(row["clean_label"] != row["given_label"] for row in rows)
     words = " ".join(re.sub(r"<[^>]+>", " ", page.read_text()).split())
     assert f"{wrong:,} of 1,297 of which were corrected first, all by a person" in words
-    first, second = (Run(tmp_path / name).summary for name in "ab")
+    assert "also differ" not in words
+    first, second = (Run(tmp_path / name).summary for name in ("a", "a-reviewed"))
     right = float(str(first["label_accuracy_before"])) + wrong / 1297
     assert second["label_accuracy_before"] == pytest.approx(right)
     assert float(str(second["test_accuracy"])) > float(str(first["test_accuracy"]))

@@ -123,7 +123,9 @@ class Gate:
                     403,
                 )
             answer = Response(status_code=303, headers={"Location": "/"})
-            answer.set_cookie(name, self.pass_, httponly=True, samesite="strict", path="/")
+            # Strict would leave it out where the address was clicked on in another page, such as a
+            # terminal in a browser. Lax sends it along to open the page, and never to decide.
+            answer.set_cookie(name, self.pass_, httponly=True, samesite="lax", path="/")
             return answer
         held = _cookies(headers).get(name)
         if held is None or not _same(held, self.pass_):
