@@ -36,7 +36,7 @@ def trained(program: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("trained") / "run"
     program(
         *("train", "--data", "digits", "--noise", "pair:0.4", "--model", "mlp", "--quiet"),
-        *("--epochs", 8, "--out", path),
+        *("--epochs", 4, "--out", path),
     )
     return path
 
@@ -265,6 +265,11 @@ def test_two_tabs_do_not_overwrite_each_other_unseen(
     press(other, "Enter")  # use mine
     mine = [line for line in lines(run) if line["example"] == name]
     assert [line["label"] for line in mine] == [None, suggested]
+    one.keyboard.press("z")
+    expect(one.get_by_role("status")).to_contain_text("Not undone: somebody else has decided anew")
+    assert "undo" not in lines(run)[-1]
+    one.reload()
+    ready(one)
 
     name, given, suggested = shown(one)
     press(other, "a")
@@ -384,7 +389,7 @@ def test_what_helps_to_decide_is_shown(
     expect(image).to_have_js_property("complete", True)
     assert image.evaluate("image => image.naturalWidth") == 8
     expect(page.locator("#curve svg")).to_have_attribute("role", "img")
-    assert "Over 8 epochs" in (page.locator("#curve svg").get_attribute("aria-label") or "")
+    assert "Over 4 epochs" in (page.locator("#curve svg").get_attribute("aria-label") or "")
     for side, label in (("given", given), ("suggested", suggested)):
         expect(page.locator(f"#near-{side} img")).to_have_count(4)
         expect(page.locator(f"#near-{side}-name")).to_have_text(f"Surely {label}")

@@ -70,15 +70,17 @@ export const undo = () => session.history.length && working(async () => {
   const answer = await send(session.line, last.map(({ index, line }) => ({ index, base: line, undo: true })));
   session.history.pop();
   takeOver(answer);
-  const others = answer.conflicts.length ? ` ${whole(answer.conflicts.length)} had been decided anew by somebody else and stay.` : "";
+  const stay = answer.conflicts.length;
+  const words = stay === last.length ? "Not undone: somebody else has decided anew."
+    : stay ? `Undone, but for ${whole(stay)} about which somebody else has decided anew.` : "Undone.";
   if (session.mode === "grid") {
     paint();
-    say(`Undone.${others}`);
+    say(words);
     return;
   }
   const [{ index }] = last;
   const one = session.known.get(index) || (await ask(`/api/item/${index}`));
   show("one");
   showOne(one);
-  say(`Undone.${others} ${question(one)}.`);
+  say(`${words} ${question(one)}.`);
 });
