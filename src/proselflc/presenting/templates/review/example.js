@@ -39,7 +39,7 @@ export const closeLook = (one, found) => {
 };
 const columns = (one, list) => {
   const head = ["column", "here", `usual for ${nameOf(one.given)}`, `usual for ${nameOf(one.suggested)}`];
-  const usual = ([mean, spread]) => `${number(mean)} ± ${number(spread)}`;
+  const usual = ([mean, spread]) => `${number(mean)} ±\u00a0${number(spread)}`;
   return make("table", {},
     make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, bdi(text))))),
     make("tbody", {}, ...list.map((row) => make("tr", {}, make("th", { scope: "row" }, bdi(row.name)),
