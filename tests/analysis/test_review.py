@@ -132,6 +132,36 @@ def test_a_sample_is_drawn_once_and_without_regard_to_quality(
         other.use_sample(0, "ben", seed=0)
 
 
+def test_a_sample_that_is_half_decided_is_still_one(make: Callable[..., Review]) -> None:
+    """Of what was decided before, and may be the clearest mistakes, nothing counts too early."""
+    review = make(np.linspace(0.01, 0.49, 60).tolist(), n=60, suspects=60)
+    review.decisions.add([Wanted(f"id-{i}", "fox", 0) for i in range(20)], "anna", "1")  # the worst
+    review.refresh()
+    assert not review.is_sample
+    review.use_sample(40, "anna", seed=0)
+    assert review.is_sample
+    drawn = review.suspects.tolist()
+    assert review.view(View(order="drawn")).tolist() == drawn
+    assert review.view(View(order="drawn", state="open", line=review.decisions.lines)).tolist() == [
+        i for i in drawn if i >= 20
+    ]
+    before = next(k for k, i in enumerate(drawn) if i >= 20)
+    found = review.sampled()
+    assert found is not None
+    assert (found[0].decided, found[1]) == (before, 40)
+    some = [i for i in drawn if i >= 20][:7]
+    review.decisions.add([Wanted(f"id-{i}", None, 0) for i in some], "anna", "2")
+    review.refresh()
+    found = review.sampled()
+    assert found is not None
+    assert (found[0].unsure, found[0].decided) == (7, _gap(drawn, some) - 7)
+
+
+def _gap(drawn: list[int], some: list[int]) -> int:
+    """How many there are before the first that is neither among the worst nor among some."""
+    return next(k for k, i in enumerate(drawn) if i >= 20 and i not in some)
+
+
 def test_a_sample_measures_all_suspects(make: Callable[..., Review]) -> None:
     """Even if those of the lowest quality were decided before."""
     n = 300

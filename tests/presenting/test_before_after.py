@@ -82,9 +82,17 @@ def test_one_is_said_as_one(before: Path) -> None:
 
 def test_what_a_sample_says_of_all(before: Path) -> None:
     review = Review(Run(before))
-    review.use_sample(15, "anna", seed=0)
+    review.use_sample(15, "anna", seed=2)
+    assert len(list(decided(Review(Run(before))))) == 2  # the first of the sample is not decided
+    drawn = review.suspects.tolist()
+    assert drawn[0] > 4
+    names = ("cat", "dog", "fox")
+    first = [k for k in drawn[:4] if k > 4]
+    wanted = [Wanted(f"id-{k}", names[(k + 1) % 3], 0) for k in first]
+    Run(before).decisions.add(wanted, "anna", "2")
     last = list(decided(Review(Run(before))))[-1]
-    assert "By a random sample of 15 suspects, of which 5 are decided so far, 75% (95%" in last
+    many = next(k for k, i in enumerate(drawn) if i > 4 and i not in first)
+    assert f"By a random sample of 15 suspects, the first {many} of which are decided, " in last
 
 
 def test_before_and_after(before: Path, after: Path) -> None:

@@ -252,7 +252,9 @@ class Desk:
             suggested=_whole(request, "suggested", 0, last),
             low=_share(request, "low", 0.0),
             high=_share(request, "high", 1.0),
-            order=_word(request, "order", {"quality": "quality", "teaching": "teaching"}),
+            order=_word(
+                request, "order", {"quality": "quality", "teaching": "teaching", "drawn": "drawn"}
+            ),
             state=_word(request, "state", {"all": "all", "open": "open", "decided": "decided"}),
             line=_whole(request, "line", 0, 1 << 40) or 0,
         )

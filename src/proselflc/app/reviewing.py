@@ -156,8 +156,9 @@ def in_words(done: Review, data: str | None = None) -> str:
         low, high = measured.interval_of_wrong
         share = measured.wrong / measured.decided
         looked_at = measured.decided + measured.unsure
+        decided = f"all {size:,}" if looked_at == size else f"the first {looked_at:,} of {size:,}"
         lines.append(
-            f"By the sample ({looked_at:,} of {size:,} decided), {share:.0%} of all suspects are "
+            f"By the sample ({decided} decided), {share:.0%} of all suspects are "
             f"really wrong (95% interval {low:.0%} to {high:.0%})."
         )
     return "\n".join(

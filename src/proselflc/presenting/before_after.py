@@ -73,7 +73,7 @@ def decided(review: Review) -> Iterator[str]:
         return
     measured, size = sampled
     done = measured.decided + measured.unsure
-    so_far = "" if done == size else f", of which {done:,} are decided so far"
+    so_far = "" if done == size else f", the first {done:,} of which are decided"
     yield (
         f"By a random sample of {size:,} suspects{so_far}, "
         f"{_interval(measured.wrong, measured)} of all suspects are really wrong and "

@@ -91,7 +91,7 @@ class Sheet:
             "kind": self.kind,
             "gone": self.why_gone,
             "names": [on_page(name, TITLE) for name in review.names],
-            "isSample": len(review.suspects) < len(review.all_suspects),
+            "isSample": review.is_sample,
             "next": next_steps(review.run, self._data),
             "recent": self._recent(),
             **self.state(0),
@@ -104,7 +104,9 @@ class Sheet:
         """
         review = self.review
         left, among = review.remaining
-        precision = review.precision
+        precision = measured = review.precision
+        if review.is_sample and (sampled := review.sampled()) is not None:
+            measured = sampled[0]
         pairs = [pair for pair in review.pairs() if pair[3]][:MOST_PAIRS]
         touched = review.decisions.touched_since(since) if since else set()
         changed = None
@@ -117,7 +119,8 @@ class Sheet:
             "left": len(review.suspects) - precision.decided - precision.unsure,
             "remaining": left,
             "remainingSuspects": among,
-            "precision": _told(precision),
+            "unsure": precision.unsure,
+            "precision": _told(measured),
             "pairs": pairs,
             "changed": changed,
         }
@@ -321,7 +324,6 @@ def _told(precision: Precision) -> Json:
         "decided": precision.decided,
         "wrong": precision.wrong,
         "confirmed": precision.confirmed,
-        "unsure": precision.unsure,
         "intervalOfWrong": precision.interval_of_wrong,
         "intervalOfConfirmed": precision.interval_of_confirmed,
     }

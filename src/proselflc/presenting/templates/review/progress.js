@@ -13,13 +13,13 @@ export const takeOver = (state) => {
       if (held && held.index === one.index) Object.assign(held, { by: undefined, at: undefined }, one);
     }
   }
-  const { decided, unsure, confirmed, intervalOfConfirmed: [low, high] } = state.precision;
+  const { decided, confirmed, intervalOfConfirmed: [low, high] } = state.precision;
   const settled = state.suspects - state.left;
   $("bar").max = Math.max(1, state.suspects);
   $("bar").value = settled;
   const words = [`${whole(settled)} of ${whole(state.suspects)} decided`];
   if (decided) words.push(`${whole(confirmed)} of ${whole(decided)} suggestions right (95%: ${Math.floor(100 * low)} to ${Math.ceil(100 * high)}%)`);
-  if (unsure) words.push(`${whole(unsure)} unsure`);
+  if (state.unsure) words.push(`${whole(state.unsure)} unsure`);
   words.push(`about ${whole(state.remaining)} labels still wrong, ${whole(state.remainingSuspects)} of them undecided suspects`);
   $("progress").replaceChildren(...words.map((text) => make("span", { textContent: text })));
   const { gone } = session.start;

@@ -25,8 +25,13 @@ export const session = {
 
 export const query = () => new URLSearchParams(session.view).toString();
 export const saveWhere = () => {
-  const { start: { run }, view, mode, place } = session;
-  remember(sessionStorage, "proselflc-where", { run, view, mode, place });
+  const { start: { run, isSample }, view, mode, place } = session;
+  remember(sessionStorage, "proselflc-where", { run, isSample, view, mode, place });
+};
+export const goBack = (where) => {
+  const { run, isSample, line } = session.start;
+  if (!where || where.run !== run || where.isSample !== isSample || where.view.line > line) return;
+  Object.assign(session, { view: where.view, mode: where.mode, place: where.place });
 };
 
 // Suspects of the view, by place, a page at a time.

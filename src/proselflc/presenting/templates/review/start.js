@@ -2,7 +2,7 @@
 
 import "./theme.js";
 import { settle, undo } from "./deciding.js";
-import { $ } from "./elements.js";
+import { $, option } from "./elements.js";
 import { controls, offerClasses, showFilters, wanted } from "./filters.js";
 import { clearSelection, here, paint } from "./grid.js";
 import { remember, remembered } from "./memory.js";
@@ -11,7 +11,7 @@ import { showStanding } from "./one.js";
 import { pick } from "./picker.js";
 import { takeOver } from "./progress.js";
 import { ask, once } from "./server.js";
-import { itemAt, session } from "./session.js";
+import { goBack, itemAt, session } from "./session.js";
 
 const isGrid = () => session.mode === "grid";
 const chosen = () => {
@@ -96,10 +96,11 @@ $("sample-note").hidden = !start.isSample;
 document.body.dataset.kind = start.kind || "none";
 offerClasses();
 if (matchMedia("(max-width: 48rem)").matches) $("filters").open = false;
-const where = remembered(sessionStorage, "proselflc-where", null);
-if (where && where.run === start.run && where.view.line <= start.line) {
-  Object.assign(session, { view: where.view, mode: where.mode, place: where.place });
+if (start.isSample) {
+  controls.order.prepend(option("drawn", "as drawn")); // so that it is a sample however far one gets
+  session.view.order = "drawn";
 }
+goBack(remembered(sessionStorage, "proselflc-where", null));
 takeOver(start);
 showFilters();
 await itemAt(0);
