@@ -103,6 +103,7 @@ def test_before_and_after(before: Path, after: Path) -> None:
     assert f"80.0% of the test set right, +10.0 points (± {100 * spread:.1f} by chance)" in said
     assert "The class cat has gained most, +40.0 points; dog has lost most, −10.0." in said
     assert "differ" not in said
+    assert found.measures.heading == ("", "before", "after", "change")  # narrow, for phones
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in found.measures.rows}
     assert rows["test accuracy"] == ["70.0%", "80.0%", "+10.0"]
     assert rows["labels right"] == ["50.0%", "75.0%", "+25.0"]

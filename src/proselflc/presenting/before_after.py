@@ -104,7 +104,7 @@ def is_from(after: Reading, before: Reading) -> bool:
 
 def _change(before: Reading, after: Reading) -> Change:
     rows = list(_measures(before, after))
-    heading = ("", before.name, after.name, "change")
+    heading = ("", "before", "after", "change")
     table = Table("Before and after", heading, (False, True, True, True), tuple(rows))
     classes = _classes(before, after)
     return Change(tuple(_sentences(before, after, classes)), table, classes)
@@ -186,7 +186,7 @@ def _classes(before: Reading, after: Reading) -> Table | None:
         rows.append((name(names[k]), *cells, _gain(gains[k])))
     if not rows:
         return None
-    heading = ("class", before.name, after.name, "change")
+    heading = ("class", "before", "after", "change")
     return Table("Classes that changed most", heading, (False, True, True, True), tuple(rows), True)
 
 
