@@ -451,6 +451,11 @@ def test_a_hundred_thousand_suspects_scroll_without_lag(
     page.locator("#grid").focus()
     page.keyboard.press("Home")
     page.wait_for_selector("#cell-0 b")
+    page.keyboard.press("Shift+End")
+    expect(page.locator("#selected")).to_have_text("500 selected")
+    page.keyboard.press("Space")  # no more than the server takes at once
+    expect(page.get_by_role("status")).to_have_text("Not selected, 500 in all.")
+    page.keyboard.press("Escape")
     page.keyboard.press("End")
     page.wait_for_selector("#cell-99999.at b")
     page.keyboard.press("Space")

@@ -97,15 +97,16 @@ const fill = (where, one) => {
 const toggle = async (where) => {
   const one = await itemAt(where);
   if (!one) return;
-  if (!selected.delete(one.index)) selected.set(one.index, one);
+  if (!selected.delete(one.index)) select(one);
   paint();
   say(`${selected.has(one.index) ? "Selected" : "Not selected"}, ${whole(selected.size)} in all.`);
 };
+const select = (one) => { if (selected.size < MOST_SELECTED) selected.set(one.index, one); };
 const selectTo = async (where) => {
   const low = Math.min(anchor, where), high = Math.min(Math.max(anchor, where), low + MOST_SELECTED - 1);
   for (let k = low; k <= high; k += 1) {
     const one = await itemAt(k);
-    if (one) selected.set(one.index, one);
+    if (one) select(one);
   }
   paint();
 };
