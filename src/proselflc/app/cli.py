@@ -626,7 +626,7 @@ def review(
     if json:
         _print_json({"run": str(run), **reviewing.outcome(done)})
     elif not quiet:
-        _say("\n" + reviewing.in_words(done))
+        _say("\n" + reviewing.in_words(done, data))
 
 
 @app.command
