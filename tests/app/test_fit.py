@@ -1,6 +1,9 @@
 """The whole run from Python: fit, load_run, predict."""
 
+import gc
+import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import proselflc
 from proselflc.analysis.run import Run
 from proselflc.data.dataset import Dataset, Features, Floats, Ints, Part
 from proselflc.errors import InputError
+from proselflc.training.fit import DivergenceError
 
 
 def blobs(n: int = 300) -> tuple[Floats, Ints, Ints]:
@@ -128,7 +132,7 @@ def test_a_factory_is_called_again_only_when_it_is_named(
     ("arguments", "words"),
     [
         ({"parameters": {"epsilom": 0.2}}, 'did you mean "epsilon"?'),
-        ({"method": "cce", "parameters": {"epsilon": 0.2}}, "no --method.epsilon"),
+        ({"method": "cce", "parameters": {"epsilon": 0.2}}, 'no parameters["epsilon"]'),
         ({"epochs": 0}, "at least 1"),
         ({"lr": float("nan")}, "positive number"),
     ],
@@ -138,6 +142,7 @@ def test_wrong_arguments_are_refused(arguments: dict[str, object], words: str) -
     with pytest.raises(InputError) as caught:
         proselflc.fit(x, given, **arguments)  # type: ignore[arg-type]
     assert words in str(caught.value)
+    assert "--" not in str(caught.value)
 
 
 def test_what_is_no_finished_run_is_refused(tmp_path: Path) -> None:
@@ -197,8 +202,8 @@ def test_the_model_that_comes_back_is_the_one_that_was_measured(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"epochs": "2"}, "--epochs must be a whole number, got '2'"),
-        ({"lr": "x"}, "--lr must be a positive number, got 'x'"),
+        ({"epochs": "2"}, "epochs must be a whole number, got '2'"),
+        ({"lr": "x"}, "lr must be a positive number, got 'x'"),
         ({"seed": 2**63}, "below 2^63"),
         ({"parameters": [0.2]}, 'parameters must be a mapping such as {"epsilon": 0.2}, got list'),
         ({"method": proselflc.CrossEntropy()}, "method must be a name"),
@@ -211,6 +216,7 @@ def test_what_only_python_can_get_wrong(arguments: dict[str, object], words: str
     with pytest.raises(InputError) as caught:
         proselflc.fit(x, given, **arguments)  # type: ignore[arg-type]
     assert words in str(caught.value)
+    assert "--" not in str(caught.value)
 
 
 def test_a_prediction_about_nan_is_refused(run: Run) -> None:
@@ -247,3 +253,55 @@ def test_weights_of_a_dataset_reach_the_loss() -> None:
     other = np.where(none, (given + 1) % 3, given)
     np.testing.assert_array_equal(learned(given, weight), learned(other, weight))
     assert np.abs(learned(given, None) - learned(other, None)).max() > 0.001
+
+
+class Stopping(nn.Linear):
+    """Somebody presses Ctrl-C while it learns from a batch, the third one unless said."""
+
+    left = 3
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGINT)
+        return super().forward(x)
+
+
+def test_a_stop_advises_only_what_can_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    x, given, _ = blobs(60)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        proselflc.fit(x, given, model=Stopping(3, 3), epochs=2, batch_size=20)
+    assert str(stopped.value) == (
+        "stopped after step 3 of 6, and nothing of it is kept: proselflc.fit(…, out=…) keeps what "
+        "can be resumed"
+    )
+    del stopped
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt, match=r"go on with: fit\(…, out='.*/run', resume=True\)"):
+        proselflc.fit(x, given, model=Stopping(3, 3), epochs=2, batch_size=20, out=out)
+    model = Stopping(3, 3)
+    model.left = -1
+    run = proselflc.fit(x, given, model=model, epochs=2, batch_size=20, out=out, resume=True)
+    assert run.summary["steps"] == 6
+
+
+def test_errors_name_parameters_and_not_options(tmp_path: Path) -> None:
+    x, given, _ = blobs(30)
+    out = tmp_path / "--out" / "run"
+    proselflc.fit(x, given, epochs=1, out=out)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"epochs": 1, "steps": 1}, "give one of epochs and steps"),
+        ({"batch_size": 0}, "^batch_size must be at least 1, got 0"),
+        ({"resume": True}, "^resume needs out, "),
+        ({"out": out}, r"/--out/run holds .* overwrite=True to replace it, or another out$"),
+        ({"lr": 1e30}, r"^the loss of step .* a lower lr, a warmup .* or clip 1, with overwrite=T"),
+    ]
+    for options, words in wrong:
+        with pytest.raises((InputError, DivergenceError), match=words):
+            proselflc.fit(x, given, **options)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import proselflc
-from proselflc import BootSoft, CrossEntropy, Distillation, ProSelfLC
+from proselflc import BootSoft, Criterion, CrossEntropy, Distillation, Fixed, ProSelfLC, Target
 from proselflc.analysis import original
 from proselflc.app import recording
 from proselflc.data.dataset import Features, ImageFiles, Images, Texts
@@ -38,8 +38,13 @@ def batches(epoch: int, size: int = 16, keep: int = N) -> Iterator[Tensor]:
     yield from torch.split(order, size)
 
 
-def steps(epochs: int, size: int = 16) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
-    """A plain training loop: epoch, index, logits before the step, and labels."""
+def steps(
+    epochs: int, size: int = 16, lost: int | None = None
+) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
+    """A plain training loop: epoch, index, logits before the step, and labels.
+
+    What is said of the example `lost` is no number after the first epoch.
+    """
     x, given, _ = examples()
     torch.manual_seed(0)
     model = nn.Linear(C, C)
@@ -51,6 +56,8 @@ def steps(epochs: int, size: int = 16) -> Iterator[tuple[int, Tensor, Tensor, Te
             optimizer.zero_grad()
             torch.autograd.backward(loss)
             optimizer.step()
+            if lost is not None and epoch > 0:
+                logits = torch.where((index == lost)[:, None], torch.nan, logits)
             yield epoch, index, logits, given[index]
 
 
@@ -193,7 +200,7 @@ def test_what_may_wait_on_an_accelerator_is_recorded_alike(
     at_once = rows_of(recorded())
     monkeypatch.setattr(recording, "_may_wait", lambda facts: True)
     assert rows_of(recorded()) == at_once
-    monkeypatch.setattr(recording, "_PENDING", 40)
+    monkeypatch.setattr(recording, "_MOST_WAITING", 40)
     assert rows_of(recorded()) == at_once
 
 
@@ -248,7 +255,7 @@ def test_logits_that_are_no_numbers_count_as_not_seen() -> None:
     z[7, 1] = torch.nan
     with proselflc.record(N, C) as rec:
         with pytest.warns(
-            UserWarning, match="no finite numbers came in epoch 0, first of example 7"
+            UserWarning, match="no finite numbers came in epoch 1, first of example 7"
         ):
             rec(range(N), z, given)
         rec(range(N), z, given)  # it is said once
@@ -362,6 +369,7 @@ def _used(rec: recording.Recording, use: Callable[[recording.Recording], object]
         ({"data": "digits", "labels": LABELS}, "data has labels of its own"),
         ({"criterion": Distillation(0.5)}, "what a teacher says is not recorded"),
         ({"resume": True}, "resume needs out"),
+        ({"resume": 1.5}, "resume must be True, False or a number of epochs, got 1.5"),
         ({"resume": True, "overwrite": True}, "give one"),
     ],
 )
@@ -373,7 +381,10 @@ def test_what_does_not_fit_together_is_said(options: dict[str, Any], words: str)
 def test_a_run_is_not_replaced_unless_that_is_said(tmp_path: Path) -> None:
     out = tmp_path / "run"
     first = rows_of(recorded(2, out=out))
-    with pytest.raises(InputError, match="holds a finished run: pass --overwrite"):
+    with pytest.raises(
+        InputError,
+        match=r"holds a finished run: pass overwrite=True to replace it, or another out$",
+    ):
         proselflc.record(N, C, out=out)
     assert rows_of(recorded(3, out=out, overwrite=True))[:2] == first
     one = proselflc.record(N, C, out=tmp_path / "used")
@@ -416,7 +427,10 @@ def test_whole_epochs_survive_a_kill_and_it_goes_on(tmp_path: Path) -> None:
             if epoch >= 2:
                 rec(index, logits, labels)
     assert rows_of(rec) == whole
-    assert [line["step"] for line in proselflc.load_run(out).history] == [4, 8, 12, 16]
+    history = proselflc.load_run(out).history
+    assert [line["step"] for line in history] == [4, 8, 12, 16]
+    seconds = [line["seconds"] for line in history]
+    assert seconds == sorted(seconds)  # type: ignore[type-var]
 
     with pytest.raises(InputError, match="is finished: say after how many of its 4 epochs"):
         proselflc.record(N, C, out=out, resume=True)
@@ -427,6 +441,41 @@ def test_whole_epochs_survive_a_kill_and_it_goes_on(tmp_path: Path) -> None:
     with proselflc.record(N, C, out=out, resume=3):
         pass  # with none more, it is finished as it is
     assert len(list(proselflc.load_run(out).dynamics)) == 3
+
+
+@pytest.mark.parametrize("dies_at", ["history.jsonl", "epoch-00001.npy"])
+def test_a_kill_while_an_epoch_is_written_leaves_as_many_lines_as_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: str
+) -> None:
+    replace = os.replace
+
+    def die(source: Any, target: Any) -> None:
+        if Path(target).name == dies_at:
+            raise ZeroDivisionError
+        replace(source, target)
+
+    rec = proselflc.record(6, 3, out=tmp_path / "run")
+    rec(ALL, Z, LABELS)
+    with monkeypatch.context() as dying:
+        dying.setattr(os, "replace", die)
+        with pytest.raises(ZeroDivisionError):
+            rec(ALL, Z, LABELS)
+    rec.__exit__(ZeroDivisionError, None, None)
+    with proselflc.record(6, 3, out=tmp_path / "run", resume=True) as rec:
+        assert rec.epoch == 1
+        for _ in range(2):
+            rec(ALL, Z, LABELS)
+    told = [(line["epoch"], line["progress"]) for line in rec.run.history]
+    assert told == [(1, 1 / 3), (2, 2 / 3), (3, 1.0)]
+
+
+def test_records_without_labels_are_not_thrown_away(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    recorded(2, out=out)
+    (out / "labels.npz").unlink()
+    with pytest.raises(InputError, match=r"labels\.npz"):
+        proselflc.record(N, C, out=out, resume=1)
+    assert len(list((out / "dynamics").iterdir())) == 2
 
 
 def test_a_run_of_our_own_is_not_gone_on_with(tmp_path: Path, reviewable: Any) -> None:
@@ -470,6 +519,16 @@ def test_what_a_criterion_teaches_is_recorded(tmp_path: Path) -> None:
     with proselflc.record(N, C, criterion=BootSoft(0.25)) as rec:
         rec(range(N), z, given)
     assert rec.run.history[0]["epsilon"] == 0.25
+
+
+def test_a_criterion_of_ones_own_is_not_called_by_the_name_of_another() -> None:
+    for criterion, name in (
+        (Criterion(Target(trust=Fixed(0.5))), "A recorded loop"),
+        (CrossEntropy(), "cce"),
+    ):
+        with proselflc.record(6, 3, criterion=criterion) as rec:
+            rec(ALL, Z, LABELS)
+        assert rec.run.summary["method"] == name
 
 
 def test_data_of_ours_shows_its_examples(tmp_path: Path) -> None:
@@ -531,6 +590,9 @@ def test_kept_inputs_that_are_damaged_are_named(tmp_path: Path) -> None:
         original.inputs(rec.run)
 
 
+LOST = int(list(batches(1))[1][0])  # an example that the second process has in the second epoch
+
+
 def one_of_two(rank: int, folder: Path) -> None:
     """Every other batch is this process's, and the sampler fills up the last one."""
     torch.distributed.init_process_group(
@@ -538,7 +600,7 @@ def one_of_two(rank: int, folder: Path) -> None:
     )
     with proselflc.record(N, C, out=folder / "run", repeats=True) as rec:
         last = 0
-        for k, (epoch, index, logits, labels) in enumerate(steps(3)):
+        for k, (epoch, index, logits, labels) in enumerate(steps(3, lost=LOST)):
             if epoch != last:
                 rec.end_epoch()
                 last = epoch
@@ -549,6 +611,7 @@ def one_of_two(rank: int, folder: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.filterwarnings("ignore:logits that are no finite numbers")
 def test_two_processes_record_together(tmp_path: Path) -> None:
     children = []
     for rank in range(2):
@@ -563,8 +626,11 @@ def test_two_processes_record_together(tmp_path: Path) -> None:
         children.append(child)
     for child in children:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    expected = recorded(3)
+    with proselflc.record(N, C) as expected:
+        for _, index, logits, labels in steps(3, lost=LOST):
+            expected(index, logits, labels)
     run = proselflc.load_run(tmp_path / "run")
+    assert [np.isnan(rows["p_given"][LOST]) for rows in run.dynamics] == [False, True, True]
     assert [np.asarray(epoch).tobytes() for epoch in run.dynamics] == rows_of(expected)
     assert run.examples.equals(expected.run.examples)
     assert [line["step"] for line in run.history] == [4, 8, 12]
@@ -610,6 +676,40 @@ def test_a_recording_leaves_gradients_alone() -> None:
     expected = torch.full((6, 3), 1 / 18)
     expected[range(6), LABELS] -= 1 / 6
     torch.testing.assert_close(z.grad, expected)
+
+
+def test_numbers_may_be_numpys_and_an_end_that_failed_is_no_end() -> None:
+    numbers: tuple[Any, Any] = np.int64(6), np.int64(3)
+    rec = proselflc.record(*numbers)
+    for _ in range(2):
+        with pytest.raises(InputError, match="nothing was recorded"):
+            rec.finish()
+    rec(ALL, Z, LABELS)
+    assert len(rec.finish().examples) == 6
+
+
+def test_one_process_of_a_group_needs_no_directory(tmp_path: Path) -> None:
+    """As torchrun starts it for one device."""
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1
+    )
+    try:
+        with proselflc.record(6, 3) as rec:
+            rec(ALL, Z, LABELS)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert len(rec.run.examples) == 6
+
+
+def test_who_announces_the_ends_of_epochs_may_draw_as_often_as_he_likes() -> None:
+    """As trainers do whose sampler draws with replacement, more than there are."""
+    with proselflc.record(6, 3) as rec:
+        rec.expect_end_epoch()
+        for _ in range(2):
+            for _ in range(4):
+                rec(ALL, Z, LABELS)
+            rec.end_epoch()
+    assert rec.epoch == 2
 
 
 def test_it_can_be_used_without_a_with_block() -> None:

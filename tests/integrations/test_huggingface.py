@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import runpy
 import sys
@@ -234,6 +236,30 @@ def test_a_model_can_be_trained_and_recorded_again(tmp_path: Path) -> None:
             )
         assert not np.isnan(next(iter(rec.run.dynamics))["p_given"]).any()
     assert model(input_ids=torch.ones(1, 3, dtype=torch.long)).logits.shape == (1, CLASSES)
+
+
+def test_a_copy_of_a_recorded_model_asks_its_own_weights() -> None:
+    """As an average of the weights does, and a checkpoint of the whole model."""
+    model = tiny().eval()
+    hf.compute_loss_func(CrossEntropy(), proselflc.record(N, CLASSES), model)
+    words = torch.ones(1, 3, dtype=torch.long)
+    before = model(input_ids=words).logits
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        torch.nn.init.zeros_(again.classifier.weight)
+        torch.nn.init.ones_(again.classifier.bias)
+        assert again(input_ids=words).logits.tolist() == [[1.0] * CLASSES]
+    torch.testing.assert_close(model(input_ids=words, index=torch.zeros(1)).logits, before)
+
+
+def test_what_is_recorded_is_of_the_step_also_without_a_callback() -> None:
+    """The clock of the criterion counts calls then: after one of two, g(½) = ½."""
+    rows, model, criterion = classified(), tiny(), ProSelfLC(total_steps=2, trust="global")
+    with proselflc.record(N, CLASSES, criterion=criterion) as rec:
+        loss = hf.compute_loss_func(criterion, rec, model)
+        words = torch.tensor([row["input_ids"] for row in rows])
+        labels = torch.tensor([row["labels"] for row in rows])
+        loss(model(input_ids=words, index=torch.arange(N)), labels)
+    assert (next(iter(rec.run.dynamics))["trust"] == 0.5).all()
 
 
 def test_the_example_corrects_its_labels(

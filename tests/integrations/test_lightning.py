@@ -6,6 +6,7 @@ import logging
 import runpy
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,14 @@ def loader(**options: Any) -> DataLoader[Any]:
     return DataLoader(TensorDataset(x, y, torch.arange(N)), batch_size=BATCH, **options)
 
 
-def fitted(module: Module, callback: ClockCallback, folder: Path, **options: Any) -> Any:
+def fitted(
+    module: Module,
+    callback: ClockCallback,
+    folder: Path,
+    ckpt_path: Path | None = None,
+    more_callbacks: Sequence[Any] = (),
+    **options: Any,
+) -> Any:
     chosen = {"max_epochs": 2, **options}
     trainer = lightning.Trainer(
         accelerator="cpu",
@@ -96,11 +104,11 @@ def fitted(module: Module, callback: ClockCallback, folder: Path, **options: Any
         enable_progress_bar=False,
         enable_model_summary=False,
         default_root_dir=folder,
-        callbacks=[callback],
+        callbacks=[callback, *more_callbacks],
         **chosen,
     )
     shuffled = loader(shuffle=True, generator=torch.Generator().manual_seed(0))
-    trainer.fit(module, shuffled, loader())
+    trainer.fit(module, shuffled, loader(), ckpt_path=ckpt_path, weights_only=True)
     return trainer
 
 
@@ -117,17 +125,8 @@ def test_a_run_that_is_resumed_goes_on_where_it_was(tmp_path: Path) -> None:
     module = Module(Watch())
     fitted(module, ClockCallback(), tmp_path, max_epochs=1).save_checkpoint(tmp_path / "one.ckpt")
     again = Watch()
-    trainer = lightning.Trainer(
-        accelerator="cpu",
-        max_epochs=2,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[ClockCallback(criterion=again)],
-    )
-    path = str(tmp_path / "one.ckpt")
-    trainer.fit(Module(again), loader(), loader(), ckpt_path=path, weights_only=True)
+    clock = ClockCallback(criterion=again)
+    fitted(Module(again), clock, tmp_path, ckpt_path=tmp_path / "one.ckpt")
     assert again.learned == pytest.approx([k / 10 for k in range(6, 11)])
 
 
@@ -149,6 +148,17 @@ def test_examples_are_recorded(tmp_path: Path) -> None:
     p = first.model(x).softmax(1).detach().gather(1, given[:, None])[:, 0].numpy()
     there = next(iter(run.dynamics))["p_given"].astype(np.float32)
     assert (np.abs(there - p) < 1e-3).sum() >= BATCH
+
+
+def test_a_loss_that_is_not_ours_is_recorded_without_an_end_in_sight(tmp_path: Path) -> None:
+    class Stop(lightning.Callback):  # type: ignore[misc, name-defined]
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            trainer.should_stop = trainer.current_epoch == 2
+
+    with proselflc.record(N, CLASSES) as rec:
+        module = Module(nn.CrossEntropyLoss())
+        fitted(module, ClockCallback(rec), tmp_path, max_epochs=-1, more_callbacks=[Stop()])
+    assert rec.epoch == 3
 
 
 def test_what_does_not_fit_is_said(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,8 @@ from proselflc.analysis.doubts import doubts
 from proselflc.analysis.run import Predictions, Run, load_run
 from proselflc.app.config import Config
 from proselflc.app.display import Silent, chosen
+from proselflc.app.interruption import Interrupted
+from proselflc.app.parameter_names import naming_parameters
 from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data.dataset import Dataset
@@ -29,6 +31,7 @@ from proselflc.training.recipe import Recipe
 from proselflc.training.schedule import Schedule
 
 
+@naming_parameters
 def fit(
     x: object,
     y: object | None = None,
@@ -106,6 +109,8 @@ def fit(
         >>> result.examples["is_suspect"].to_numpy()[:60].mean() > 0.8
         np.True_
     """
+    if resume and out is None:
+        raise InputError("resume needs out, the directory of the run to go on with")
     config = Config(
         method=method,
         parameters=_parameters(parameters or {}),
@@ -151,7 +156,7 @@ def fit(
     if out is None:
         weakref.finalize(result, shutil.rmtree, path, ignore_errors=True)
     display = Silent(notes) if quiet else chosen(quiet=False)
-    with fleeting() if out is None else contextlib.nullcontext():
+    with contextlib.nullcontext() if out is not None else _fleeting_run():
         train(config, Start(path, resume, overwrite), display, dataset=dataset, model=module)
     for doubt in doubts(result.history, len(result.names)):
         display.note(doubt)
@@ -168,6 +173,19 @@ def predict(run: Run | str | Path, x: object) -> Predictions:
         `Predictions` with `.labels`, `.probabilities` [n, C] and `.confidence` [n].
     """
     return (run if isinstance(run, Run) else load_run(run)).predict(x)
+
+
+@contextlib.contextmanager
+def _fleeting_run() -> Iterator[None]:
+    """Of a run that is gone with its result nothing is left to go on with."""
+    try:
+        with fleeting():
+            yield
+    except Interrupted as stopped:
+        raise Interrupted(
+            stopped.where,
+            "and nothing of it is kept: proselflc.fit(…, out=…) keeps what can be resumed",
+        ) from None
 
 
 def _parameters(given: Mapping[str, Any]) -> Parameters:

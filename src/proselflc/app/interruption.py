@@ -11,7 +11,16 @@ from proselflc.training.fit import Training
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user stopped the run; its state is saved. The message says how to go on."""
+    """The user stopped the run; its state is saved. The message says how to go on.
+
+    Args:
+        where: it was stopped.
+        advice: how to go on, as the rest of the sentence.
+    """
+
+    def __init__(self, where: str, advice: str = "") -> None:
+        super().__init__(f"{where}, {advice}" if advice else where)
+        self.where = where
 
 
 @contextlib.contextmanager

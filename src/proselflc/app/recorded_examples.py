@@ -95,6 +95,43 @@ class RecordedExamples:
             about.clean = _class_ids(clean, about.names, n, "clean")
         return about
 
+    def check(self, index: Ints, given: Ints) -> None:
+        """Refuse positions and labels of a batch that cannot be those of these examples.
+
+        Args:
+            index: [N] positions.
+            given: [N] class ids.
+        """
+        n, C = len(self.given), self.num_classes
+        outside = index[(index < 0) | (index >= n)]
+        if len(outside):
+            raise InputError(
+                f"index {outside[0]} is no position among {n} examples: give 0 … {n - 1}, where "
+                "each is in the training set"
+            )
+        strange = given[(given < 0) | (given >= C)]
+        if len(strange):
+            raise InputError(f"label {strange[0]} is no class of {C}: give class ids 0 … {C - 1}")
+        known = self.given[index]
+        other = np.flatnonzero((known >= 0) & (known != given))
+        if len(other):
+            k = other[0]
+            was = f"{self.source} says {known[k]}" if self.source else f"had {known[k]} before"
+            raise InputError(
+                f"example {index[k]} comes with the label {given[k]}, but {was}: index must be "
+                "the position in the training set, the same for an example in every epoch"
+            )
+
+    def check_all_known(self) -> None:
+        """Refuse examples whose labels have not come."""
+        missing = np.flatnonzero(self.given < 0)
+        if len(missing):
+            raise InputError(
+                f"{len(missing):,} of {len(self.given):,} examples did not come in the first "
+                f"epoch, the first is {missing[0]}, so their labels are not known: give all labels "
+                "to record(…, labels=…)"
+            )
+
 
 def _check_count(what: str, given: Sequence[object] | Inputs, expected: int, of: str) -> None:
     if len(given) != expected:

@@ -202,7 +202,7 @@ class _Run:
             if lesson.stop and lesson.step < setting.total_steps:
                 self.accelerator.wait_for_everyone()
                 raise Interrupted(
-                    f"stopped after step {lesson.step} of {setting.total_steps}, {self._advice()}"
+                    f"stopped after step {lesson.step} of {setting.total_steps}", self._advice()
                 )
 
     @contextlib.contextmanager
@@ -220,8 +220,8 @@ class _Run:
             if self.saved_step >= 0:
                 saved = f"the state after step {self.saved_step} is saved; go on"
             raise Interrupted(
-                f"stopped together with the processes that read images, {saved} with: "
-                f"{self._command()}"
+                "stopped together with the processes that read images",
+                f"{saved} with: {self._command()}",
             ) from None
 
     def _lessons(self) -> Iterator[Lesson]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -106,16 +107,21 @@ def compute_loss_func(
         kept = _KEPT.get(criterion) if learning else None
         # Not the clock itself, which would advance with every micro-batch.
         progress = None if kept is None else min((kept.step + 1) / kept.total, 1.0)
+        if num_items_in_batch is None:
+            value: Tensor = criterion(z, y, progress=progress)
+            value = value if kept is None else value / kept.batches
+        else:
+            items = torch.as_tensor(num_items_in_batch).to(z.device)
+            value = _summed(criterion, z, y, progress) / items
         if carried is not None and recording is not None and learning:
             if logits.dim() != 2:
                 raise InputError(
-                    f"logits are {list(logits.shape)}: recording is for one label per example"
+                    f"logits are {list(logits.shape)}, but recording is for one label per example: "
+                    "leave the recording out"
                 )
+            # After the criterion, whose own clock has then counted the step.
             recording(carried.index(), z, y, progress=progress)
-        if num_items_in_batch is None:
-            mean: Tensor = criterion(z, y, progress=progress)
-            return mean if kept is None else mean / kept.batches
-        return _summed(criterion, z, y, progress) / torch.as_tensor(num_items_in_batch).to(z.device)
+        return value
 
     return loss
 
@@ -222,8 +228,11 @@ class _Carried:
     def __init__(self, model: nn.Module, column: str) -> None:
         self._column = column
         self._last: Tensor | None = None
-        inner = model.forward
-        signature = inspect.signature(inner)
+        # Bound to the model again, so that a copy of it asks its own weights and not the model's.
+        plain: Any = model.forward
+        is_method = getattr(plain, "__self__", None) is model
+        plain = plain.__func__ if is_method else plain
+        signature = inspect.signature(plain)
         if column in signature.parameters:
             raise InputError(
                 f'the model takes "{column}" itself: choose another column for the positions'
@@ -233,15 +242,15 @@ class _Carried:
         rest = [one for one in given if one.kind is inspect.Parameter.VAR_KEYWORD]
         named = inspect.Parameter(column, inspect.Parameter.KEYWORD_ONLY, default=None)
 
-        @functools.wraps(inner)
+        @functools.wraps(plain)
         def forward(*args: Any, **kwargs: Any) -> Any:
             self._last = kwargs.pop(column, None)
-            return inner(*args, **kwargs)
+            return plain(*args, **kwargs)
 
         parameters = [one for one in given if one not in rest] + [named, *rest]
         forward.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         forward.carried = self  # type: ignore[attr-defined]
-        model.forward = forward
+        model.forward = types.MethodType(forward, model) if is_method else forward
 
     def index(self) -> Tensor:
         """[N] of the batch that the model has just seen."""

@@ -81,13 +81,14 @@ class ClockCallback(Callback):
                 f"{type(pl_module).__name__} has no criterion of ours whose clock could be kept: "
                 "make it an attribute, or give it to ClockCallback(criterion=…)"
             )
-        total = trainer.estimated_stepping_batches
-        if not math.isfinite(total):
-            raise InputError(
-                "nobody says how long training will be, which the clock of a criterion must know: "
-                "give the Trainer max_epochs or max_steps"
-            )
-        self._total = max(int(total), 1)
+        if self._criteria:
+            total = trainer.estimated_stepping_batches
+            if not math.isfinite(total):
+                raise InputError(
+                    "nobody says how long training will be, which the clock of a criterion must "
+                    "know: give the Trainer max_epochs or max_steps"
+                )
+            self._total = max(int(total), 1)
         if self.recording is not None:
             self.recording.expect_end_epoch()
         self._set(trainer)

@@ -32,7 +32,7 @@ from proselflc.training.methods import weighs
 try:
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError:
-    raise InputError(
+    raise ImportError(
         f"ProSelfLCClassifier needs scikit-learn 1.6 or newer, and {sklearn.__version__} is "
         "installed: pip install --upgrade scikit-learn"
     ) from None

@@ -152,6 +152,10 @@ class Recorder:
         """Write the epoch's file and begin the next one."""
         self.folder.mkdir(exist_ok=True)
         _write(self.folder / f"epoch-{epoch:05d}.npy", self.rows)
+        self.begin_epoch()
+
+    def begin_epoch(self) -> None:
+        """Forget what was seen; a process that does not write does no more."""
         self.rows = _unseen(len(self.rows))
 
     def end(self) -> None:

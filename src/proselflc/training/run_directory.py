@@ -100,7 +100,7 @@ class RunDirectory:
 
     @property
     def inputs_table(self) -> Path:
-        """Texts, paths or named numbers of the examples, where they were to be kept."""
+        """Texts or paths of the examples, where they were to be kept."""
         return self.path / kept_inputs.TABLE
 
     @property
