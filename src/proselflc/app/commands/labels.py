@@ -206,7 +206,7 @@ def review(
     from proselflc.analysis.run import load_run
     from proselflc.app import reviewing
 
-    def say(text: str) -> None:
+    def note(text: str) -> None:
         if not quiet:
             say(f"note: {shown(text)}")
 
@@ -219,7 +219,7 @@ def review(
 
     place = reviewing.Place(host, port, name, not no_browser)
     done = reviewing.review(
-        load_run(run, model=model), place, data=data, sample=sample, seed=seed, say=say, show=show
+        load_run(run, model=model), place, data=data, sample=sample, seed=seed, say=note, show=show
     )
     if json:
         print_json({"run": str(run), **reviewing.outcome(done)})
