@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test browser lint format bench docs lock clean
+.PHONY: help demo test browser lint format bench docs site pictures hooks release-check lock clean
 
 help:
 	@echo "make demo    see what it does, in about a minute after the first install"
@@ -13,6 +13,10 @@ help:
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   what things cost, and how well methods and audit do"
 	@echo "make docs    bring the tables and numbers in README and docs/ up to date"
+	@echo "make site    build the documentation, build/site/index.html"
+	@echo "make pictures  make the pictures in docs/images anew, in a real browser"
+	@echo "make hooks   have git run ruff and mypy before a commit"
+	@echo "make release-check  build the package and try it in a clean environment, as the README says"
 	@echo "make lock    pin the versions that are tested, in constraints.txt"
 
 # torch is pinned through constraints.txt, so that no GPU build is pulled in by accident.
@@ -66,6 +70,20 @@ docs: $(VENV)/.dev
 	$(BIN)/proselflc demo --out runs/demo --quiet > benchmarks/results/demo.txt
 	$(BIN)/python examples/own_loop.py > benchmarks/results/own_loop.txt
 	$(BIN)/python tools/fill_documents.py
+
+# Warnings are errors, and every name of ours that a page refers to must be there.
+site: $(VENV)/.dev
+	$(BIN)/python -m sphinx -W --keep-going -n -q docs build/site
+	@echo "open build/site/index.html"
+
+pictures: $(VENV)/.dev browser
+	PROSELFLC_PICTURES=docs/images $(BIN)/python -m pytest -q tests/browser/test_pictures.py
+
+hooks: $(VENV)/.dev
+	$(BIN)/python tools/install_hook.py
+
+release-check: $(VENV)/.dev
+	$(BIN)/python tools/release_check.py
 
 lock: $(VENV)/.base
 	$(BIN)/python tools/lock.py > constraints.new && mv constraints.new constraints.txt

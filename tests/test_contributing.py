@@ -1,4 +1,4 @@
-"""The methods that CONTRIBUTING.md adds can be added as it says."""
+"""What CONTRIBUTING.md adds can be added as it says: methods, a data source, a figure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ import torch
 
 import proselflc
 from proselflc.correction import catalogue
+from proselflc.data import opening
+from proselflc.data.dataset import Features
+from proselflc.presenting import figures
 from proselflc.training import methods
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -78,3 +81,36 @@ def test_the_example_is_in_the_style_of_the_house() -> None:
     (source,) = blocks("strategy")
     assert max(map(len, source.splitlines())) <= 100
     assert "make(p: Mapping[str, Any], situation: Situation) -> Strategy" in source
+
+
+def test_the_data_source_of_the_document_can_be_trained(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (source,) = blocks("source")
+    moons = ModuleType("proselflc.data.sources.moons")
+    exec(compile(source, "moons.py", "exec"), vars(moons))
+    (line,) = blocks("dataset")
+    known = {**vars(opening), "_open_moons": lambda request: moons.load()}
+    for name, named in eval("{" + line + "}", known).items():
+        monkeypatch.setitem(opening.DATASETS, name, named)
+    data = opening.open_data(opening.Request(data="moons"))
+    assert data.test is not None
+    assert isinstance(data.test.inputs, Features)
+    assert (len(data.train), len(data.test)) == (200, 100)
+    run = proselflc.fit(data, epochs=8, batch_size=20, seed=0, out=tmp_path / "run")
+    assert (run.predict(data.test.inputs.values).classes == data.test.labels).mean() > 0.75
+
+
+def test_the_figure_of_the_document_can_be_drawn(fabricate: Any) -> None:
+    (source,) = blocks("figure")
+    known = dict(vars(figures))
+    exec(compile("from __future__ import annotations\n" + source, "figures.py", "exec"), known)
+    run = proselflc.load_run(fabricate(n=12))
+    drawn = known["flips"](run.examples)
+    assert drawn.alt == "12 of 12 examples never changed their class."
+    assert drawn.svg.startswith("<svg")
+
+
+def test_no_block_of_the_document_is_forgotten() -> None:
+    kinds = ("catalogue", "trainable", "strategy", "source", "dataset", "figure")
+    assert TEXT.count("```python") == sum(len(blocks(kind)) for kind in kinds)

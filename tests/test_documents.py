@@ -1,80 +1,238 @@
 """Every example in the documents runs, and what programs make in them is up to date."""
 
+import json
 import os
 import re
+import shlex
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "examples")]
 
+import audit_a_folder  # noqa: E402
 import fill_documents  # noqa: E402
+import table_with_wrong_labels  # noqa: E402
+import text_from_tsv  # noqa: E402
+
+from proselflc.app.cli import app  # noqa: E402
 
 DOCUMENTS = {str(path.relative_to(ROOT)): path for path in fill_documents.DOCUMENTS}
-BLOCKS = [
-    pytest.param(block, id=f"{name}:{number}")
-    for name, path in DOCUMENTS.items()
-    for number, block in enumerate(
-        re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S)
+TEXTS = {name: path.read_text(encoding="utf-8") for name, path in DOCUMENTS.items()}
+FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```", re.M | re.S)
+
+
+def blocks(language: str) -> list[object]:
+    """The blocks of a language in all documents."""
+    return [
+        pytest.param(block, id=f"{name}:{number}")
+        for name, text in TEXTS.items()
+        for number, block in enumerate(
+            block for info, block in FENCED.findall(text) if info == language
+        )
+    ]
+
+
+BLOCKS = blocks("python")
+COMMANDS = blocks("sh")
+# Blocks that say nothing to a computer but to Sphinx, or show what a file looks like.
+NOT_RUN = {"{toctree}", "toml", "text"}
+
+
+def test_no_example_is_forgotten() -> None:
+    """A block is run, or is of a kind that cannot be; a page need not be named anywhere."""
+    assert set(DOCUMENTS) == {"README.md"} | {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "docs").rglob("*.md")
+        if path.parent != ROOT / "docs" / "reference"
+    }
+    assert len(BLOCKS) >= 6
+    assert len(COMMANDS) >= 2
+    run = len(BLOCKS) + len(COMMANDS)
+    for name, text in TEXTS.items():
+        assert text.count("\n```") % 2 == 0, f"{name} has a block without an end"
+        kinds = [info for info, _ in FENCED.findall(text)]
+        run -= len([kind for kind in kinds if kind in ("python", "sh")])
+        other = set(kinds) - NOT_RUN - {"python", "sh"}
+        assert not other, f"{name} has a block of {other}, which nobody runs"
+    assert run == 0
+
+
+def backbone(folder: Path) -> None:
+    """A model of images as `save_pretrained` writes it."""
+    import transformers
+
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        image_size=32,
+        patch_size=8,
     )
-]
+    transformers.ViTModel(config).save_pretrained(folder)
+    scaling = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+    (folder / "preprocessor_config.json").write_text(json.dumps(scaling))
+
+
+# What the pages say that a reader has: each is there when a block names it.
+HAVE: dict[str, Callable[[Path], object]] = {
+    "pictures": lambda path: audit_a_folder.make_folder(path, size=160),
+    "patients.csv": table_with_wrong_labels.make_table,
+    "titles.tsv": text_from_tsv.make_tsv,
+    "backbone": backbone,
+}
+
+
+@pytest.fixture(scope="session")
+def have(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], None]:
+    """Puts what a block names into a folder."""
+    shelf = tmp_path_factory.mktemp("have")
+
+    def put(block: str, folder: Path) -> None:
+        for name, make in HAVE.items():
+            if re.search(rf"(?<![\w/]){re.escape(name)}(?![\w.])", block):
+                if not (shelf / name).exists():
+                    make(shelf / name)
+                if (shelf / name).is_dir():
+                    shutil.copytree(shelf / name, folder / name)
+                else:
+                    shutil.copy(shelf / name, folder / name)
+
+    return put
+
+
+# What `proselflc` is in the shell of a block: it asks the tests' own server, which has everything
+# imported, for a process of its own; starting Python with torch takes longer than most commands.
+KNOCK = """#!{python} -IS
+import json, os, socket, sys
+door = socket.socket(socket.AF_UNIX)
+door.connect({door!r})
+wanted = dict(arguments=sys.argv[1:], folder=os.getcwd())
+door.sendall(json.dumps(wanted).encode() + bytes([10]))
+done = json.load(door.makefile(encoding="utf-8"))
+sys.stdout.reconfigure(encoding="utf-8")
+sys.stdout.write(done["stdout"])
+sys.stderr.write(done["stderr"])
+sys.exit(done["code"])
+"""
+
+
+@pytest.fixture(scope="session")
+def commands(program: Any) -> Iterator[Path]:
+    """A folder for PATH with a quick `proselflc` in it."""
+    with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as listening:
+        door = f"{name}/door"  # the name of a socket must be short
+        listening.bind(door)
+        listening.listen()
+        threading.Thread(target=answer, args=(listening, program), daemon=True).start()
+        knock = Path(name, "proselflc")
+        knock.write_text(KNOCK.format(python=sys.executable, door=door))
+        knock.chmod(0o755)
+        yield Path(name)
+
+
+def answer(listening: socket.socket, program: Any) -> None:
+    """Run what is asked for, one after the other, until nobody can ask any more."""
+    while True:
+        try:
+            visitor, _ = listening.accept()
+        except OSError:
+            return
+        with visitor, visitor.makefile("rw", encoding="utf-8") as stream:
+            wanted = json.loads(stream.readline())
+            done = program.start(*wanted["arguments"], folder=Path(wanted["folder"])).wait(240)
+            json.dump({"code": done.code, "stdout": done.stdout, "stderr": done.stderr}, stream)
+
+
+def run(command: list[str], folder: Path, *more: Path) -> None:
+    path = [*map(str, more), str(Path(sys.executable).parent), os.environ["PATH"]]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        # Other tests use torchrun at the same time; standalone, it looks for a port of its own.
+        env={
+            **os.environ,
+            "PATH": os.pathsep.join(path),
+            "OMP_NUM_THREADS": "1",
+            "PET_STANDALONE": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("code", BLOCKS)
-def test_an_example_runs_as_written(code: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+def test_an_example_runs_as_written(
+    code: str, tmp_path: Path, have: Callable[[str, Path], None]
+) -> None:
+    have(code, tmp_path)
+    run([sys.executable, "-W", "error", "-c", code], tmp_path)
 
 
-COMMANDS = [
-    pytest.param(block, id=f"{name}:{number}")
-    for name, path in DOCUMENTS.items()
-    for number, block in enumerate(
-        re.findall(r"^```sh\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S)
-    )
-]
+@pytest.mark.parametrize("block", COMMANDS)
+def test_commands_run_as_written(
+    block: str, tmp_path: Path, have: Callable[[str, Path], None], commands: Path
+) -> None:
+    have(block, tmp_path)
+    run(["sh", "-e", "-c", block], tmp_path, commands)
 
 
-@pytest.mark.parametrize("commands", COMMANDS)
-def test_commands_run_as_written(commands: str, tmp_path: Path) -> None:
-    here = str(Path(sys.executable).parent)
-    done = subprocess.run(
-        ["sh", "-e", "-c", commands],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": f"{here}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+def indented_commands() -> list[tuple[str, str]]:
+    """Commands that are shown and not run: page and line, whose continuations belong to it."""
+    line = re.compile(r"^    ((?:proselflc|torchrun|make|pip|python(?= \S+\.py)) .*)$", re.M)
+    return [
+        (name, found)
+        for name, text in TEXTS.items()
+        for found in line.findall(FENCED.sub("", text).replace("\\\n", " "))
+    ]
 
 
-def test_there_are_examples() -> None:
-    assert len(BLOCKS) >= 6
-    assert len(COMMANDS) >= 2
+def test_commands_that_are_not_run_would_be_understood() -> None:
+    """Those that wait for a person, take long or need what nobody has here."""
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    checked = 0
+    for name, line in indented_commands():
+        words = shlex.split(line.partition("  #")[0])
+        if words[0] == "torchrun" and "proselflc" in words:
+            words = words[words.index("proselflc") :]
+        if words[0] == "proselflc":
+            app.parse_args(words[1:], exit_on_error=False, print_error=False)
+            checked += 1
+        elif words[0] == "make":
+            assert words[1] in targets, f"{name}: there is no make {words[1]}"
+            checked += 1
+        elif words[0] in ("python", "torchrun"):
+            (script,) = (word for word in words if word.endswith(".py"))
+            assert (ROOT / script).is_file(), f"{name}: there is no {script}"
+            checked += 1
+        else:
+            assert words[:2] == ["pip", "install"], f"{name}: {line}"
+    assert checked >= 6
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_what_programs_make_is_up_to_date(name: str) -> None:
-    text = DOCUMENTS[name].read_text(encoding="utf-8")
-    assert fill_documents.filled(text) == text, f"{name} is not: run `make docs`"
+    assert fill_documents.filled(TEXTS[name]) == TEXTS[name], f"{name} is not: run `make docs`"
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_somewhere(name: str) -> None:
-    text = DOCUMENTS[name].read_text(encoding="utf-8")
-    for link in re.findall(r"\]\(([^)#]+)\)", text):
-        if "://" not in link:
-            assert (DOCUMENTS[name].parent / link).exists(), f"{name} links to {link}"
+    for link in re.findall(r"\]\(([^)#]+)\)", TEXTS[name]):
+        made = DOCUMENTS[name].parent / link
+        if "://" not in link and made.parent != ROOT / "docs" / "reference":
+            assert made.exists(), f"{name} links to {link}"
 
 
 def test_nothing_names_this_machine() -> None:

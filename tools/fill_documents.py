@@ -15,7 +15,11 @@ from proselflc.correction.catalogue import METHODS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+MADE_BY_SPHINX = ROOT / "docs" / "reference"
+DOCUMENTS = [
+    ROOT / "README.md",
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if MADE_BY_SPHINX not in path.parents),
+]
 
 
 def methods() -> str:
@@ -85,6 +89,50 @@ def estimator() -> str:
     return (RESULTS / "estimator.md").read_text(encoding="utf-8").rstrip()
 
 
+def detection_in_short() -> str:
+    """Our audit beside cleanlab's defaults in a few numbers, from the benchmark."""
+    measured = json.loads((RESULTS / "detection.json").read_text(encoding="utf-8"))
+    rows = [
+        "| labels | wrong | AUROC: ours | cleanlab | labels right after: ours | cleanlab |",
+        "|---|---|---|---|---|---|",
+    ]
+    for setting in measured["settings"].values():
+        ours, theirs = (setting["rows"][row] for row in ("audit proselflc", "cleanlab default"))
+        cells = [
+            f"{one[measure]['mean']:.{digits}f} ± {one[measure]['std']:.{digits}f}"
+            for measure, digits in (("auroc", 2), ("labels_after", 2))
+            for one in (ours, theirs)
+        ]
+        rate = f"{setting['noise_rate']['mean']:.0%}"
+        rows.append(f"| {setting['title']} | {rate} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+HOWTOS = ("image-folder", "table", "text", "photos-by-embeddings", "audit-and-review")  # first
+
+
+def howtos() -> str:
+    """The how-tos by their headings: those of a kind of data, then all others."""
+    folder = ROOT / "docs" / "howto"
+    others = sorted(path.stem for path in folder.glob("*.md") if path.stem != "index")
+    names = [*HOWTOS, *(name for name in others if name not in HOWTOS)]
+    return _links([folder / f"{name}.md" for name in names], folder)
+
+
+def decisions() -> str:
+    """The decisions by their headings."""
+    folder = ROOT / "docs" / "decisions"
+    return _links(sorted(folder.glob("0*.md")), folder)
+
+
+def _links(pages: list[Path], folder: Path) -> str:
+    headings = (page.read_text(encoding="utf-8").partition("\n")[0].strip("# ") for page in pages)
+    return "\n".join(
+        f"- [{heading}]({page.relative_to(folder)})"
+        for page, heading in zip(pages, headings, strict=True)
+    )
+
+
 def methods_on_digits() -> str:
     """Every method beside cross entropy, from the benchmark."""
     return (RESULTS / "methods_on_digits.md").read_text(encoding="utf-8").rstrip()
@@ -115,9 +163,12 @@ PAPER = (
 MADE: dict[str, Callable[[], str]] = {
     **{name: functools.partial(paper, name) for name in PAPER},
     "accuracy": accuracy,
+    "decisions": decisions,
     "demo": demo,
     "detection": detection,
     "estimator": estimator,
+    "detection_in_short": detection_in_short,
+    "howtos": howtos,
     "methods": methods,
     "methods_on_digits": methods_on_digits,
     "own_loop": own_loop,

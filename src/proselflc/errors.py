@@ -4,6 +4,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+class RunError(Exception):
+    """A run could not go on, by no mistake in the input. The message is one sentence."""
+
+
 class InputError(ValueError):
     """The user's input was wrong. Its message is one sentence that says what to do about it.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import binomtest
 
 from proselflc.analysis.examples import read_examples, write_parquet
 from proselflc.analysis.review import NOBODY, UNSURE, Review, View, reviewed, wilson
@@ -102,12 +102,8 @@ def test_what_decisions_say_together(make: Callable[..., Review]) -> None:
 
 @pytest.mark.parametrize(("k", "n"), [(0, 10), (7, 10), (10, 10), (430, 500)])
 def test_the_interval_is_wilsons(k: int, n: int) -> None:
-    z, p = 1.959963984540054, k / n
-    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    low, high = wilson(k, n)
-    assert low == pytest.approx(max(0.0, middle - half), abs=1e-9)
-    assert high == pytest.approx(min(1.0, middle + half), abs=1e-9)
+    expected = binomtest(k, n).proportion_ci(0.95, method="wilson")
+    assert wilson(k, n) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
 def test_nothing_is_known_without_trials() -> None:
@@ -134,6 +130,36 @@ def test_a_sample_is_drawn_once_and_without_regard_to_quality(
     assert len(Review(review.run).use_sample(1000, "ben", seed=0)) > 0
     with pytest.raises(InputError, match="--sample must be at least 1, got 0"):
         other.use_sample(0, "ben", seed=0)
+
+
+def test_a_sample_that_is_half_decided_is_still_one(make: Callable[..., Review]) -> None:
+    """Of what was decided before, and may be the clearest mistakes, nothing counts too early."""
+    review = make(np.linspace(0.01, 0.49, 60).tolist(), n=60, suspects=60)
+    review.decisions.add([Wanted(f"id-{i}", "fox", 0) for i in range(20)], "anna", "1")  # the worst
+    review.refresh()
+    assert not review.is_sample
+    review.use_sample(40, "anna", seed=0)
+    assert review.is_sample
+    drawn = review.suspects.tolist()
+    assert review.view(View(order="drawn")).tolist() == drawn
+    assert review.view(View(order="drawn", state="open", line=review.decisions.lines)).tolist() == [
+        i for i in drawn if i >= 20
+    ]
+    before = next(k for k, i in enumerate(drawn) if i >= 20)
+    found = review.sampled()
+    assert found is not None
+    assert (found[0].decided, found[1]) == (before, 40)
+    some = [i for i in drawn if i >= 20][:7]
+    review.decisions.add([Wanted(f"id-{i}", None, 0) for i in some], "anna", "2")
+    review.refresh()
+    found = review.sampled()
+    assert found is not None
+    assert (found[0].unsure, found[0].decided) == (7, _gap(drawn, some) - 7)
+
+
+def _gap(drawn: list[int], some: list[int]) -> int:
+    """How many there are before the first that is neither among the worst nor among some."""
+    return next(k for k, i in enumerate(drawn) if i >= 20 and i not in some)
 
 
 def test_a_sample_measures_all_suspects(make: Callable[..., Review]) -> None:

@@ -196,7 +196,9 @@ def test_no_browser_and_other_labels_are_said(
 
 
 def test_a_run_that_is_replaced_leaves_decisions_there(tmp_path: Path) -> None:
-    options = ["--data", "digits", "--model", "mlp", "--steps", "2", "--quiet"]
+    rows = [f"{k},{k * 0.5},{'ab'[k % 2]}" for k in range(12)]
+    (tmp_path / "d.csv").write_text("\n".join(["x,z,label", *rows]))
+    options = ["--data", str(tmp_path / "d.csv"), "--steps", "1", "--quiet"]
     assert command(["train", *options, "--out", str(tmp_path / "run")]) == 0
     path = tmp_path / "run" / "review.jsonl"
     path.write_text("the work of a person")

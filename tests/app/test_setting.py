@@ -171,3 +171,20 @@ def test_labels_from_a_run_that_saw_some_of_the_examples(tmp_path: Path) -> None
     request = Request(data=str(tmp_path / "all.npz"), labels=tmp_path / "run")
     prepare(Config(request=request), report=notes.append)
     assert notes == [f"15 of 20 labels are from {tmp_path / 'run'}, the others stay as they are"]
+
+
+def test_noise_does_not_undo_the_corrections_of_a_run(tmp_path: Path) -> None:
+    """As it would with the configuration of a run whose labels were made wrong."""
+    from proselflc.data.labels import Labels
+
+    x, y = np.arange(40, dtype=np.float32).reshape(20, 2), np.arange(20) % 2
+    ids = [f"row {k}" for k in range(20)]
+    np.savez(tmp_path / "all.npz", x=x, y=y, clean=y, ids=np.array(ids))
+    fit(x, (y + (np.arange(20) < 3)) % 2, ids=ids, steps=1, out=tmp_path / "run")
+    request = Request(data=str(tmp_path / "all.npz"), labels=tmp_path / "run", reviewed=True)
+    with pytest.raises(InputError, match=r"--noise pair:0.4 starts from the true .* --noise none"):
+        prepare(Config(request=request, noise="pair:0.4"), report=print)
+    setting = prepare(Config(request=request, noise="none"), report=print)
+    assert setting.config.noise is None
+    own = Labels.load(tmp_path / "run" / "labels.npz")
+    np.testing.assert_array_equal(setting.labels.given, own.given)

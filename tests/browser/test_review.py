@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Route, expect
 
 from proselflc.analysis.run import load_run
+from proselflc.presenting.review import next_steps
 
 pytestmark = pytest.mark.browser
 
@@ -35,7 +36,7 @@ def trained(program: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("trained") / "run"
     program(
         *("train", "--data", "digits", "--noise", "pair:0.4", "--model", "mlp", "--quiet"),
-        *("--epochs", 8, "--out", path),
+        *("--epochs", 4, "--out", path),
     )
     return path
 
@@ -227,6 +228,7 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(
     assert again.address != server.address
     expect(page.locator("#lost")).to_contain_text("started anew")
     window.open(again).close()  # as a user would, in the same browser
+    page.get_by_role("button", name="Try again").press("Enter")
     expect(page.locator("#lost")).to_be_hidden()
     page.wait_for_function(
         "before => document.getElementById('id').textContent !== before", arg=second[0]
@@ -249,7 +251,9 @@ def test_two_tabs_do_not_overwrite_each_other_unseen(
     expect(other.locator("#conflict-text")).to_contain_text(f"You say “{given}”")
     assert [line["label"] for line in lines(run)] == [suggested]
     expect(other.locator("#conflict-theirs")).to_be_focused()
-    press(other, "Enter")  # leave it
+    expect(other.locator("#conflict-theirs")).to_have_text(f"Leave “{suggested}”")
+    press(other, "Enter")
+    expect(other.get_by_role("status")).to_contain_text("One is left as decided before. Given")
     assert [line["label"] for line in lines(run)] == [suggested]
 
     name, given, suggested = shown(one)
@@ -261,6 +265,11 @@ def test_two_tabs_do_not_overwrite_each_other_unseen(
     press(other, "Enter")  # use mine
     mine = [line for line in lines(run) if line["example"] == name]
     assert [line["label"] for line in mine] == [None, suggested]
+    one.keyboard.press("z")
+    expect(one.get_by_role("status")).to_contain_text("Not undone: somebody else has decided anew")
+    assert "undo" not in lines(run)[-1]
+    one.reload()
+    ready(one)
 
     name, given, suggested = shown(one)
     press(other, "a")
@@ -271,6 +280,25 @@ def test_two_tabs_do_not_overwrite_each_other_unseen(
     press(other, "a")
     one.evaluate("dispatchEvent(new Event('focus'))")  # back in this window
     expect(one.locator("#progress")).not_to_have_text(before)
+    expect(one.locator("#standing")).to_contain_text("Decided meanwhile. accepted")
+
+    press(one, "a")
+    press(one, "b")
+    expect(one.locator("#standing")).to_have_text(re.compile("^accepted"))
+    one.evaluate("dispatchEvent(new Event('focus'))")  # what is known already is not said again
+    name, given, _ = shown(other)
+    press(other, "k")
+    one.route("**/api/state?*", more_than_can_be_told)
+    with one.expect_response("**/api/state?*"):
+        one.evaluate("dispatchEvent(new Event('focus'))")
+    expect(one.locator("#standing")).to_have_text(re.compile("^accepted"))
+    press(one, "s")
+    assert shown(one)[0] != name  # it is decided, as is known from what was loaded anew
+    assert [line["label"] for line in lines(run) if line["example"] == name] == [given]
+
+
+def more_than_can_be_told(route: Route) -> None:
+    route.fulfill(json={**route.fetch().json(), "changed": None})
 
 
 def test_fifty_alike_at_once(
@@ -341,6 +369,10 @@ def test_filters_and_orders(
     assert len(pairs) == 5  # one of every pair before the second of any
     page.locator("select[name=state]").select_option("decided")
     expect(page.locator("#done-title")).to_have_text("No suspect matches")
+    expect(page.locator("#done-text")).to_have_text(f"{len(suspects)} others are not decided.")
+    expect(page.locator("#done-next")).to_be_hidden()  # there is nothing to train on
+    page.get_by_role("button", name="Show what is left").press("Enter")
+    expect(page.locator("#place")).to_have_text(f"1 of {len(suspects)}")
 
 
 def test_what_helps_to_decide_is_shown(
@@ -357,7 +389,7 @@ def test_what_helps_to_decide_is_shown(
     expect(image).to_have_js_property("complete", True)
     assert image.evaluate("image => image.naturalWidth") == 8
     expect(page.locator("#curve svg")).to_have_attribute("role", "img")
-    assert "Over 8 epochs" in (page.locator("#curve svg").get_attribute("aria-label") or "")
+    assert "Over 4 epochs" in (page.locator("#curve svg").get_attribute("aria-label") or "")
     for side, label in (("given", given), ("suggested", suggested)):
         expect(page.locator(f"#near-{side} img")).to_have_count(4)
         expect(page.locator(f"#near-{side}-name")).to_have_text(f"Surely {label}")
@@ -419,6 +451,11 @@ def test_a_hundred_thousand_suspects_scroll_without_lag(
     page.locator("#grid").focus()
     page.keyboard.press("Home")
     page.wait_for_selector("#cell-0 b")
+    page.keyboard.press("Shift+End")
+    expect(page.locator("#selected")).to_have_text("500 selected")
+    page.keyboard.press("Space")  # no more than the server takes at once
+    expect(page.get_by_role("status")).to_have_text("Not selected, 500 in all.")
+    page.keyboard.press("Escape")
     page.keyboard.press("End")
     page.wait_for_selector("#cell-99999.at b")
     page.keyboard.press("Space")
@@ -510,13 +547,17 @@ def test_to_the_end(
     tabs: Callable[..., Tabs],
     tmp_path: Path,
 ) -> None:
-    run = reviewable(tmp_path, n=8)
-    page = tabs().open(serve(run))
+    run, window = reviewable(tmp_path, n=8), tabs()
+    server = serve(run)
+    page = window.open(server)
     for _ in range(3):
         press(page, "a")
     page.keyboard.press("a")
     expect(page.locator("#done-title")).to_be_focused()
-    expect(page.locator("#done-next")).to_contain_text("--reviewed")
+    assert page.locator("#done-next").inner_text().split("\n\n") == next_steps(load_run(run))
+    later = window.open(server)  # where nothing has been seen yet
+    expect(later.locator("#done-title")).to_have_text("Every suspect is decided")
+    expect(later.locator("#done-next")).to_contain_text("--reviewed")
     expect(page.locator("#progress")).to_contain_text("4 of 4 decided")
     expect(page.locator("#progress")).to_contain_text("4 of 4 suggestions right (95%: 51 to 100%)")
     page.keyboard.press("z")
@@ -532,7 +573,8 @@ def test_a_random_sample(run: Path, serve: Callable[..., Any], tabs: Callable[..
     press(page, "a")
     drawn, decided = lines(run)
     assert len(drawn["sample"]) == 12
-    assert decided["example"] in drawn["sample"]
+    assert decided["example"] == drawn["sample"][0]  # so that it is a sample however far one gets
+    assert shown(page)[0] == drawn["sample"][1]
     again = serve(run, "--sample", "12", "--seed", "3")
     page = tabs().open(again)
     expect(page.locator("#progress")).to_contain_text("1 of 12 decided")
@@ -564,6 +606,8 @@ def test_everybody_can_use_it(
 ) -> None:
     page = tabs(**options).open(serve(run))
     page.wait_for_selector("#near-suggested img")
+    for what in ("#question", "#exhibit", "#accept", "#unsure", "#skip", "#keys-open"):
+        expect(page.locator(what)).to_be_in_viewport(ratio=1)  # nobody needs to scroll to decide
     press(page, "a")
     press(page, "b")  # one that is decided
     page.wait_for_selector("#near-suggested img")
@@ -634,6 +678,26 @@ def test_without_a_mouse_and_for_those_who_hear_it(
     option = page.get_by_role("listbox", name="Suspects", exact=True).get_by_role("option").first
     expect(option).to_have_accessible_name(re.compile(r"Given \d, suggested \d, .*% sure"))
     assert option.get_attribute("aria-setsize") == page.locator("#place").inner_text().split()[-1]
+
+
+def test_the_address_may_be_clicked_on_in_another_page(
+    run: Path, serve: Callable[..., Any], browser: Browser
+) -> None:
+    """As in a terminal that is a page of another site."""
+    server, context = serve(run), browser.new_context()
+    link = f'<a href="{server.address}">open</a>'
+    context.route(
+        "http://terminal.example/", lambda route: route.fulfill(body=link, content_type="text/html")
+    )
+    page = context.new_page()
+    page.goto("http://terminal.example/")
+    page.get_by_text("open").click()
+    ready(page)
+    page.reload()
+    ready(page)
+    press(page, "a")
+    assert len(lines(run)) == 1
+    context.close()
 
 
 def test_the_theme_is_remembered(

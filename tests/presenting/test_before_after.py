@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from proselflc.data.labels import Labels
 from proselflc.presenting import report
 from proselflc.presenting.before_after import changes, decided
 from proselflc.presenting.reading import readings
+from proselflc.presenting.review import next_steps
 
 
 @pytest.fixture
@@ -62,8 +64,8 @@ def after(before: Path, reviewable: Callable[..., Path], tmp_path: Path) -> Path
 def test_how_many_suggestions_were_confirmed(before: Path) -> None:
     said = list(decided(Review(Run(before))))
     assert said[0].startswith(
-        "A person has decided about 5 of 15 suspects: 3 suggested labels are right, 0 labels "
-        "should be others, 1 given labels are right, and of 1 nobody can tell."
+        "A person has decided about 5 of 15 suspects: 3 suggested labels are right, 1 given label "
+        "is right, and of 1 nobody can tell."
     )
     low, high = wilson(3, 4)
     expected = f"75% (95% interval {np.floor(100 * low):.0f} to {np.ceil(100 * high):.0f}%)"
@@ -71,11 +73,26 @@ def test_how_many_suggestions_were_confirmed(before: Path) -> None:
     assert len(said) == 2
 
 
+def test_one_is_said_as_one(before: Path) -> None:
+    Run(before).decisions.add([Wanted("id-5", "cat", 0)], "anna", "2")  # given fox, suggested cat
+    Run(before).decisions.add([Wanted("id-6", "fox", 0)], "anna", "3")  # given cat, suggested dog
+    [first, *_] = decided(Review(Run(before)))
+    assert "4 suggested labels are right, 1 label should be another, 1 given label is" in first
+
+
 def test_what_a_sample_says_of_all(before: Path) -> None:
     review = Review(Run(before))
-    review.use_sample(15, "anna", seed=0)
+    review.use_sample(15, "anna", seed=2)
+    assert len(list(decided(Review(Run(before))))) == 2  # the first of the sample is not decided
+    drawn = review.suspects.tolist()
+    assert drawn[0] > 4
+    names = ("cat", "dog", "fox")
+    first = [k for k in drawn[:4] if k > 4]
+    wanted = [Wanted(f"id-{k}", names[(k + 1) % 3], 0) for k in first]
+    Run(before).decisions.add(wanted, "anna", "2")
     last = list(decided(Review(Run(before))))[-1]
-    assert "By a random sample of 15 suspects, of which 5 are decided so far, 75% (95%" in last
+    many = next(k for k, i in enumerate(drawn) if i > 4 and i not in first)
+    assert f"By a random sample of 15 suspects, the first {many} of which are decided, " in last
 
 
 def test_before_and_after(before: Path, after: Path) -> None:
@@ -84,7 +101,9 @@ def test_before_and_after(before: Path, after: Path) -> None:
     assert "4 of 30 of which were corrected first, 3 by a person" in said
     spread = 1.96 * np.sqrt(0.7 * 0.3 / 40 + 0.8 * 0.2 / 40)
     assert f"80.0% of the test set right, +10.0 points (± {100 * spread:.1f} by chance)" in said
-    assert "The class cat has gained most, +40.0 points." in said
+    assert "The class cat has gained most, +40.0 points; dog has lost most, −10.0." in said
+    assert "differ" not in said
+    assert found.measures.heading == ("", "before", "after", "change")  # narrow, for phones
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in found.measures.rows}
     assert rows["test accuracy"] == ["70.0%", "80.0%", "+10.0"]
     assert rows["labels right"] == ["50.0%", "75.0%", "+25.0"]
@@ -97,6 +116,18 @@ def test_before_and_after(before: Path, after: Path) -> None:
     ]
     assert changes(readings([after, before])) == changes(readings([after, before]))
     assert len(changes(readings([after, before]))) == 1  # in whatever order
+
+
+def test_what_else_was_done_otherwise_is_said(before: Path, after: Path) -> None:
+    for path, more in ((before, "noise = 'pair:0.4'"), (after, "lr = 0.1\nworkers = 7")):
+        text = (path / "config.toml").read_text()
+        text = text.replace("seed = 7", "seed = 8") if path == after else text
+        (path / "config.toml").write_text(f"{more}\n{text}")
+    [found] = changes(readings([before, after]))
+    assert found.sentences[-1] == (
+        "They also differ in seed (7, then 8) and lr (–, then 0.1), so the change need not be due "
+        "to the labels."
+    )
 
 
 def test_runs_that_have_nothing_to_do_with_each_other(
@@ -136,13 +167,15 @@ def test_the_loop_closes(program: Any, tmp_path: Path, capfd: pytest.CaptureFixt
     run = Run(tmp_path / "a")
     rows = [row for row in run.examples.to_pylist() if row["is_suspect"]]
     run.decisions.add([Wanted(row["id"], row["clean_label"], 0) for row in rows], "anna", "1")
-    program("train", *options, "--labels", run.path, "--reviewed", "--out", tmp_path / "b")
+    train, compare = (shlex.split(line)[1:] for line in next_steps(run))  # as the review says
+    program(*train, "--quiet")
     page = tmp_path / "page.html"
-    program("report", run.path, tmp_path / "b", "--out", page)
+    program(*compare, "--out", page)
     wrong = sum(row["clean_label"] != row["given_label"] for row in rows)
     words = " ".join(re.sub(r"<[^>]+>", " ", page.read_text()).split())
     assert f"{wrong:,} of 1,297 of which were corrected first, all by a person" in words
-    first, second = (Run(tmp_path / name).summary for name in "ab")
+    assert "also differ" not in words
+    first, second = (Run(tmp_path / name).summary for name in ("a", "a-reviewed"))
     right = float(str(first["label_accuracy_before"])) + wrong / 1297
     assert second["label_accuracy_before"] == pytest.approx(right)
     assert float(str(second["test_accuracy"])) > float(str(first["test_accuracy"]))

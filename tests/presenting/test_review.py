@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,14 @@ from proselflc.analysis.examples import read_examples, write_parquet
 from proselflc.analysis.review import Review
 from proselflc.analysis.run import Run
 from proselflc.data.decisions import Wanted
-from proselflc.presenting.review import LONGEST_TEXT, MOST_COLUMNS, SOURCES, Sheet, source
+from proselflc.presenting.review import (
+    LONGEST_TEXT,
+    MOST_COLUMNS,
+    SOURCES,
+    Sheet,
+    next_steps,
+    source,
+)
 
 
 @pytest.fixture
@@ -126,9 +136,47 @@ def test_data_that_is_gone(reviewable: Callable[..., Path], tmp_path: Path) -> N
 def test_the_page_is_plain_files_that_ask_nobody() -> None:
     for address in SOURCES:
         content, _ = source(address)
-        text = content.decode()
+        text = content.decode().replace("http://www.w3.org/2000/svg", "")
         assert "innerHTML" not in text
         assert "eval(" not in text
-        assert "//" not in text.replace("http://www.w3.org/2000/svg", "").replace(
-            "  // ", ""
-        ).replace("; // ", "").replace("{ // ", "")
+        assert re.search(r"//\S", text) is None  # an address; what we say of our code has a space
+
+
+def test_scripts_import_only_what_is_below_them() -> None:
+    """Every one of them is in the list, and none is served that is not there."""
+    names = [address for address in SOURCES if address.endswith(".js")]
+    folder = files("proselflc.presenting") / "templates" / "review"
+    assert sorted(names) == sorted(f"/review/{one.name}" for one in folder.iterdir())
+    seen = {names[0]}
+    for k, name in enumerate(names):
+        below = re.findall(r'^import .*?"\./(\w+\.js)";$', source(name)[0].decode(), re.MULTILINE)
+        assert {f"/review/{one}" for one in below} <= set(names[k + 1 :])
+        seen |= {f"/review/{one}" for one in below}
+    assert seen == set(names)
+
+
+def test_more_changes_than_can_be_told(
+    sheet: Callable[..., Sheet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = sheet("a,b", [f"{k},{k % 5}" for k in range(12)])
+    shown.review.decisions.add([Wanted(str(k), "dog", 0) for k in range(3)], "ben", "1")
+    shown.review.refresh()
+    assert [one["index"] for one in shown.state(1)["changed"]] == [0, 1, 2]  # type: ignore[attr-defined]
+    monkeypatch.setattr("proselflc.presenting.review.MOST_CHANGED", 2)
+    assert shown.state(1)["changed"] is None
+    assert len(shown.state(2)["changed"]) == 2  # type: ignore[arg-type]
+    assert shown.state(0)["changed"] == []
+
+
+def test_what_to_do_next_can_be_typed(reviewable: Callable[..., Path], tmp_path: Path) -> None:
+    run = Run(reviewable(tmp_path, "my run", config={"noise": "pair:0.4"}))
+    train, report = (shlex.split(line) for line in next_steps(run, "moved here.csv"))
+    assert train == [
+        *("proselflc", "train", "--config", str(run.path / "config.toml")),
+        *("--data", "moved here.csv", "--labels", str(run.path), "--reviewed", "--noise", "none"),
+        *("--out", f"{run.path}-reviewed"),
+    ]
+    assert report == ["proselflc", "report", str(run.path), f"{run.path}-reviewed"]
+    plain = Run(reviewable(tmp_path, "plain"))
+    assert "--noise" not in next_steps(plain)[0]
+    assert "--data" not in next_steps(plain)[0]

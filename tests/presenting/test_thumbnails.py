@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from proselflc.presenting.thumbnails import LARGEST, SIDE, of_file, of_pixels
 
@@ -45,6 +46,27 @@ def test_a_photo_keeps_its_proportions_and_colours(tmp_path: Path) -> None:
     assert (found.width, found.height) == (96, 48)
     colour = np.asarray(decoded(found.address)).reshape(-1, 3).mean(0)
     np.testing.assert_allclose(colour, (200, 30, 30), atol=4)
+
+
+@pytest.mark.parametrize("side", [40, 400], ids=["kept", "made smaller"])
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+def test_nothing_but_pixels_comes_out_of_a_file(tmp_path: Path, form: str, side: int) -> None:
+    path = tmp_path / "photo"
+    exif = Image.Exif()
+    exif[0x010E] = "where somebody lives"
+    exif.get_ifd(0x8825).update({1: "N", 2: (48.0, 12.0, 0.0), 29: "somebody"})  # GPS
+    words = PngInfo()
+    words.add_text("Comment", "<script>somebody</script>")
+    own = {"pnginfo": words} if form == "PNG" else {"comment": b"<script>somebody</script>"}
+    hidden = {"exif": exif, "icc_profile": b"somebody" * 40, "xmp": b"<x>somebody</x>", **own}
+    Image.new("RGB", (side, side), "blue").save(path, form, **hidden)
+    assert b"somebody" in path.read_bytes()
+    found = of_file(path)
+    assert found is not None
+    content = base64.b64decode(found.address.partition(";base64,")[2])
+    for word in (b"script", b"somebody", b"Exif", b"eXIf", b"ICC", b"iCCP", b"tEXt"):
+        assert word not in content
+    assert not decoded(found.address).getexif()
 
 
 def test_what_is_no_picture_has_none(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from threading import RLock
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
 NOBODY, UNSURE = -1, -2  # in place of the class that was decided
 _VIEWS = 32  # that are kept
+_Z = 1.959963984540054  # within which 95 % of a normal distribution lies
 
-Order: TypeAlias = Literal["quality", "teaching"]
+Order: TypeAlias = Literal["quality", "teaching", "drawn"]
 State: TypeAlias = Literal["all", "open", "decided"]
 
 
@@ -58,7 +60,8 @@ class View:
     Attributes:
         given, suggested: class ids, or None for any.
         low, high: how sure the suggestion must be.
-        order: the lowest quality first, or first what would teach most: see `Review.view`.
+        order: the lowest quality first, first what would teach most, or as a sample was drawn: see
+            `Review.view`.
         state: all, or those about which nothing, or something, had been decided at `line`.
         line: how many lines `review.jsonl` had when it was asked for.
     """
@@ -144,7 +147,8 @@ class Review:
         By quality, the lowest comes first. What would teach most: of every pair of given and
         suggested class first the suspect that the run is least sure of, h(quality) = −q log q −
         (1 − q) log(1 − q) being largest, then of every pair the second, and so on. A decision tells
-        most where the run cannot tell, and least where its like has been decided already.
+        most where the run cannot tell, and least where its like has been decided already. As drawn:
+        in the order of `suspects`, so that a sample is one however far somebody gets.
         """
         if wanted.state == "all":
             wanted = replace(wanted, line=0)
@@ -181,6 +185,11 @@ class Review:
         left = np.bincount(where, is_open, len(found)).astype(np.int64)
         order = np.lexsort((found, -many))
         return [(int(found[k]) // C, int(found[k]) % C, int(many[k]), int(left[k])) for k in order]
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether a sample alone is gone through."""
+        return self.suspects is not self.all_suspects
 
     @property
     def precision(self) -> Precision:
@@ -233,12 +242,18 @@ class Review:
         return said
 
     def sampled(self) -> tuple[Precision, int] | None:
-        """Of the sample that was drawn last, and how large that is; None if there is none."""
+        """Of the sample that was drawn last, and how large that is; None if there is none.
+
+        It counts up to the first suspect about which nobody has decided. If those behind it did as
+        well, what was decided before would, and that may be the clearest mistakes.
+        """
         drawn = self.decisions.sample
         if not self._is_ours(drawn):
             return None
         rows = np.array([self._place[name] for name in drawn.examples], np.int64)
-        return self._precision(rows), len(rows)
+        is_open = self.label[rows] == NOBODY
+        many = int(is_open.argmax()) if is_open.any() else len(rows)
+        return self._precision(rows[:many]), len(rows)
 
     def _is_ours(self, drawn: Sample | None) -> TypeGuard[Sample]:
         """Whether it was drawn from the suspects that there are now."""
@@ -260,6 +275,8 @@ class Review:
         )
 
     def _order(self, rows: Ints, order: Order) -> Ints:
+        if order == "drawn":
+            return np.arange(len(rows))
         quality = np.nan_to_num(self.quality[rows], nan=1.0)
         if order == "quality":
             return np.lexsort((rows, quality))
@@ -304,10 +321,15 @@ def reviewed(run: Run) -> Review | None:
 
 
 def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share; from 0 to 1 without trials."""
+    """Wilson's 95 % interval of a share; from 0 to 1 without trials.
+
+    (p + z²/2n ± z √(p (1 − p)/n + z²/4n²)) / (1 + z²/n), where p = hits/n and z = 1.96. Written
+    out, for the import of scipy.stats would take longer than all else before a page is shown.
+    """
     if trials == 0:
         return 0.0, 1.0
-    from scipy.stats import binomtest
-
-    found = binomtest(hits, trials).proportion_ci(0.95, method="wilson")
-    return float(found.low), float(found.high)
+    z, n, p = _Z, trials, hits / trials
+    middle = p + z * z / (2 * n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)

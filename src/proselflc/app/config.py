@@ -45,7 +45,7 @@ class Config:
 
     Attributes:
         request: which data.
-        noise: put on the labels before training, KIND:RATE as in symmetric:0.4; see
+        noise: put on the labels before training, KIND:RATE as in symmetric:0.4, or none; see
             `proselflc noise --help` for the kinds.
         noise_seed: of the noise; the run's seed unless given.
         trusted: examples whose labels are right, for validation: a share of the training data to
@@ -92,6 +92,8 @@ class Config:
     def __post_init__(self) -> None:
         if self.eval_epochs is not None and self.eval_steps is not None:
             raise InputError("give one of --eval-epochs and --eval-steps, not both")
+        if self.noise == "none":  # takes back what a --config says
+            object.__setattr__(self, "noise", None)
         positive = dict.fromkeys(("eval_epochs", "eval_steps", "eval_examples"), 1)
         check_least(self, {**positive, "image_size": 8, "workers": 0, "noise_seed": 0})
         if not self.checkpoint_seconds >= 0:

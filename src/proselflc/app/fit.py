@@ -77,6 +77,9 @@ def fit(
 ) -> Run:
     """Train a robust model on data whose labels may be wrong.
 
+    Arguments that are not named below are options of the command line, see
+    `proselflc train --help`.
+
     Args:
         x: numbers [n, D], images (bytes, or floats in 0 … 1), n texts or n paths of image files;
             or, without y, a PyTorch or Hugging Face data set, or a `Dataset` of ours.
@@ -92,10 +95,6 @@ def fit(
         out: the run's directory; left out, a temporary one that lives as long as the result.
         quiet: show no progress.
         notes: say on stderr what may not be expected, such as labels that were learned by heart.
-        weights, noise, trusted, augment, image_size, epochs, steps, batch_size, optimizer, lr,
-            momentum, weight_decay, schedule, warmup, precision, accumulate, clip, ema,
-            channels_last, compile, deterministic, seed, eval_epochs, eval_steps, eval_examples,
-            resume, overwrite: as on the command line, see `proselflc train --help`.
 
     Returns:
         The run: `.model`, `.examples`, `.history`, `.summary`, `.predict(x)` and more.

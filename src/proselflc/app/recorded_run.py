@@ -204,7 +204,8 @@ class RecordedRun:
         labels = self._labels()
         self._write_config(labels)
         if self._about.inputs is not None:
-            kept_inputs.write(self._directory.path, self._about.inputs)
+            files = self._directory.inputs_table, self._directory.inputs_arrays
+            kept_inputs.write(self._about.inputs, *files)
         labels.save(self._directory.labels)
 
     def _write_config(self, labels: Labels, epochs: int | None = None) -> None:

@@ -123,7 +123,9 @@ class Gate:
                     403,
                 )
             answer = Response(status_code=303, headers={"Location": "/"})
-            answer.set_cookie(name, self.pass_, httponly=True, samesite="strict", path="/")
+            # Strict would leave it out where the address was clicked on in another page, such as a
+            # terminal in a browser. Lax sends it along to open the page, and never to decide.
+            answer.set_cookie(name, self.pass_, httponly=True, samesite="lax", path="/")
             return answer
         held = _cookies(headers).get(name)
         if held is None or not _same(held, self.pass_):
@@ -250,7 +252,9 @@ class Desk:
             suggested=_whole(request, "suggested", 0, last),
             low=_share(request, "low", 0.0),
             high=_share(request, "high", 1.0),
-            order=_word(request, "order", {"quality": "quality", "teaching": "teaching"}),
+            order=_word(
+                request, "order", {"quality": "quality", "teaching": "teaching", "drawn": "drawn"}
+            ),
             state=_word(request, "state", {"all": "all", "open": "open", "decided": "decided"}),
             line=_whole(request, "line", 0, 1 << 40) or 0,
         )

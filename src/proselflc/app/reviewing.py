@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from proselflc.analysis.review import Precision, Review
 from proselflc.analysis.run import Run
 from proselflc.errors import InputError
-from proselflc.presenting.review import Sheet
+from proselflc.presenting.review import Sheet, next_steps
 from proselflc.training.run_directory import Json
 
 PORT = 8642
@@ -134,9 +134,14 @@ def _numbers(precision: Precision) -> Json:
     }
 
 
-def in_words(done: Review) -> str:
-    """What was decided, and what to do with it."""
-    precision, run = done.whole_precision, done.run.path
+def in_words(done: Review, data: str | None = None) -> str:
+    """What was decided, and what to do with it.
+
+    Args:
+        done: the review.
+        data: where the run's data is now, if it has moved.
+    """
+    precision = done.whole_precision
     many = precision.decided + precision.unsure
     if not many:
         return "Nothing has been decided."
@@ -151,8 +156,9 @@ def in_words(done: Review) -> str:
         low, high = measured.interval_of_wrong
         share = measured.wrong / measured.decided
         looked_at = measured.decided + measured.unsure
+        decided = f"all {size:,}" if looked_at == size else f"the first {looked_at:,} of {size:,}"
         lines.append(
-            f"By the sample ({looked_at:,} of {size:,} decided), {share:.0%} of all suspects are "
+            f"By the sample ({decided} decided), {share:.0%} of all suspects are "
             f"really wrong (95% interval {low:.0%} to {high:.0%})."
         )
     return "\n".join(
@@ -160,8 +166,8 @@ def in_words(done: Review) -> str:
             *lines,
             "",
             "Next:",
-            f"  proselflc train --data … --labels {shlex.quote(str(run))} --reviewed",
-            f"  proselflc export {shlex.quote(str(run))} --out labels.csv",
+            *(f"  {command}" for command in next_steps(done.run, data)),
+            f"  proselflc export {shlex.quote(str(done.run.path))} --out labels.csv --reviewed",
         ]
     )
 

@@ -214,6 +214,12 @@ def _labelled(
     generator = "none"
     if config.noise is not None:
         spec = noise.parse(config.noise)
+        path = config.request.labels
+        if path is not None and path.is_dir() and dataset.clean is not None:
+            raise InputError(
+                f"--noise {config.noise} starts from the true labels, so nothing would be left of "
+                f"those of --labels {path}: say --noise none"
+            )
         result = corrupted(dataset, spec, seed=_noise_seed(config))
         generator = result.spec
         for note in surprises(dataset, result):

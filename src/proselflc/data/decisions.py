@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 from proselflc.data.writing import sync_folder
 from proselflc.errors import InputError
@@ -31,8 +31,7 @@ PATIENCE = 30.0  # seconds to wait for another writer
 _LONGEST_WORDS = 200  # characters of who decided, when and by which key
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """What somebody decided about an example.
 
     Attributes:
@@ -277,7 +276,7 @@ class Decisions:
             try:
                 self._read(line)
             except InputError:
-                if not rest and k == len(lines) - 1 and not _is_json(line):
+                if not rest and k == len(lines) - 1 and _parsed(line) is None:
                     rest = line
                     break
                 raise
@@ -296,10 +295,7 @@ class Decisions:
 
     def _read(self, line: bytes) -> None:
         number = self.lines + 1
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
+        value = _parsed(line)
         if not isinstance(value, dict):
             raise self._damaged(number)
         if number == 1:
@@ -346,17 +342,17 @@ class Decisions:
         return Sample(tuple(examples), suspects, seed)
 
     def _decision(self, number: int, value: Mapping[str, Any]) -> Decision:
-        example, label = value.get("example"), value.get("label")
-        words = [value.get(name) for name in ("by", "at", "key")]
+        # Written out, for there may be a hundred thousand lines before a page can be shown.
+        example, label = value.get("example"), value.get("label", 0)
+        by, at, key = value.get("by"), value.get("at"), value.get("key")
         if (
             not isinstance(example, str)
             or not (label is None or isinstance(label, str))
-            or "label" not in value
-            or not all(isinstance(one, str) for one in words)
+            or not (isinstance(by, str) and isinstance(at, str) and isinstance(key, str))
         ):
             raise self._damaged(number)
-        by, at, key = (str(one)[:_LONGEST_WORDS] for one in words)
-        return Decision(number, example, label, by, at, key)
+        longest = _LONGEST_WORDS
+        return Decision(number, example, label, by[:longest], at[:longest], key[:longest])
 
     def _damaged(self, number: int) -> InputError:
         return InputError(
@@ -379,12 +375,12 @@ def read_decisions(path: Path, fingerprint: str) -> Decisions:
     return found
 
 
-def _is_json(line: bytes) -> bool:
+def _parsed(line: bytes) -> object:
+    """What a line says, or None where it is no JSON."""
     try:
-        json.loads(line)
+        return json.loads(line.decode())  # given bytes, it would guess at their encoding
     except (ValueError, RecursionError):
-        return False
-    return True
+        return None
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from proselflc.data.sources.table import open_parquet
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 
-TABLE, ARRAYS = "inputs.parquet", "inputs.npz"
 _TEXT, _PATH = "text", "path"
 
 
@@ -30,14 +29,14 @@ def check(inputs: Inputs) -> None:
         check_unicode("inputs", name, cells)
 
 
-def write(folder: Path, inputs: Inputs) -> None:
-    """Keep n inputs in a folder: texts and paths as a table, images and numbers as arrays."""
+def write(inputs: Inputs, table_file: Path, arrays_file: Path) -> None:
+    """Keep n inputs: texts and paths in a Parquet file, images and numbers in an .npz file."""
     if isinstance(inputs, Texts | ImageFiles):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         name, cells = _cells(inputs)
-        with whole_file(folder / TABLE) as file:
+        with whole_file(table_file) as file:
             table = pa.table({name: pa.array(cells, pa.string())})
             pq.write_table(table, file, compression="zstd")
         return
@@ -46,17 +45,16 @@ def write(folder: Path, inputs: Inputs) -> None:
     }
     if isinstance(inputs, Features) and inputs.columns is not None:
         arrays["columns"] = np.array(inputs.columns, dtype=np.str_)
-    with whole_file(folder / ARRAYS) as file:
+    with whole_file(arrays_file) as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
-def read(folder: Path) -> Inputs | None:
-    """What `write` kept, row for row; None where nothing was.
+def read(table: Path, arrays: Path) -> Inputs | None:
+    """What `write` kept in either file, row for row; None where nothing was.
 
     Raises:
         InputError: it is damaged.
     """
-    table, arrays = folder / TABLE, folder / ARRAYS
     if table.is_file():
         file = open_parquet(table)
         name = next((one for one in (_TEXT, _PATH) if one in file.columns), None)

@@ -9,11 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from proselflc.analysis.review import Precision, Review, wilson
-from proselflc.presenting.names import percent
+from proselflc.presenting.names import NAME, on_page, percent
 from proselflc.presenting.reading import Reading, number, share, text
-from proselflc.presenting.tables import Cell, Table, name
+from proselflc.presenting.tables import Cell, Table, name, written_options
 
 MOST_CLASSES = 12  # whose accuracy changed most
+MOST_OPTIONS = 5  # that were others
+# Options that say where labels and data come from, or that change nothing of what is learned.
+_ABOUT_LABELS = (
+    "format",
+    "fingerprint",
+    "labels",
+    "reviewed",
+    "min_confidence",
+    "noise",
+    "noise_seed",
+)
+_NO_MATTER = ("data", "data_root", "eval_", "checkpoint_seconds", "workers", "tracker", "versions.")
 _NO_CHANGE = 0.0005  # of an accuracy, below which nothing is to be seen
 
 
@@ -41,10 +53,15 @@ def decided(review: Review) -> Iterator[str]:
     precision, suspects = review.whole_precision, len(review.all_suspects)
     many = precision.decided + precision.unsure
     otherwise, kept = precision.wrong - precision.confirmed, precision.decided - precision.wrong
+    found = [
+        _counted(precision.confirmed, "suggested label is right", "suggested labels are right"),
+        _counted(otherwise, "label should be another", "labels should be others"),
+        _counted(kept, "given label is right", "given labels are right"),
+        f"of {precision.unsure:,} nobody can tell" if precision.unsure else "",
+    ]
     yield (
-        f"A person has decided about {many:,} of {suspects:,} suspects: {precision.confirmed:,} "
-        f"suggested labels are right, {otherwise:,} labels should be others, {kept:,} given labels "
-        f"are right, and of {precision.unsure:,} nobody can tell."
+        f"A person has decided about {many:,} of {suspects:,} suspects: "
+        f"{_listed([words for words in found if words])}."
     )
     if precision.decided:
         yield (
@@ -56,7 +73,7 @@ def decided(review: Review) -> Iterator[str]:
         return
     measured, size = sampled
     done = measured.decided + measured.unsure
-    so_far = "" if done == size else f", of which {done:,} are decided so far"
+    so_far = "" if done == size else f", the first {done:,} of which are decided"
     yield (
         f"By a random sample of {size:,} suspects{so_far}, "
         f"{_interval(measured.wrong, measured)} of all suspects are really wrong and "
@@ -87,7 +104,7 @@ def is_from(after: Reading, before: Reading) -> bool:
 
 def _change(before: Reading, after: Reading) -> Change:
     rows = list(_measures(before, after))
-    heading = ("", before.name, after.name, "change")
+    heading = ("", "before", "after", "change")
     table = Table("Before and after", heading, (False, True, True, True), tuple(rows))
     classes = _classes(before, after)
     return Change(tuple(_sentences(before, after, classes)), table, classes)
@@ -115,9 +132,22 @@ def _sentences(before: Reading, after: Reading, classes: Table | None) -> Iterat
             f"{by_chance} against {percent(pair[0])} before."
         )
     if classes is not None and classes.rows:
-        best = max(classes.rows, key=lambda row: row[3].order or 0.0)
+        gains = sorted(classes.rows, key=lambda row: row[3].order or 0.0)
+        (worst, *_), best = gains, gains[-1]
         if (best[3].order or 0.0) > _NO_CHANGE:
-            yield f"The class {best[0].text} has gained most, {best[3].text} points."
+            lost = (worst[3].order or 0.0) < -_NO_CHANGE
+            but = f"; {worst[0].text} has lost most, {worst[3].text}" if lost else ""
+            yield f"The class {best[0].text} has gained most, {best[3].text} points{but}."
+    others = [
+        f"{on_page(key)} ({on_page(was, NAME)}, then {on_page(now, NAME)})"
+        for key, (was, now) in written_options([before, after]).items()
+        if was != now and key not in _ABOUT_LABELS and not key.startswith(_NO_MATTER)
+    ]
+    if others:
+        shown = [*others[:MOST_OPTIONS], *(["more"] if len(others) > MOST_OPTIONS else [])]
+        yield (
+            f"They also differ in {_listed(shown)}, so the change need not be due to the labels."
+        )
 
 
 def _measures(before: Reading, after: Reading) -> Iterator[tuple[Cell, ...]]:
@@ -156,7 +186,7 @@ def _classes(before: Reading, after: Reading) -> Table | None:
         rows.append((name(names[k]), *cells, _gain(gains[k])))
     if not rows:
         return None
-    heading = ("class", before.name, after.name, "change")
+    heading = ("class", "before", "after", "change")
     return Table("Classes that changed most", heading, (False, True, True, True), tuple(rows), True)
 
 
@@ -210,6 +240,23 @@ def _points(value: float) -> str:
     rounded = round(100 * value, 1)
     sign = "+" if rounded > 0 else "−" if rounded < 0 else ""
     return f"{sign}{abs(rounded):.1f}"
+
+
+def _counted(many: int, one: str, several: str) -> str:
+    """So many of something, in words; nothing for none."""
+    return f"{many:,} {one if many == 1 else several}" if many else ""
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """Parts of a sentence, one after the other.
+
+    >>> _listed(["a", "b", "c"]), _listed(["a", "b"]), _listed(["a"])
+    ('a, b, and c', 'a and b', 'a')
+    """
+    *first, last = parts
+    if not first:
+        return last
+    return f"{', '.join(first)}{',' if len(first) > 1 else ''} and {last}"
 
 
 def _interval(hits: int, precision: Precision) -> str:

@@ -6,11 +6,9 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from proselflc.data import image
 from proselflc.data.dataset import ImageFiles, Images, Inputs
-from proselflc.presenting.thumbnails import SMALL, resized
+from proselflc.presenting.thumbnails import SMALL, bare, resized
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -51,11 +49,7 @@ def picture(inputs: Inputs, index: int, side: int) -> Picture | None:
 
 
 def _encoded(found: Image.Image, side: int) -> Picture:
-    from PIL import Image
-
-    if max(found.size) > side:
-        found = resized(found, side)
-    found = Image.fromarray(np.asarray(found))  # without comments, which Pillow would write again
+    found = bare(resized(found, side) if max(found.size) > side else found)
     file = io.BytesIO()
     if max(found.size) <= SMALL:
         found.save(file, "PNG")

@@ -6,6 +6,7 @@ However large the run, every answer is bounded.
 from __future__ import annotations
 
 import math
+import shlex
 from functools import lru_cache
 from importlib.resources import files
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from proselflc.analysis import original
 from proselflc.analysis.neighbours import Neighbours
 from proselflc.analysis.review import Precision, Review
+from proselflc.analysis.run import Run
 from proselflc.data.dataset import Features, Floats, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.data.decisions import Decision
 from proselflc.errors import InputError
@@ -28,17 +30,25 @@ SNIPPET = 160  # characters of one in a grid
 MOST_COLUMNS = 200  # of a table
 FEW_COLUMNS = 3  # in a grid
 MOST_PAIRS = 500
+MOST_CHANGED = 2000  # decisions that are told one by one
 POINTS = 80  # of a learning curve
 NEIGHBOURS = 4  # of each class
 RECENT = 200  # requests that can be taken back
 SIDES = {"large": 900, "small": 160}  # pixels
 
+_SCRIPTS = (
+    *("start", "picker", "deciding", "moving", "one", "grid", "progress", "filters", "example"),
+    *("session", "server", "theme", "memory", "elements"),
+)
 # What the page is made of; nothing else is ever read for it.
 SOURCES = {
     "/": ("review.html", "text/html; charset=utf-8"),
     "/look.css": ("look.css", "text/css; charset=utf-8"),
     "/review.css": ("review.css", "text/css; charset=utf-8"),
-    "/review.js": ("review.js", "text/javascript; charset=utf-8"),
+    **{
+        f"/review/{name}.js": (f"review/{name}.js", "text/javascript; charset=utf-8")
+        for name in _SCRIPTS
+    },
     "/review.svg": ("review.svg", "image/svg+xml"),
 }
 
@@ -59,7 +69,7 @@ class Sheet:
     """
 
     def __init__(self, review: Review, by: str, *, data: str | None = None) -> None:
-        self.review, self.by = review, by
+        self.review, self.by, self._data = review, by, data
         self.inputs: Inputs | None = None
         self.why_gone = ""
         try:
@@ -78,22 +88,30 @@ class Sheet:
         return {
             "title": on_page(str(review.run.summary.get("data") or "the data"), 80),
             "run": in_the_middle(str(review.run.path), 100),
-            "reviewer": on_page(self.by, 40),
             "kind": self.kind,
             "gone": self.why_gone,
             "names": [on_page(name, TITLE) for name in review.names],
-            "isSample": len(review.suspects) < len(review.all_suspects),
+            "isSample": review.is_sample,
+            "next": next_steps(review.run, self._data),
             "recent": self._recent(),
             **self.state(0),
         }
 
     def state(self, since: int) -> Json:
-        """How far the review is, and what has been decided after so many lines."""
+        """How far the review is, and what has been decided after so many lines.
+
+        `changed` is null where that is more than can be told one by one.
+        """
         review = self.review
         left, among = review.remaining
-        precision = review.precision
+        precision = measured = review.precision
+        if review.is_sample and (sampled := review.sampled()) is not None:
+            measured = sampled[0]
         pairs = [pair for pair in review.pairs() if pair[3]][:MOST_PAIRS]
-        changed = review.decisions.touched_since(since) if since else ()
+        touched = review.decisions.touched_since(since) if since else set()
+        changed = None
+        if len(touched) <= MOST_CHANGED:
+            changed = [self.standing(review.position(name)) for name in sorted(touched)]
         return {
             "line": review.decisions.lines,
             "notes": list(review.decisions.notes),
@@ -101,9 +119,10 @@ class Sheet:
             "left": len(review.suspects) - precision.decided - precision.unsure,
             "remaining": left,
             "remainingSuspects": among,
-            "precision": _told(precision),
+            "unsure": precision.unsure,
+            "precision": _told(measured),
             "pairs": pairs,
-            "changed": [self.standing(review.position(name)) for name in sorted(changed)],
+            "changed": changed,
         }
 
     @property
@@ -279,6 +298,23 @@ class Sheet:
         return list(groups.values())[-RECENT:]
 
 
+def next_steps(run: Run, data: str | None = None) -> list[str]:
+    """The commands that train on what was decided, as the run was trained, and compare the two.
+
+    Args:
+        run: that was reviewed.
+        data: where its data is now, if it has moved.
+    """
+    path, new = (shlex.quote(str(one)) for one in (run.path, f"{run.path}-reviewed"))
+    config = shlex.quote(str(run.directory.config))
+    moved = "" if data is None else f" --data {shlex.quote(data)}"
+    noise = " --noise none" if run.config.get("noise") else ""
+    return [
+        f"proselflc train --config {config}{moved} --labels {path} --reviewed{noise} --out {new}",
+        f"proselflc report {path} {new}",
+    ]
+
+
 def _column(features: Features, j: int) -> str:
     return f"dimension {j}" if features.columns is None else on_page(features.columns[j])
 
@@ -288,7 +324,6 @@ def _told(precision: Precision) -> Json:
         "decided": precision.decided,
         "wrong": precision.wrong,
         "confirmed": precision.confirmed,
-        "unsure": precision.unsure,
         "intervalOfWrong": precision.interval_of_wrong,
         "intervalOfConfirmed": precision.interval_of_confirmed,
     }

@@ -220,23 +220,29 @@ def classes(reading: Reading, table: pa.Table) -> tuple[Table, int]:
 
 def options(readings: Sequence[Reading]) -> tuple[Table, Table | None]:
     """What was set for all runs alike, and what differs between them, if anything does."""
-    flat = [_flattened(reading.config) for reading in readings]
-    keys = list(dict.fromkeys(key for one in flat for key in one))
-    differing = [key for key in keys if len({_written(one.get(key)) for one in flat}) > 1]
+    values = written_options(readings)
+    differing = [key for key, of_it in values.items() if len(set(of_it)) > 1]
     alike = tuple(
-        (name(key), name(_written(flat[0].get(key)), 2 * NAME))
-        for key in keys
+        (name(key), name(of_it[0], 2 * NAME))
+        for key, of_it in values.items()
         if key not in differing
     )
     table = Table("Configuration", ("option", "value"), (False, False), alike[:MOST_OPTIONS])
     if not differing:
         return table, None
+    shown = differing[:MOST_DIFFERING]
     rows = tuple(
-        (Cell(one.name), *(name(_written(of_it.get(key))) for key in differing[:MOST_DIFFERING]))
-        for one, of_it in zip(readings, flat, strict=True)
+        (Cell(one.name), *(name(values[key][k]) for key in shown)) for k, one in enumerate(readings)
     )
-    heading = ("run", *(on_page(key) for key in differing[:MOST_DIFFERING]))
+    heading = ("run", *(on_page(key) for key in shown))
     return table, Table("What differs", heading, (False,) * len(heading), rows)
+
+
+def written_options(readings: Sequence[Reading]) -> dict[str, tuple[str, ...]]:
+    """Every option of the runs, as its value is written for each of them."""
+    flat = [_flattened(reading.config) for reading in readings]
+    keys = dict.fromkeys(key for one in flat for key in one)
+    return {key: tuple(_written(one.get(key)) for one in flat) for key in keys}
 
 
 def files(reading: Reading) -> Table:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from proselflc.data import image
 from proselflc.data.dataset import Bytes
 
@@ -58,10 +60,17 @@ def _thumbnail(picture: Image.Image) -> Thumbnail:
     is_enlarged = max(width, height) <= SMALL
     if not is_enlarged:
         picture = resized(picture, SIDE)
-    address = _address(picture)
+    address = _address(bare(picture))
     return Thumbnail(
         address, max(1, round(width * scale)), max(1, round(height * scale)), is_enlarged
     )
+
+
+def bare(picture: Image.Image) -> Image.Image:
+    """The picture without comments, places and profiles, which Pillow would write again."""
+    from PIL import Image
+
+    return Image.fromarray(np.asarray(picture))
 
 
 def resized(picture: Image.Image, side: int) -> Image.Image:

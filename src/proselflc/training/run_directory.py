@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from proselflc.data import decisions, kept_inputs
+from proselflc.data import decisions
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 
@@ -101,12 +101,12 @@ class RunDirectory:
     @property
     def inputs_table(self) -> Path:
         """Texts or paths of the examples, where they were to be kept."""
-        return self.path / kept_inputs.TABLE
+        return self.path / "inputs.parquet"
 
     @property
     def inputs_arrays(self) -> Path:
         """Images or numbers of the examples, where they were to be kept."""
-        return self.path / kept_inputs.ARRAYS
+        return self.path / "inputs.npz"
 
     @property
     def report(self) -> Path:

@@ -1,0 +1,1 @@
+"""The commands of `proselflc`: a function each, whose signature and docstring are its options."""

@@ -1,0 +1,85 @@
+// An example: its picture, its text or its columns, and how it was learned.
+
+import { bdi, chance, drawn, make, number, whole } from "./elements.js";
+import { nameOf, session } from "./session.js";
+
+const PIXELATED = 48; // up to which a small picture shows its pixels
+
+const picture = (one, size) => {
+  const image = make("img", { alt: size === "large" ? `Example ${one.id}` : "", decoding: "async" });
+  image.addEventListener("load", () => {
+    const isTiny = Math.max(image.naturalWidth, image.naturalHeight) <= PIXELATED;
+    image.classList.toggle("pixels", size === "small" && isTiny);
+  });
+  image.addEventListener("error", () => image.replaceWith(make("span", { className: "blank", textContent: "no picture" })));
+  image.src = pictureOf(one, size);
+  return image;
+};
+export const pictureOf = (one, size) => `/picture/${size}/${one.index}`;
+
+// Large, before its details are known.
+export const firstLook = (one) => {
+  if (session.start.kind === "image") return picture(one, "large");
+  if (session.start.kind) return make("p", { className: "text", textContent: one.text || "" });
+  return make("p", { className: "blank", textContent: "The example itself cannot be shown." });
+};
+
+// Large, with its details; nothing for a picture, which has none.
+export const closeLook = (one, found) => {
+  const more = (many, what) => (many ? [make("p", { className: "aside", textContent: `${whole(many)} more ${what} are not shown.` })] : []);
+  if (session.start.kind === "text") {
+    return [make("p", { className: "text", dir: "auto", textContent: found.text }), ...more(found.cut, "characters")];
+  }
+  if (session.start.kind === "table") {
+    const scroll = make("div", { className: "scroll", tabIndex: 0, ariaLabel: "Columns of the example" }, columns(one, found.columns));
+    scroll.setAttribute("role", "region");
+    return [scroll, ...more(found.moreColumns, "columns")];
+  }
+  return [];
+};
+const columns = (one, list) => {
+  const head = ["column", "here", `usual for ${nameOf(one.given)}`, `usual for ${nameOf(one.suggested)}`];
+  const usual = ([mean, spread]) => `${number(mean)} ±\u00a0${number(spread)}`;
+  return make("table", {},
+    make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, bdi(text))))),
+    make("tbody", {}, ...list.map((row) => make("tr", {}, make("th", { scope: "row" }, bdi(row.name)),
+      make("td", {}, make("b", { textContent: number(row.value) })), make("td", { textContent: usual(row.given) }), make("td", { textContent: usual(row.suggested) })))));
+};
+
+// Small, in a list.
+export const glimpse = (one) => {
+  if (session.start.kind === "image") return picture(one, "small");
+  if (session.start.kind === "text") return make("span", { className: "text", dir: "auto", textContent: one.text || "" });
+  if (session.start.kind === "table") {
+    return make("span", { className: "text" }, ...(one.columns || []).flatMap((row) => [bdi(row.name), ` ${number(row.value)} `, make("br")]));
+  }
+  return make("span", { className: "blank", textContent: "not shown" });
+};
+
+// The learning curve, p from 0 to 1 over the epochs.
+const WIDE = 300, TALL = 80;
+export const curve = ({ epochs, given, other }) => {
+  const said = `Over ${epochs} epochs: p of the given label ${ends(given)}; of another class ${ends(other)}`;
+  const label = (className, textContent) => make("span", { className, textContent, ariaHidden: "true" });
+  return [
+    label("top", "100%"), label("bottom", "0%"),
+    drawn("svg", { class: "curve", viewBox: `0 0 ${WIDE} ${TALL}`, preserveAspectRatio: "none", role: "img", "aria-label": said },
+      drawn("path", { class: "frame", d: `M0 0h${WIDE}M0 ${TALL}h${WIDE}` }),
+      drawn("path", { class: "other", d: path(other) }), drawn("path", { class: "given", d: path(given) })),
+    label("first", "epoch 1"), label("last", epochs > 1 ? whole(epochs) : ""),
+  ];
+};
+const path = (p) => {
+  let text = "", isOn = false;
+  p.forEach((value, k) => {
+    if (value === null) { isOn = false; return; }
+    const x = (WIDE * (p.length > 1 ? k / (p.length - 1) : 0)).toFixed(1), y = (TALL * (1 - value)).toFixed(1);
+    text += `${isOn ? "L" : "M"}${x} ${y}${isOn || p[k + 1] != null ? "" : "h.1"}`; // a point alone is a dot
+    isOn = true;
+  });
+  return text;
+};
+const ends = (p) => {
+  const seen = p.filter((value) => value !== null);
+  return seen.length ? `${chance(seen[0])} at first, ${chance(seen[seen.length - 1])} at last` : "not seen";
+};

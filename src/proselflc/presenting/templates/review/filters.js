@@ -1,0 +1,50 @@
+// Which suspects are gone through: by pair, class, confidence and state, and in which order.
+
+import { $, option, whole } from "./elements.js";
+import { session } from "./session.js";
+
+export const controls = $("controls").elements;
+
+export const offerClasses = () => {
+  for (const control of [controls.given, controls.suggested]) {
+    const classes = session.names.map((name, k) => option(String(k), name));
+    control.replaceChildren(option("", "any class"), ...classes);
+  }
+};
+export const offerPairs = (pairs) => {
+  const { names, view: { given, suggested } } = session;
+  const chosen = given !== "" && suggested !== "" ? `${given} ${suggested}` : "";
+  const listed = pairs.map(([g, s, , left]) => option(`${g} ${s}`, `${names[g]} → ${names[s]} (${whole(left)} left)`));
+  if (chosen && !pairs.some(([g, s]) => `${g} ${s}` === chosen)) {
+    listed.unshift(option(chosen, `${names[given]} → ${names[suggested]} (none left)`));
+  }
+  controls.pair.replaceChildren(option("", "any"), ...listed);
+  controls.pair.value = chosen;
+};
+export const showFilters = () => {
+  const { view } = session;
+  for (const name of ["given", "suggested", "state", "order"]) controls[name].value = view[name];
+  controls.low.value = Math.round(100 * view.low);
+  controls.high.value = Math.round(100 * view.high);
+};
+
+export const ALL = { given: "", suggested: "", low: 0, high: 1, state: "open" }; // that is left
+
+// What the controls say, as far as it is other than what is shown.
+export const wanted = (changed) => {
+  if (changed === controls.pair) {
+    const [given = "", suggested = ""] = controls.pair.value ? controls.pair.value.split(" ") : [];
+    return { given, suggested };
+  }
+  const said = {
+    given: controls.given.value, suggested: controls.suggested.value,
+    low: share(controls.low.value, 0), high: share(controls.high.value, 1),
+    state: controls.state.value, order: controls.order.value,
+  };
+  const isOther = ([name, value]) => String(session.view[name]) !== String(value);
+  return Object.fromEntries(Object.entries(said).filter(isOther));
+};
+const share = (text, otherwise) => {
+  const number = Number(text) / 100;
+  return text !== "" && number >= 0 && number <= 1 ? number : otherwise;
+};

@@ -1,0 +1,112 @@
+// Going from suspect to suspect, from filter to filter, and between one by one and the grid.
+
+import { $, chance, say, whole } from "./elements.js";
+import { ALL, showFilters } from "./filters.js";
+import { clear, here, layOut, moveTo, selectNext } from "./grid.js";
+import { showOne } from "./one.js";
+import { takeOver } from "./progress.js";
+import { ask } from "./server.js";
+import { forget, itemAt, query, question, saveWhere, session } from "./session.js";
+
+const FIFTY = 50;
+
+export const show = (which) => {
+  for (const id of ["one", "all", "done"]) $(id).hidden = id !== which;
+  document.body.dataset.mode = session.mode;
+  $("mode-one").setAttribute("aria-pressed", String(session.mode === "one"));
+  $("mode-grid").setAttribute("aria-pressed", String(session.mode === "grid"));
+};
+
+// To the first undecided suspect from a place on; of those that are decided, to that place.
+export const arrive = async (from = session.place) => {
+  const { era, view } = session;
+  if (session.mode === "grid") { show("all"); await layOut(); return; }
+  let found = await ask(`/api/next?${query()}&from=${from}`);
+  if (view.state === "decided" && from < found.total) found = { ...found, place: from };
+  if (found.place === null && from > 0) found = await ask(`/api/next?${query()}&from=0`);
+  if (era !== session.era) return;
+  session.total = found.total;
+  if (found.place === null) { finish(); return; }
+  await goTo(found.place);
+};
+const goTo = async (where) => {
+  const { era } = session;
+  const one = await itemAt(where);
+  if (era !== session.era || !one) return;
+  session.place = where;
+  saveWhere();
+  show("one");
+  showOne(one);
+  say(`${question(one)}, ${chance(one.sure)} sure. ${whole(where + 1)} of ${whole(session.total)}.`);
+};
+export const step = async (by) => {
+  const { mode, busy, place, total, view } = session;
+  if (mode === "grid" || busy) return;
+  if (by < 0) { if (place > 0) await goTo(place - 1); else say("This is the first one."); return; }
+  if (view.state === "open") await arrive(place + 1 < total ? place + 1 : 0);
+  else if (place + 1 < total) await goTo(place + 1);
+  else say("This is the last one.");
+};
+
+const finish = () => {
+  session.item = null;
+  const isAll = session.left === 0;
+  $("done-title").textContent = isAll ? "Every suspect is decided" : session.total ? "All of these are decided" : "No suspect matches";
+  $("done-text").textContent = isAll ? "Train on what was decided, and see what it has changed:"
+    : session.left === 1 ? "One other is not decided." : `${whole(session.left)} others are not decided.`;
+  $("done-next").hidden = !isAll;
+  $("done-next").textContent = session.start.next.join("\n\n");
+  $("done-all").hidden = isAll;
+  $("place").textContent = "";
+  show("done");
+  say($("done-title").textContent);
+  const focused = document.activeElement;
+  if (!focused || focused === document.body || !focused.checkVisibility()) $("done-title").focus();
+};
+
+export const filter = async (changes) => {
+  session.view = { ...session.view, ...changes, line: session.line };
+  session.place = 0;
+  session.selected.clear();
+  forget();
+  const { era } = session; // a later filter is the one that counts
+  showFilters();
+  const state = await ask("/api/state"); // what had been loaded is forgotten, so no change is asked for
+  if (era !== session.era) return;
+  session.view.line = state.line;
+  takeOver(state);
+  await itemAt(0);
+  if (era !== session.era) return;
+  say(`${whole(session.total)} suspects match.`);
+  await arrive();
+};
+export const allThatIsLeft = () => filter(ALL);
+
+export const setMode = async (mode, where) => {
+  session.mode = mode;
+  clear();
+  if (mode === "grid") {
+    show("all");
+    await layOut();
+    moveTo(where);
+    $("grid").focus();
+  } else if (session.total) {
+    await goTo(where);
+    $("question").focus();
+  } else finish();
+  saveWhere();
+};
+export const otherMode = () => (session.mode === "grid" ? setMode("one", here()) : setMode("grid", session.place));
+
+// Select suspects of the same pair as the one that the keyboard is at.
+export const fifty = async () => {
+  const one = await itemAt(here());
+  if (!one) return;
+  const pair = { given: String(one.given), suggested: String(one.suggested) };
+  if (session.view.given !== pair.given || session.view.suggested !== pair.suggested) {
+    await filter({ ...pair, state: "open" });
+    moveTo(0);
+  }
+  await selectNext(FIFTY);
+  say(`${whole(session.selected.size)} selected: ${question(one)}.`);
+};

@@ -1,0 +1,109 @@
+// The page of a review: its keys and buttons, and how it begins.
+
+import "./theme.js";
+import { settle, undo } from "./deciding.js";
+import { $, option } from "./elements.js";
+import { controls, offerClasses, showFilters, wanted } from "./filters.js";
+import { clearSelection, here, paint } from "./grid.js";
+import { remember, remembered } from "./memory.js";
+import { allThatIsLeft, arrive, fifty, filter, otherMode, setMode, step } from "./moving.js";
+import { showStanding } from "./one.js";
+import { pick } from "./picker.js";
+import { takeOver } from "./progress.js";
+import { ask, once } from "./server.js";
+import { goBack, itemAt, session } from "./session.js";
+
+const isGrid = () => session.mode === "grid";
+const chosen = () => {
+  if (isGrid()) return [...session.selected.values()];
+  return session.item && !$("one").hidden ? [session.item] : [];
+};
+const actions = {
+  a: () => settle(chosen(), (one) => one.suggested),
+  k: () => settle(chosen(), (one) => one.given),
+  u: () => settle(chosen(), () => null),
+  c: () => pick(chosen()),
+  s: () => step(1), ArrowRight: () => step(1),
+  b: () => step(-1), ArrowLeft: () => step(-1),
+  z: undo,
+  g: otherMode,
+  f: () => isGrid() && fifty(),
+  p: () => { $("filters").open = true; controls.pair.focus(); },
+  Escape: () => isGrid() && clearSelection(),
+  "?": () => $("keys").showModal(),
+};
+for (const n of [1, 2, 3, 4, 5]) {
+  actions[n] = () => {
+    const label = session.item?.likely?.[n - 1];
+    if (!isGrid() && label !== undefined) settle(chosen(), () => label);
+  };
+}
+document.addEventListener("keydown", (event) => {
+  if (!session.start || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  const field = event.target.closest("input, select, textarea, summary");
+  // For a moment, what had the focus in a window that was just closed still has it.
+  if (document.querySelector("dialog[open]") || (field && field.checkVisibility())) return;
+  const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (name.length === 1 && !$("keys-on").checked) return;
+  if (!Object.hasOwn(actions, name) || (name.startsWith("Arrow") && event.target.closest(".scroll, pre"))) return;
+  event.preventDefault();
+  actions[name]();
+});
+
+for (const [id, name] of Object.entries({
+  accept: "a", keep: "k", pick: "c", unsure: "u", back: "b", skip: "s", undo: "z", fifty: "f", "keys-open": "?",
+  "many-accept": "a", "many-keep": "k", "many-pick": "c", "many-unsure": "u", "many-none": "Escape", "many-undo": "z", "done-undo": "z",
+})) $(id).addEventListener("click", () => actions[name]());
+$("likely").addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (button) settle(chosen(), () => Number(button.value));
+});
+$("done-all").addEventListener("click", allThatIsLeft);
+$("grid").addEventListener("look", (event) => setMode("one", event.detail));
+$("mode-one").addEventListener("click", () => isGrid() && setMode("one", here()));
+$("mode-grid").addEventListener("click", () => isGrid() || setMode("grid", session.place));
+$("picker-close").addEventListener("click", () => $("picker").close());
+$("keys-close").addEventListener("click", () => $("keys").close());
+$("keys-on").checked = remembered(localStorage, "proselflc-keys", true) !== false;
+$("keys-on").addEventListener("change", () => remember(localStorage, "proselflc-keys", $("keys-on").checked));
+$("controls").addEventListener("submit", (event) => event.preventDefault());
+$("controls").addEventListener("change", (event) => {
+  const changes = wanted(event.target);
+  if (Object.keys(changes).length) filter(changes);
+});
+$("controls").addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  event.preventDefault();
+  $(isGrid() ? "grid" : session.item ? "question" : "done-title").focus();
+});
+
+// Somebody may have decided in another window.
+addEventListener("focus", async () => {
+  if (!session.start || session.busy) return;
+  const { item } = session, line = item?.line;
+  try { takeOver(await once(`/api/state?since=${session.line}`)); } catch { return; }
+  if (isGrid()) paint();
+  else if (item && item === session.item && item.line !== line) showStanding(item, "Decided meanwhile. ");
+});
+
+const start = session.start = await ask("/api/start");
+session.names = start.names;
+session.history = start.recent;
+session.view.line = start.line;
+document.title = $("title").textContent = `Review of ${start.title}`;
+$("run").textContent = start.run;
+$("sample-note").hidden = !start.isSample;
+document.body.dataset.kind = start.kind || "none";
+offerClasses();
+if (matchMedia("(max-width: 48rem)").matches) $("filters").open = false;
+if (start.isSample) {
+  controls.order.prepend(option("drawn", "as drawn")); // so that it is a sample however far one gets
+  session.view.order = "drawn";
+}
+goBack(remembered(sessionStorage, "proselflc-where", null));
+takeOver(start);
+showFilters();
+await itemAt(0);
+session.place = Math.min(session.place, Math.max(0, session.total - 1));
+await (isGrid() ? setMode("grid", session.place) : arrive());
+document.body.classList.add("ready");

@@ -1,0 +1,270 @@
+"""Write the pages of the site that the code says itself: methods, commands, options, Python names.
+
+`docs/conf.py` calls this before Sphinx reads the pages; nothing of it is kept in the repository.
+
+    python tools/site_pages.py docs/reference
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import proselflc
+from proselflc import functional
+from proselflc.app.cli import app
+from proselflc.app.config import recipes
+from proselflc.app.method_cost import costs
+from proselflc.correction.catalogue import METHODS, Method
+from proselflc.training.methods import OPTIONAL, TRAINABLE
+
+ROOT = Path(__file__).parents[1]
+# Parts of the configuration, by the field of `Config` that holds them; "" is `Config` itself.
+PARTS = {
+    "request": "Which data",
+    "recipe": "How to train",
+    "": "The run",
+    "parameters": "The method's own parameters",
+}
+DATA = "[which data](configuration.md#which-data)"
+
+
+def write(folder: Path) -> None:
+    """Write every page into a folder; a page that is as it should be is left alone.
+
+    Sphinx reads only those again that have changed.
+    """
+    folder.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        path = folder / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def pages() -> dict[str, str]:
+    """Every page by its name."""
+    return {
+        "methods.md": methods(),
+        "commands.md": commands(),
+        "configuration.md": configuration(),
+        "python.md": python(),
+        "changelog.md": _of_the_repository("CHANGELOG.md"),
+        "contributing.md": _of_the_repository("CONTRIBUTING.md"),
+    }
+
+
+def methods() -> str:
+    """The catalogue: a table to choose from, and a section for every method."""
+    cost = costs()
+    rows = [
+        (f"[{one.title}](#method-{name}) `{name}`", one.where, _times(cost, name), one.when)
+        for name, one in METHODS.items()
+    ]
+    return "\n\n".join(
+        [
+            "# All methods",
+            "Choose by `--method NAME`, or take the criterion into your own loop. In short: begin "
+            "with `proselflc`, and have `cce` beside it.",
+            "The cost is that of a step beside one of cross entropy, as measured with a ResNet-20. "
+            'What was gained "on photos" is on the table of [results](../results.md), a small '
+            'setting; what was "on digits" is among [methods with stages](../methods.md). '
+            "[The algebra](../algebra.md) explains the letters.",
+            _table(("method", "paper", "cost", "when to use"), rows),
+            *(_method(name, one, _times(cost, name)) for name, one in METHODS.items()),
+        ]
+    )
+
+
+def _method(name: str, one: Method, cost: str) -> str:
+    facts = {"loss": f"`{one.loss}`"}
+    if one.target is not None and one.target.reference is not None:
+        facts["target q̃"] = f"`{one.target.formula}`"
+        facts["trust ε"] = f"`{one.target.trust.symbol}`"
+    facts |= {
+        "low entropy": one.entropy,
+        "class taught": one.semantic_class,
+        "paper": one.where,
+        "criterion": f"{{py:class}}`~proselflc.{one.criterion}`",
+        "needs": one.needs,
+        "cost of a step": f"{cost} cross entropy's",
+    }
+    given = TRAINABLE[name].defaults
+    said = {a.name.removeprefix("--method."): a.parameter.help or "" for a in _arguments("train")}
+    defaults = [
+        (f"`--method.{key}`", _default(value), _escaped(said[key])) for key, value in given.items()
+    ]
+    parts = [
+        f"(method-{name})=\n## {one.title}",
+        f"`--method {name}`. {one.when}",
+        _table(("", ""), [(key, value) for key, value in facts.items() if value != "–"]),
+    ]
+    if defaults:
+        parts.append(_table(("parameter", "default", "meaning"), defaults))
+    return "\n\n".join(parts)
+
+
+def _times(cost: Mapping[str, float], name: str) -> str:
+    return f"×\N{NO-BREAK SPACE}{cost[name]:.1f}" if name in cost else "–"
+
+
+def _default(value: object) -> str:
+    return "must be given" if value is None else "–" if value is OPTIONAL else f"`{value}`"
+
+
+def commands() -> str:
+    """Every command with its own options; those that are of the configuration are on its page."""
+    sections = []
+    for name in sorted(one for one in app if not one.startswith("-")):
+        arguments = _arguments(name)
+        own = [one for one in arguments if not one.keys]
+        others = [one for one in arguments if one.keys]
+        text = _without_arguments(app[name].help)
+        words = [one.name if one.required else f"[{one.name}]" for one in own if _has_place(one)]
+        usage = " ".join(["proselflc", name, *words, "[OPTIONS]"])
+        parts = [f"## {name}", f"    {usage}", *map(_escaped, re.split(r"\n\s*\n", text))]
+        if own:
+            parts.append(_options(own))
+        if any(one.keys[0] == "recipe" for one in others):
+            parts.append("and every option of the [configuration](configuration.md).")
+        elif others:
+            parts.append(f"and those that say {DATA}.")
+        sections.append("\n\n".join(parts))
+    head = (
+        "# Commands\n\n`proselflc COMMAND --help` says the same. Exit codes: 0 done, 2 the input "
+        "was wrong, 1 a fault of ours or a run that could not go on, 130 interrupted. `--json` "
+        "prints a result for programs on stdout; everything else goes to stderr."
+    )
+    return "\n\n".join([head, *sections])
+
+
+def configuration() -> str:
+    """Every option of a run, which is a key of a TOML file too, and the recipes."""
+    parts: dict[str, list[Any]] = {one: [] for one in PARTS}
+    for argument in _arguments("train"):
+        if argument.keys:
+            first = argument.keys[0]
+            parts[first if first in PARTS else ""].append(argument)
+    sections = [f"## {PARTS[key]}\n\n{_options(found)}" for key, found in parts.items()]
+    files = [
+        f"### {name}\n\n```toml\n{path.read_text(encoding='utf-8').strip()}\n```"
+        for name, path in recipes().items()
+    ]
+    head = (
+        "# Configuration\n\nEvery option of `train` and `search` is also a key of a TOML file, "
+        "without its dashes: `--batch-size 64` is `batch-size = 64`. Parameters of the method are "
+        'a table: `--method boot_soft --method.epsilon 0.3` is `method = { name = "boot_soft", '
+        "epsilon = 0.3 }`. `--config FILE` reads it; flags win over the file, the file over "
+        "defaults, and every run writes down all of them in its `config.toml`."
+    )
+    recipe = "## Recipes\n\nThese come with the package and are meant by name: `--config cifar100`."
+    return "\n\n".join([head, *sections, recipe, *files])
+
+
+def python() -> str:
+    """The public names, each with what its docstring says."""
+    groups: dict[str, list[str]] = {
+        "Whole runs": [],
+        "Criteria": [],
+        "Targets, trusts and memories": [],
+        "For other libraries": [],
+    }
+    for name in proselflc.__all__:
+        if name == "functional":
+            continue
+        home = proselflc._HOME[name]
+        if home == "correction.criteria" or name == "Criterion":
+            groups["Criteria"].append(name)
+        elif home.startswith("correction."):
+            groups["Targets, trusts and memories"].append(name)
+        elif home.startswith("integrations"):
+            groups["For other libraries"].append(name)
+        else:
+            groups["Whole runs"].append(name)
+    sections = [
+        f"## {title}\n\n" + "\n\n".join(map(_documented, names))
+        for title, names in groups.items()
+        if names
+    ]
+    return "\n\n".join(
+        [
+            "# Python names",
+            "All of these are names of `proselflc`, and loaded when they are first used. The "
+            "criteria need torch alone.",
+            *sections,
+            "## What a run gives\n\n" + _directive("autoclass", "proselflc.analysis.run.Run"),
+            "## Without state\n\n`proselflc.functional` has the same maths as functions.\n\n"
+            + "\n\n".join(
+                _directive("autofunction", f"proselflc.functional.{name}")
+                for name in functional.__all__
+            ),
+        ]
+    )
+
+
+def _documented(name: str) -> str:
+    is_class = isinstance(getattr(proselflc, name), type)
+    return _directive("autoclass" if is_class else "autofunction", f"proselflc.{name}")
+
+
+def _directive(kind: str, name: str) -> str:
+    members = "\n   :members:" if kind == "autoclass" else ""
+    return f"```{{eval-rst}}\n.. {kind}:: {name}{members}\n```"
+
+
+def _of_the_repository(name: str) -> str:
+    """A page from the repository's top, with links that hold in docs/reference/."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    text = text.replace("](docs/decisions/)", "](../decisions/index.md)").replace(
+        "](docs/", "](../"
+    )
+    return text.replace("](CHANGELOG.md)", "](changelog.md)")
+
+
+def _arguments(command: str) -> list[Any]:
+    """The options and operands of a command that are shown."""
+    found = app[command].assemble_argument_collection(parse_docstring=True)
+    return [one for one in found if one.show]
+
+
+def _has_place(argument: Any) -> bool:
+    return not argument.name.startswith("-")
+
+
+def _options(arguments: Iterable[Any]) -> str:
+    rows = []
+    for one in arguments:
+        default = one.field_info.default
+        unset = default in (None, False, "", ()) or not isinstance(default, object)
+        shown = "" if unset or default is one.field_info.empty else f"`{default}`"
+        choices = [repr(v).strip("'") for v in get_args(one.hint) if isinstance(v, str)]
+        for inner in get_args(one.hint):
+            choices += [str(v) for v in get_args(inner) if isinstance(v, str)]
+        listed = f" One of {', '.join(f'`{v}`' for v in choices)}." if choices else ""
+        rows.append((f"`{one.name}`", _escaped(one.parameter.help or "") + listed, shown))
+    return _table(("option", "meaning", "default"), rows)
+
+
+def _without_arguments(help: str) -> str:
+    return re.split(r"\n\s*Args:", help)[0].strip()
+
+
+def _escaped(text: str) -> str:
+    """Prose of a docstring as Markdown: what is in backticks stays, stars and bars are meant."""
+    pieces = re.split(r"(`[^`]*`)", " ".join(text.split()))
+    return "".join(
+        piece if piece.startswith("`") else re.sub(r"([*|<_\[\]])", r"\\\1", piece)
+        for piece in pieces
+    )
+
+
+def _table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [heading, ("---",) * len(heading), *rows]
+    return "\n".join(
+        "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\\|", cell) for cell in line) + " |"
+        for line in lines
+    )
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
