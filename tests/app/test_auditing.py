@@ -185,6 +185,22 @@ def test_what_is_said_of_an_audit() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ('data = "a/patients.CSV"', "--copy corrected.csv"),
+        ('data = "photos"\nlabels = "given.tsv"', "--copy corrected.tsv"),
+        ('data = "patients.csv"\nlabels = "runs/a"', "--copy corrected.csv"),
+        ('data = "patients.csv"\nnoise = "pairflip:0.2"', "--out labels.csv"),
+        ('data = "digits"', "--out labels.csv"),
+    ],
+)
+def test_a_table_is_to_be_copied(tmp_path: Path, config: str, words: str) -> None:
+    (tmp_path / "config.toml").write_text(config)
+    text = auditing.in_words(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 1)
+    assert f"proselflc export {tmp_path} {words}  # the corrected labels\n" in text
+
+
 def test_what_is_said_of_a_run_that_was_too_short(tmp_path: Path) -> None:
     line = {"step": 1, "epoch": 1.0, "progress": 1.0, "train_accuracy": 0.9}
     (tmp_path / "history.jsonl").write_text(json.dumps(line))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from rich.console import Console
 
 from proselflc.app import cli
 from proselflc.app.corruption import Corruption, corrupt_data, write
@@ -63,6 +66,22 @@ def test_help_names_every_kind_of_noise() -> None:
     words = run("noise", "--help").stdout.replace("│", " ").replace(",", " ").replace(".", " ")
     kinds = {*noise.SHORT_NAMES, *noise.GENERATORS, *noise.GENERATORS_WITHOUT_RATE}
     assert kinds <= set(words.split())
+
+
+def test_help_flows_and_loses_no_character(capsys: pytest.CaptureFixture[str]) -> None:
+    def words(command: str, form: Literal["plaintext", "markdown"]) -> str:
+        command_app = cli.app[command]
+        before, command_app.help_format = command_app.help_format, form
+        try:
+            cli.app.help_print([command], console=Console(width=100, file=sys.stdout))
+        finally:
+            command_app.help_format = before
+        return re.sub(r"[\s│─╭╮╰╯`]", "", capsys.readouterr().out)
+
+    for command in ("train", "search", "export", "noise", "completion", "reproduce"):
+        assert words(command, "markdown") == words(command, "plaintext"), command
+    lines = run("export", "--help").stdout.splitlines()
+    assert not any(line.rstrip("│ ").endswith("rows and columns,") for line in lines)
 
 
 def test_version() -> None:

@@ -385,7 +385,7 @@ def test_runs_without_a_table_to_copy(
     x, _, given = features()
     proselflc.fit(x, given, epochs=1, out=tmp_path / "python")
     said = refused([tmp_path / "python", "--copy", copy], capsys)
-    assert "was given in Python and is not on disk" in said
+    assert "given in Python, so there is no table to copy: write the labels with --out" in said
     source = write_table(tmp_path / "d.csv")
     train("--data", source, "--noise", "pair:0.2", "--out", tmp_path / "noisy")
     said = refused([tmp_path / "noisy", "--copy", copy], capsys)

@@ -215,6 +215,9 @@ def test_what_is_not_there_is_said_so_with_the_name_probably_meant(tmp_path: Pat
         open_data(Request("cifar-100"))
     with pytest.raises(InputError, match="there is no file or folder"):
         open_data(Request(str(tmp_path / "none.csv")))
+    (tmp_path / "patients.csv").touch()
+    with pytest.raises(InputError, match=r'no file or folder .*did you mean ".*/patients\.csv"\?$'):
+        open_data(Request(str(tmp_path / "patient.csv")))
     other = tmp_path / "notes.docx"
     other.touch()
     with pytest.raises(InputError, match=r"notes\.docx is none of what --data takes"):

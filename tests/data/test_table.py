@@ -151,6 +151,8 @@ def test_label_column_is_found_or_asked_for(tmp_path: Path) -> None:
     refused(path, r'no label column; did you mean "lable"\?.*--label-column.*text, lable, other')
     refused(path, r'unknown column "lbale"; did you mean "lable"\?', label_column="lbale")
     assert table.load(path, label_column="LABLE").names == ("a", "b")
+    numbers = written(tmp_path / "c.csv", "age,diagnosis\n1,a\n2,b\n")
+    refused(numbers, r"no label column\. Name it with --label-column\..*age, diagnosis")
     two = written(tmp_path / "b.csv", "text,label,target\nx,a,1\ny,b,2\n")
     refused(two, "several columns for one thing, label and target: choose one with --label-column")
     assert table.load(two, label_column="target").names == ("1", "2")

@@ -20,6 +20,7 @@ from proselflc.app.display import Display, Silent
 from proselflc.app.folds import Data
 from proselflc.app.summary import of_labels
 from proselflc.data.dataset import Dataset
+from proselflc.data.opening import TABLES
 from proselflc.errors import InputError, shown
 from proselflc.presenting.names import in_ten
 from proselflc.training.run_directory import Json
@@ -155,12 +156,22 @@ def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
             *_aligned(
                 [
                     (f"proselflc report {path}", "# a page to look at them"),
-                    (f"proselflc export {path} --out labels.csv", "# the corrected labels"),
+                    (f"proselflc export {path} {_where_to(run)}", "# the corrected labels"),
                 ]
             ),
             "",
         ]
     )
+
+
+def _where_to(run: Run) -> str:
+    """How `export` best writes a run's labels: in a copy of the table they are from, if any."""
+    config = run.config if run.directory.config.is_file() else {}
+    suffixes = [Path(str(config.get(name, ""))).suffix.lower() for name in ("labels", "data")]
+    tables = [suffix for suffix in suffixes if suffix in TABLES]
+    if tables and "noise" not in config:  # a table whose labels are right is not to be corrected
+        return f"--copy corrected{tables[0]}"
+    return "--out labels.csv"
 
 
 def _verdict(audit: Audit) -> list[str]:

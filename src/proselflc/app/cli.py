@@ -26,7 +26,7 @@ app = App(
     name="proselflc",
     help="Learn from wrongly labelled data.",
     version=__version__,
-    help_format="plaintext",
+    help_format="markdown",
     default_parameter=Parameter(negative=()),
     suppress_keyboard_interrupt=False,
 )

@@ -186,6 +186,11 @@ def _write_file(corrected: Corrected, what: Export, out: Path) -> None:
 def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
     """A corrected copy of the table that the run has its labels from; what to say about it."""
     run = corrected.run
+    if run.config.get("data") == FROM_PYTHON:
+        raise InputError(
+            f"the data of {run.path} was given in Python, so there is no table to copy: write the "
+            "labels with --out FILE.csv"
+        )
     wanted = original.request(run, data=what.data)
     has_labels_beside = wanted.labels is not None and wanted.labels.suffix.lower() in TABLES
     source = wanted.labels if has_labels_beside else Path(wanted.data)

@@ -6,8 +6,10 @@ is opened, so that the command line can show `Request` as options at once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -467,15 +469,26 @@ def _check_columns(request: Request) -> None:
             )
 
 
+def _meant(path: Path) -> str:
+    """What was probably meant by a path that is not there: its neighbour, or a set with a name."""
+    try:
+        beside = os.listdir(path.parent)
+    except OSError:  # not there either, or not ours to look into
+        beside = []
+    close = get_close_matches(path.name, beside, n=1, cutoff=0.75)
+    if close:
+        return f'; did you mean "{path.with_name(close[0])}"?'
+    if path.suffix.lower() in TABLES:
+        return f", seen from {Path.cwd()}: check the path"
+    return ", and as a name it is an " + unknown("data set", str(path), DATASETS)
+
+
 def _open_path(request: Request) -> Dataset:
     path = Path(request.data)
     if path.is_dir():
         return _open_folder(path, request)
     if not path.is_file():
-        raise InputError(
-            f"there is no file or folder {path}, and as a name it is an "
-            + unknown("data set", request.data, DATASETS)
-        )
+        raise InputError(f"there is no file or folder {path}" + _meant(path))
     suffix = path.suffix.lower()
     if suffix in TABLES:
         from proselflc.data.sources import table

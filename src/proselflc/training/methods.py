@@ -31,7 +31,7 @@ class Parameters:
             tf_kd_self.
         sharpness: B of the global trust, for proselflc and proselflc_lt.
         midpoint: when the global trust is 1/2, for proselflc and proselflc_lt.
-        trust: "global*local", "global", "local" or "global*max_p", for proselflc and proselflc_lt.
+        trust: `global*local`, `global`, `local` or `global*max_p`, for proselflc and proselflc_lt.
         temperature: T, for proselflc_lt; τ, for distillation and tf_kd_self.
         q: for gce and gce_truncated.
         k: the probability below which a label is left out, for gce_truncated.

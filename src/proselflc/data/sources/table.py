@@ -630,8 +630,9 @@ def _label_column(table: _Table, asked: str | None) -> str | None:
 def _needed_label(table: _Table, column: str | None) -> str:
     if column is not None:
         return column
-    close = [c for name in LABEL for c in get_close_matches(name, table.columns, n=1)]
-    hint = f'; did you mean "{close[0]}"?' if close else ";"
+    # A slip of the pen alone: at the usual cutoff "age" would be taken for "target".
+    close = [c for name in LABEL for c in get_close_matches(name, table.columns, 1, cutoff=0.75)]
+    hint = f'; did you mean "{close[0]}"?' if close else "."
     raise InputError(
         f"{table.path} has no label column{hint} Name it with --label-column. "
         f"Its columns: {', '.join(_listed(table, 'label'))}"
