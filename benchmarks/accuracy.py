@@ -180,7 +180,7 @@ def main() -> None:
     one = Reproduction(artefact, SCALE, SEEDS, options.out, options.data_root)
     if not (options.report or options.time):
         command.run(one, options.jobs, functools.partial(print, flush=True))
-    (text,) = one.look()[0].words
+    text = one.look()[0].words[0]
     print(text)
     with whole_file(RESULTS / "accuracy.md") as file:
         file.write(text.encode() + b"\n")

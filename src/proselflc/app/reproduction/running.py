@@ -13,7 +13,7 @@ from proselflc.app.config import Config
 from proselflc.app.display import Silent
 from proselflc.app.kept_runs import once, place
 from proselflc.app.reproduction.artefacts import Artefact
-from proselflc.app.reproduction.output import Output
+from proselflc.app.reproduction.output import MISSING, Output
 from proselflc.app.reproduction.plan import Study, Wanted
 from proselflc.app.reproduction.records import Store
 from proselflc.app.reproduction.scale import Scale, located
@@ -58,7 +58,11 @@ class Reproduction:
     def look(self) -> tuple[Output, Study]:
         """The table or figure as far as there are runs, and what it asked for."""
         study = self.study()
-        return self.artefact.make(study), study
+        output = self.artefact.make(study)
+        if study.wanted:
+            said = f'Not all runs are there: "{MISSING}" is not run yet.'
+            output = replace(output, words=(*output.words, said))
+        return output, study
 
 
 def complete(one: Reproduction, say: Callable[[str], None]) -> None:
