@@ -68,15 +68,12 @@ def check(folder: Path, *, quick: bool) -> None:
 
 
 def look_into(wheel: Path) -> None:
-    """What must be in a wheel beside the modules, and what must not."""
+    """A wheel has every file of the package, pages and recipes too, and nothing else."""
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {
-        "proselflc/py.typed",
-        "proselflc/app/method_cost.json",
-        "proselflc/app/recipes/cifar100.toml",
-        "proselflc/presenting/templates/report.html",
-        "proselflc/presenting/templates/review.js",
-    }
+    source = ROOT / "src"
+    there = (path for path in (source / "proselflc").rglob("*") if path.is_file())
+    wanted = {str(path.relative_to(source)) for path in there if "__pycache__" not in path.parts}
+    assert "proselflc/py.typed" in wanted
     missing = wanted - names
     assert not missing, f"not in the wheel: {sorted(missing)}"
     strays = [n for n in names if not n.startswith("proselflc") or "__pycache__" in n]
