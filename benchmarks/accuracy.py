@@ -50,7 +50,7 @@ from proselflc.app.reproduction.records import Record
 from proselflc.app.reproduction.running import Reproduction
 from proselflc.app.reproduction.scale import SCALES
 from proselflc.correction.catalogue import METHODS
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.data.writing import whole_file
 from proselflc.training.methods import TRAINABLE
 

@@ -28,7 +28,7 @@ from proselflc.app.reproduction.plan import Study, Wanted
 from proselflc.app.reproduction.records import Record
 from proselflc.app.reproduction.running import Reproduction
 from proselflc.app.reproduction.scale import SCALES
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 
