@@ -15,7 +15,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import proselflc
-from proselflc.data.opening import Request, open_data
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
 
 NAMES = ("zero", "one", "two", "three", "four")
 EVERY = 8  # so many pictures, one is misplaced

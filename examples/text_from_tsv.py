@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 
 import proselflc
-from proselflc.data.opening import Request, open_data
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
 
 TOPICS = {
     "kasuwanci": ("kasuwa", "farashi", "kuɗi", "banki", "ciniki", "haraji", "kamfani"),

@@ -16,6 +16,7 @@ import proselflc
 from proselflc.correction import catalogue
 from proselflc.data import opening
 from proselflc.data.dataset import Features
+from proselflc.data.request import Request
 from proselflc.presenting import figures
 from proselflc.training import methods
 
@@ -93,7 +94,7 @@ def test_the_data_source_of_the_document_can_be_trained(
     known = {**vars(opening), "_open_moons": lambda request: moons.load()}
     for name, named in eval("{" + line + "}", known).items():
         monkeypatch.setitem(opening.DATASETS, name, named)
-    data = opening.open_data(opening.Request(data="moons"))
+    data = opening.open_data(Request(data="moons"))
     assert data.test is not None
     assert isinstance(data.test.inputs, Features)
     assert (len(data.train), len(data.test)) == (200, 100)

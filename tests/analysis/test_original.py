@@ -16,7 +16,8 @@ from proselflc.analysis.run import Run
 from proselflc.data import download, noise
 from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Ints, Texts
 from proselflc.data.labels import from_dataset
-from proselflc.data.opening import FROM_PYTHON, Request, open_data
+from proselflc.data.opening import open_data
+from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.splits import Split, with_split
 from proselflc.errors import InputError
 

@@ -24,7 +24,8 @@ from proselflc.app.corruption import Corruption, corrupt_data, write
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Texts
 from proselflc.data.labels import Labels
-from proselflc.data.opening import DATASETS, Request, open_data
+from proselflc.data.opening import DATASETS, open_data
+from proselflc.data.request import Request
 from proselflc.errors import InputError
 
 COMMAND = [sys.executable, "-m", "proselflc"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from proselflc.app import cli, config
 from proselflc.app.config import Config, differences, find, flag_value, options, recipes
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe

@@ -9,7 +9,7 @@ import pytest
 from proselflc.app import cli
 from proselflc.app.config import Config
 from proselflc.app.start import Start, may_begin
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.training import methods
 from proselflc.training.methods import TRAINABLE, Parameters

@@ -9,7 +9,7 @@ import pytest
 
 from proselflc.app import corruption
 from proselflc.app.corruption import Corruption, corrupt_data
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.errors import InputError
 
 

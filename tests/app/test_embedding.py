@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from proselflc.app.embedding import Embedder, embed, embeddings, load_embedder
 from proselflc.data.dataset import Features, ImageFiles, Images, Part, Texts
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.errors import InputError
 
 MODULE = """
@@ -363,7 +363,8 @@ def data(here: Path) -> Path:
 
 
 def test_embed_writes_what_features_reads(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from proselflc.data.opening import Request, open_data
+    from proselflc.data.opening import open_data
+    from proselflc.data.request import Request
 
     for name in ("emb.npz", "emb.npy"):
         out = data.parent / name

@@ -22,7 +22,8 @@ from proselflc.app.cli import run as command
 from proselflc.data.dataset import Ints
 from proselflc.data.decisions import Wanted
 from proselflc.data.noise import Numbers
-from proselflc.data.opening import Request, open_data
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
 
 NAMES = ("=1", "-1", 'a "b", c')
 N = 120

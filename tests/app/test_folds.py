@@ -28,7 +28,7 @@ from proselflc.app.start import Start
 from proselflc.data import labels as labels_of
 from proselflc.data.dataset import Dataset, Features, Part
 from proselflc.data.labels import Labels
-from proselflc.data.opening import FROM_PYTHON, Request
+from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError
 from proselflc.training.methods import Parameters

@@ -17,7 +17,15 @@ from optuna.storages import BaseStorage
 from safetensors.numpy import load_file
 
 from proselflc.analysis.run import load_run
-from proselflc.app import cli, helping_processes, kept_runs, search_space, study, trials
+from proselflc.app import (
+    cli,
+    helping_processes,
+    kept_runs,
+    search_space,
+    study,
+    trial_storage,
+    trials,
+)
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted
 from proselflc.app.display import Silent
@@ -31,7 +39,7 @@ from proselflc.app.study_directory import StudyDirectory
 from proselflc.data import noise
 from proselflc.data.batches import one_thread
 from proselflc.data.dataset import Dataset, Part
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.data.sources import digits
 from proselflc.errors import InputError
 from proselflc.training.methods import Parameters
@@ -478,7 +486,7 @@ def test_a_password_is_neither_written_down_nor_printed(
     searched: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def opened(directory: StudyDirectory, url: str | None, *_: object) -> BaseStorage:
-        return trials.opened(directory, None)
+        return trial_storage.opened(directory, None)
 
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

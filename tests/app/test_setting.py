@@ -14,7 +14,8 @@ from proselflc.app.config import Config
 from proselflc.app.fit import fit
 from proselflc.app.setting import Setting, prepare
 from proselflc.data.dataset import Dataset
-from proselflc.data.opening import Request, open_data
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe

@@ -14,7 +14,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from proselflc.app import trials
+from proselflc.app import trial_storage, trials
 from proselflc.app.search_space import Choice, Range, Values
 from proselflc.app.study_directory import StudyDirectory
 from proselflc.app.trials import Queue, Record, Taken, best
@@ -41,7 +41,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     url = None if request.param == "journal" else f"sqlite:///{tmp_path / 'trials.db'}"
 
     def queue(choices: Mapping[str, Choice] = GRID, **options: Any) -> Queue:
-        storage = trials.opened(StudyDirectory(tmp_path), url)
+        storage = trial_storage.opened(StudyDirectory(tmp_path), url)
         settings = {"trials": 8, "seed": 0, "prune": False, **options}
         return Queue(storage, "a/b", choices, **settings)
 
@@ -287,13 +287,13 @@ def test_importance_tells_what_matters_from_what_does_not(make: Make) -> None:
 
 def test_half_a_line_of_a_killed_process_is_dropped(tmp_path: Path) -> None:
     directory = StudyDirectory(tmp_path)
-    queue = Queue(trials.opened(directory, None), "a", GRID, 8, 0, False)
+    queue = Queue(trial_storage.opened(directory, None), "a", GRID, 8, 0, False)
     queue.fill()
     with directory.journal.open("ab") as file:
         file.write(b'{"op_code":5,"tri')
-    again = Queue(trials.opened(directory, None), "a", GRID, 8, 0, False)
+    again = Queue(trial_storage.opened(directory, None), "a", GRID, 8, 0, False)
     take(again).complete(0.5, "run")
-    third = Queue(trials.opened(directory, None), "a", GRID, 8, 0, False)
+    third = Queue(trial_storage.opened(directory, None), "a", GRID, 8, 0, False)
     assert third.records()[0].accuracy == 0.5
     assert sum(one.state == "waiting" for one in third.records()) == 5
 
@@ -302,7 +302,7 @@ def test_a_damaged_journal_is_said(tmp_path: Path) -> None:
     directory = StudyDirectory(tmp_path)
     directory.journal.write_text("not a journal\nat all\n")
     with pytest.raises(InputError, match=r"journal\.log is damaged"):
-        trials.opened(directory, None)
+        trial_storage.opened(directory, None)
 
 
 @pytest.mark.parametrize(
@@ -319,16 +319,16 @@ def test_a_damaged_last_line_is_dropped_or_said(
     tmp_path: Path, line: bytes, is_dropped: bool
 ) -> None:
     directory = StudyDirectory(tmp_path)
-    Queue(trials.opened(directory, None), "a", GRID, 8, 0, False).fill()
+    Queue(trial_storage.opened(directory, None), "a", GRID, 8, 0, False).fill()
     whole = directory.journal.read_bytes()
     directory.journal.write_bytes(whole + line)
     notes: list[str] = []
     if not is_dropped:  # it is well written, so what it did is not known
         with pytest.raises(InputError, match=r"journal\.log is damaged .*--overwrite"):
-            trials.opened(directory, None, notes.append)
+            trial_storage.opened(directory, None, notes.append)
         assert directory.journal.read_bytes() == whole + line
         return
-    queue = Queue(trials.opened(directory, None, notes.append), "a", GRID, 8, 0, False)
+    queue = Queue(trial_storage.opened(directory, None, notes.append), "a", GRID, 8, 0, False)
     assert directory.journal.read_bytes() == whole
     assert len(notes) == 1
     assert "the last line of" in notes[0]
@@ -355,13 +355,13 @@ def test_a_damaged_last_line_is_dropped_or_said(
     ],
 )
 def test_of_an_address_nothing_secret_is_shown(url: str, shown: str) -> None:
-    assert trials.redacted(url) == shown
-    assert trials.redacted(shown) == shown
+    assert trial_storage.redacted(url) == shown
+    assert trial_storage.redacted(shown) == shown
 
 
 def test_a_password_with_an_at_sign_is_said_how_to_write(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"postgresql://\*\*\* .*%40") as caught:
-        trials.opened(StudyDirectory(tmp_path), "postgresql://me:p@s3cret@host/db")
+        trial_storage.opened(StudyDirectory(tmp_path), "postgresql://me:p@s3cret@host/db")
     assert "s3cret" not in str(caught.value)
 
 
@@ -376,7 +376,7 @@ def test_a_storage_that_cannot_be_reached_is_said_without_its_password(
     url: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="cannot be reached") as caught:
-        trials.opened(StudyDirectory(tmp_path), url)
+        trial_storage.opened(StudyDirectory(tmp_path), url)
     assert "s3cret" not in str(caught.value)
 
 
@@ -390,7 +390,7 @@ def test_a_storage_that_cannot_be_reached_is_said_without_its_password(
 def test_a_storage_that_is_lost_is_said_without_its_password(url: str) -> None:
     with (
         pytest.raises(InputError, match=r"cannot be reached any more .*--resume") as caught,
-        trials.storage_errors(url),
+        trial_storage.storage_errors(url),
     ):
         raise optuna.exceptions.StorageInternalError(f"lost {url}, password is s3cret")
     assert "password is ***" in str(caught.value)
@@ -400,7 +400,7 @@ def test_a_storage_that_is_lost_is_said_without_its_password(url: str) -> None:
 
 def test_optuna_keeps_its_own_loudness(tmp_path: Path) -> None:
     optuna.logging.set_verbosity(optuna.logging.INFO)
-    with trials.storage_errors(None):
+    with trial_storage.storage_errors(None):
         assert optuna.logging.get_verbosity() == optuna.logging.ERROR
     assert optuna.logging.get_verbosity() == optuna.logging.INFO
     assert TrialState.FAIL.is_finished()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from proselflc.data.dataset import Dataset, Images, Part
-from proselflc.data.opening import Request, open_data
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
 from proselflc.data.sources.cifar_small import made_small
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

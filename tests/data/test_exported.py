@@ -11,7 +11,8 @@ import pytest
 
 from proselflc.data.dataset import Features
 from proselflc.data.exported import Exported, is_exported, load
-from proselflc.data.opening import Request, open_data
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
 from proselflc.errors import InputError
 
 IDS = ("-a", "@b", "=c", "d")

@@ -18,7 +18,9 @@ from PIL import Image
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Texts
 from proselflc.data.labels import from_dataset
-from proselflc.data.opening import DATASETS, Request, open_data, open_inputs, read_transition
+from proselflc.data.matrix_files import read_transition
+from proselflc.data.opening import DATASETS, open_data, open_inputs
+from proselflc.data.request import Request
 from proselflc.data.sources import cifar, cifar_n, cifar_small, clothing1m, idx, imagenet
 from proselflc.errors import InputError
 

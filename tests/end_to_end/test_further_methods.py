@@ -20,7 +20,7 @@ from proselflc.app.config import Config
 from proselflc.app.display import Silent
 from proselflc.app.run import train
 from proselflc.app.start import Start
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.training import methods
 from proselflc.training.fit import Training

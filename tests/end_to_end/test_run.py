@@ -17,7 +17,8 @@ from safetensors.numpy import load_file
 
 from proselflc.app import cli
 from proselflc.data.labels import Labels
-from proselflc.data.opening import Request, open_data
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
 
 if sys.version_info >= (3, 11):
     import tomllib

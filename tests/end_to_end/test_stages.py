@@ -19,7 +19,7 @@ from proselflc.app.display import Silent
 from proselflc.app.reporting import report
 from proselflc.app.run import train
 from proselflc.app.start import Start
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe

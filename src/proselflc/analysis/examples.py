@@ -13,7 +13,7 @@ import numpy.typing as npt
 from proselflc.analysis.records import Records, slices
 from proselflc.data.dataset import Floats, Ints
 from proselflc.data.labels import Labels
-from proselflc.data.sources.table import open_parquet
+from proselflc.data.sources.table_file import open_parquet
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 from proselflc.training.observations import TOP_CLASSES, recent_epochs

@@ -16,7 +16,7 @@ from proselflc.data import spreadsheet
 from proselflc.data.dataset import Bools, Floats, Ints
 from proselflc.data.decisions import Decisions
 from proselflc.data.exported import Exported
-from proselflc.data.opening import least_confidence
+from proselflc.data.label_files import least_confidence
 from proselflc.errors import InputError
 from proselflc.training.observations import TOP_CLASSES
 

@@ -12,7 +12,8 @@ from proselflc.analysis.run import Run
 from proselflc.data import kept_inputs, opening, splits
 from proselflc.data.dataset import Dataset, Inputs, Ints
 from proselflc.data.labels import Labels
-from proselflc.data.opening import FROM_PYTHON, Request, open_data
+from proselflc.data.opening import open_data
+from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.errors import InputError
 from proselflc.training.run_directory import is_recorded
 

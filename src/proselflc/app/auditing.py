@@ -20,7 +20,7 @@ from proselflc.app.display import Display, Silent
 from proselflc.app.folds import Data
 from proselflc.app.summary import of_labels
 from proselflc.data.dataset import Dataset
-from proselflc.data.opening import TABLES
+from proselflc.data.request import TABLES
 from proselflc.errors import InputError, shown
 from proselflc.presenting.names import in_ten
 from proselflc.training.run_directory import Json

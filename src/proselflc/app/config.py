@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 from cyclopts import Parameter
 
 from proselflc import __version__
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError, unknown
 from proselflc.options import Whole, check_least

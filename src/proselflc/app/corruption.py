@@ -24,9 +24,12 @@ from proselflc.data.dataset import (
     checked,
     in_order,
 )
+from proselflc.data.label_files import read_label_file
 from proselflc.data.labels import from_dataset
+from proselflc.data.matrix_files import read_transition
 from proselflc.data.noise import Matrix, Noise, NoiseSpec, Numbers, Pairs
-from proselflc.data.opening import Request, open_data, read_label_file, read_transition
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError, shown
 

@@ -20,7 +20,7 @@ from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.correction.catalogue import METHODS
 from proselflc.data.batches import one_thread
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 

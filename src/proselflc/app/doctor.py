@@ -216,12 +216,13 @@ def _places() -> dict[str, str]:
     """Where things are kept: the program, data that is fetched, runs, other libraries' caches."""
     places = {"program": str(Path(__file__).parents[1])}
     try:
-        from proselflc.data.opening import Request, root
+        from proselflc.data.opening import root
+        from proselflc.data.request import Request
 
         cache = root(Request())
         places["data"] = f"{cache}{'' if cache.is_dir() else ' (not there yet)'}"
     except ImportError:
-        pass
+        pass  # what is missing is said elsewhere; this must answer all the same
     here = Path.cwd()
     free = shutil.disk_usage(here).free / 1e9
     writable = "" if os.access(here, os.W_OK) else ", cannot be written to"

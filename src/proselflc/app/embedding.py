@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Floats, ImageFiles, Images, Inputs, Part, Texts
-from proselflc.data.opening import Request, open_data
+from proselflc.data.opening import open_data
 from proselflc.data.preprocessing import ImageScaling
+from proselflc.data.request import Request
 from proselflc.data.streaming import FileLoader
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError

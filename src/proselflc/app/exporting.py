@@ -18,9 +18,12 @@ from proselflc.app.prediction import check_out
 from proselflc.data import class_folders
 from proselflc.data.class_folders import Link
 from proselflc.data.dataset import ImageFiles, Ints, kind_of
-from proselflc.data.opening import FROM_PYTHON, TABLES, open_data, read_label_table
+from proselflc.data.label_files import read_label_table
+from proselflc.data.opening import open_data
+from proselflc.data.request import FROM_PYTHON, TABLES
 from proselflc.data.sources import table as tables
 from proselflc.data.sources.table_copy import Relabelling
+from proselflc.data.sources.table_file import Table, open_table
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 
@@ -224,7 +227,7 @@ def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
         rows, classes = read_label_table(data, source, wanted)
         rows = rows[original.places(run.labels.ids, data.train.ids, f"the data {wanted.data}")]
         column = tables.label_column(source, wanted.label_column)
-        table = tables.open_table(source)
+        table = open_table(source)
         known = dict(zip(table.texts(column), _renamed(classes, data.names, names), strict=True))
     else:
         found = tables.labelled(
@@ -267,7 +270,7 @@ def _renamed(classes: Ints, own: tuple[str, ...], names: tuple[str, ...]) -> lis
 
 def _must_be_as_trained(
     run: Run,
-    table: tables.Delimited | tables.Parquet,
+    table: Table,
     column: str,
     rows: Ints,
     known: dict[str, int],

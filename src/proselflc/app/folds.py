@@ -23,8 +23,8 @@ from proselflc.data import splits as splits_of
 from proselflc.data.batches import Order, generator_for
 from proselflc.data.dataset import Bools, Dataset, Ints, Part
 from proselflc.data.labels import Labels
-from proselflc.data.opening import FROM_PYTHON, Request
 from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.splits import Split
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, processes

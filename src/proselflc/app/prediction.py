@@ -11,7 +11,8 @@ import numpy as np
 from proselflc.analysis.run import Predictions, Run
 from proselflc.data import spreadsheet
 from proselflc.data.examples import Examples, Wanted
-from proselflc.data.opening import Request, open_inputs
+from proselflc.data.opening import open_inputs
+from proselflc.data.request import Request
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 

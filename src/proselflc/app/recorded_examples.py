@@ -12,7 +12,8 @@ from torch import Tensor
 
 from proselflc.data import kept_inputs
 from proselflc.data.dataset import Features, Inputs, Ints, check_rows, check_unicode
-from proselflc.data.opening import Request, open_data
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError, unknown
 

@@ -23,7 +23,7 @@ from proselflc.correction.criterion import Criterion
 from proselflc.data import kept_inputs
 from proselflc.data.labels import Labels, labelled
 from proselflc.data.noise import fingerprint
-from proselflc.data.opening import FROM_PYTHON
+from proselflc.data.request import FROM_PYTHON
 from proselflc.data.writing import fleeting, whole_file
 from proselflc.errors import InputError
 from proselflc.training.observations import Epochs, Recorder

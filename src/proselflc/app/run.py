@@ -31,8 +31,8 @@ from proselflc.app.summary import summary, write_model, write_transition
 from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data.dataset import Dataset, Ints
-from proselflc.data.opening import FROM_PYTHON
 from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, observations, processes
 from proselflc.training.checkpoint import State

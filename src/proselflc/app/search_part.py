@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from proselflc.app import kept_runs, search_space, trials
+from proselflc.app import kept_runs, search_space, trial_storage
 from proselflc.app.config import Config
 from proselflc.app.display import Display, Silent
 from proselflc.app.search_space import Chosen
@@ -97,7 +97,7 @@ class Part:
         plan = self.plan
         return Queue(
             self.storage,
-            trials.name_of(plan.key, "recipe" if method is None else method),
+            trial_storage.name_of(plan.key, "recipe" if method is None else method),
             plan.space.recipe if method is None else plan.space.methods[method],
             plan.trials,
             plan.config.recipe.seed,
@@ -300,8 +300,8 @@ class Task:
 def work(task: Task) -> None:
     """What one more process does; what goes wrong with the trials the first one says as well."""
     try:
-        with trials.storage_errors(task.storage):
-            storage = trials.opened(task.directory, task.storage)
+        with trial_storage.storage_errors(task.storage):
+            storage = trial_storage.opened(task.directory, task.storage)
             display = Silent(notes=False)
             rest = (task.runs, display, task.dataset, task.quiet)
             Part(task.plan, task.directory, storage, *rest).take()

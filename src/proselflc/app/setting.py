@@ -20,8 +20,9 @@ from proselflc.data.batches import Batches, Order
 from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, checked
 from proselflc.data.decisions import read_decisions
 from proselflc.data.labels import Labels
-from proselflc.data.opening import FROM_PYTHON, Request, open_data
+from proselflc.data.opening import open_data
 from proselflc.data.preprocessing import ImageScaling, Preprocessing, fit
+from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.errors import InputError
 from proselflc.models import catalogue
 from proselflc.models.shape import ImageShape

@@ -10,15 +10,12 @@ fails.
 from __future__ import annotations
 
 import hashlib
-import itertools
-import json
 import os
 import platform
-import re
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +23,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from proselflc.app import search_space
 from proselflc.app.search_space import Choice, Chosen, Values
-from proselflc.errors import InputError
 
 if TYPE_CHECKING:
     import optuna
     from optuna.storages import BaseStorage
-    from sqlalchemy.engine import URL
 
-    from proselflc.app.study_directory import StudyDirectory
 
 ALIVE_EVERY = 20.0  # seconds between two signs of life of a trial that runs
 DEAD_AFTER = 300.0  # seconds without one, after which its process on another machine is gone
@@ -356,198 +350,3 @@ def _finished() -> type[Exception]:
     from optuna.exceptions import UpdateFinishedTrialError
 
     return UpdateFinishedTrialError
-
-
-def check_installed() -> None:
-    """Refuse to search without Optuna.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        raise InputError(
-            'search needs Optuna, which is not installed: pip install "proselflc[search]"'
-        ) from None
-
-
-def name_of(key: str, stage: str) -> str:
-    """What Optuna calls a stage of the plan with this key, in every storage."""
-    return f"proselflc-{key}/{stage}"
-
-
-def delete(storage: BaseStorage, key: str) -> None:
-    """Remove every stage of the plan with this key from the storage."""
-    import optuna
-
-    for name in optuna.get_all_study_names(storage):
-        if name.startswith(name_of(key, "")):
-            with suppress(KeyError):  # another process was quicker
-                optuna.delete_study(study_name=name, storage=storage)
-
-
-def opened(
-    directory: StudyDirectory, url: str | None, report: Callable[[str], None] | None = None
-) -> BaseStorage:
-    """Where the trials are kept: a journal in the study's directory, or a database.
-
-    Args:
-        directory: of the study.
-        url: of the database, as SQLAlchemy takes it, or None.
-        report: is told in a sentence what the user may not expect.
-
-    Raises:
-        InputError: it cannot be reached, or is damaged.
-    """
-    from optuna.storages import JournalStorage, RDBStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    if url is None:
-        journal = directory.journal
-        lock: Any = _Lock(journal.with_name(f".{journal.name}.lock"))
-        lock.acquire()
-        try:
-            _drop_damaged_line(journal, report)
-        finally:
-            lock.release()
-        try:
-            return JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
-        except AssertionError:  # Optuna's, of a code that is none of its own
-            raise _damaged(journal, "it has a record of a kind that is not known") from None
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise _damaged(journal, _reason(error)) from None
-        except OSError as error:
-            raise InputError(f"cannot read {journal}: {error.strerror or error}") from None
-    if _address(url) is None:
-        raise InputError(
-            f"the storage {redacted(url)} cannot be reached: it should be an address such as "
-            "postgresql://user:password@host/database, with %40 for an @ in the password"
-        )
-    kwargs = {"connect_args": {"timeout": 60}} if url.startswith("sqlite:") else None
-    try:
-        return RDBStorage(url, engine_kwargs=kwargs)
-    except Exception as error:  # SQLAlchemy's, a driver's, or of a driver that is not installed
-        raise InputError(
-            f"the storage {redacted(url)} cannot be reached ({_reason(error, url)}): is the "
-            "address right, the database up and its driver installed?"
-        ) from None
-
-
-@contextmanager
-def storage_errors(url: str | None) -> Iterator[None]:
-    """Have a storage that is lost on the way be said in a sentence; and Optuna keep silent."""
-    import optuna
-
-    was = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        yield
-    except optuna.exceptions.StorageInternalError as error:
-        raise InputError(
-            f"the storage {redacted(url or 'journal')} cannot be reached any more "
-            f"({_reason(error, url)}): what is done is kept, go on with --resume"
-        ) from None
-    finally:
-        optuna.logging.set_verbosity(was)
-
-
-def redacted(url: str) -> str:
-    """An address without its password, and without its options, which may hold one too.
-
-    >>> redacted("postgresql://me:secret@host/db?sslmode=require"), redacted("sqlite:///a.db")
-    ('postgresql://me:***@host/db', 'sqlite:///a.db')
-    """
-    made = _address(url)
-    if made is None:  # nobody knows what of it is the password
-        scheme = re.match(r"[\w+]+://", url)
-        return f"{scheme[0]}***" if scheme else "***" if re.search(r"[@?]", url) else url
-    if made.password is None and "?" not in url:
-        return url
-    return made.set(query={}).render_as_string(hide_password=True)
-
-
-def _address(url: str) -> URL | None:
-    """The parts of an address, or None if it is none.
-
-    An @ in a password that is not written %40 ends it too early for SQLAlchemy: such an address is
-    none.
-    """
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        made = make_url(url)
-    except (ArgumentError, ValueError):
-        return None
-    is_file = made.get_backend_name() == "sqlite"
-    return None if "@" in f"{made.host}{'' if is_file else made.database}" else made
-
-
-def _reason(error: Exception, url: str | None = None) -> str:
-    """An error of others, short, and without the password that it may repeat."""
-    text = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
-    for secret in () if url is None else _secrets(url):
-        text = text.replace(secret, "***")
-    return text[:200]
-
-
-def _secrets(url: str) -> list[str]:
-    """What of an address must not be repeated, as it is written and as it is meant."""
-    made = _address(url)
-    if made is None:
-        return [url]
-    written = re.match(r"[^:]+://[^:/]*:([^@]*)@", url)
-    values = itertools.chain(*made.normalized_query.values())
-    found = (written and written[1], made.password, url.partition("?")[2], *values)
-    return sorted({str(one) for one in found if one}, key=len, reverse=True)
-
-
-class _Lock:
-    """Optuna's own lock outlives a process that is killed, by half a minute; this one does not."""
-
-    def __init__(self, path: Path) -> None:
-        from filelock import FileLock
-
-        self._lock = FileLock(path)
-
-    def acquire(self) -> bool:
-        self._lock.acquire()
-        return True
-
-    def release(self) -> None:
-        self._lock.release()
-
-
-def _damaged(journal: Path, reason: str) -> InputError:
-    return InputError(f"{journal} is damaged ({reason}): begin the study anew with --overwrite")
-
-
-def _drop_damaged_line(journal: Path, report: Callable[[str], None] | None) -> None:
-    """Drop what a process that was killed, or a power cut, has left at the end.
-
-    Optuna would read over it now, and stumble when there is another line after it.
-
-    Raises:
-        InputError: it is more than a line.
-    """
-    if not journal.is_file():
-        return
-    with journal.open("rb+") as file:
-        content = file.read()
-        *before, last = content.splitlines(keepends=True) or [b""]
-        if not last or _is_record(last):
-            return
-        if before and not _is_record(before[-1]):
-            raise _damaged(journal, "more than its last line cannot be read")
-        file.truncate(len(content) - len(last))
-    if report is not None:
-        report(f"the last line of {journal} was not written to its end and is dropped")
-
-
-def _is_record(line: bytes) -> bool:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return line.endswith(b"\n") and isinstance(record, dict) and "op_code" in record

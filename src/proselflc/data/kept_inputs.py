@@ -11,7 +11,7 @@ import numpy.typing as npt
 from proselflc.data.dataset import Features, ImageFiles, Images, Inputs, Texts, check_unicode
 from proselflc.data.labels import strings_of
 from proselflc.data.sources import npz
-from proselflc.data.sources.table import open_parquet
+from proselflc.data.sources.table_file import open_parquet
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 

@@ -7,26 +7,23 @@ the rest. However large the run, everything on it is bounded: see the limits of 
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from proselflc import __version__
 from proselflc.analysis import original
 from proselflc.analysis import review as reviews
 from proselflc.analysis.examples import read_examples
 from proselflc.data.dataset import Inputs, in_order
-from proselflc.data.opening import FROM_PYTHON
+from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.presenting import before_after, figures, gallery, tables, verdict
 from proselflc.presenting.before_after import Change
 from proselflc.presenting.figures import Figure
 from proselflc.presenting.gallery import Looks, Suspect
+from proselflc.presenting.html_page import GENERATOR, rendered
 from proselflc.presenting.names import NAME, TITLE, chance, in_the_middle, on_page, percent
 from proselflc.presenting.reading import Reading, share, text
 from proselflc.presenting.tables import Cell, Table
@@ -36,7 +33,6 @@ from proselflc.training.run_directory import is_recorded
 if TYPE_CHECKING:
     import pyarrow as pa
 
-GENERATOR = "proselflc"  # how a page of ours is known again
 
 T = TypeVar("T")
 
@@ -447,67 +443,3 @@ def _repeat(reading: Reading) -> str:
 
 def _path(path: Path) -> str:
     return in_the_middle(str(path), 5 * NAME)
-
-
-def _attributes(svg: str) -> str:
-    """The drawing with attributes in place of styles, which the page's policy would not apply.
-
-    Names in it cannot be mistaken for either: inside a tag their quotes are escaped, outside of one
-    their angle brackets.
-
-    >>> _attributes('<path style="fill:none;stroke:var(--ink)" d="M0 0"/>')
-    '<path fill="none" stroke="var(--ink)" d="M0 0"/>'
-    """
-    return re.sub(r"<[^<>]+>", lambda tag: _STYLE.sub(_spread, tag[0]), svg)
-
-
-_STYLE = re.compile(r' style="([^"]*)"')
-
-
-def _spread(style: re.Match[str]) -> str:
-    pairs = (one.partition(":") for one in style[1].split(";") if one.strip())
-    return "".join(f' {key.strip()}="{value.strip()}"' for key, _, value in pairs)
-
-
-def rendered(page: object, template: str) -> str:
-    """A page as HTML.
-
-    Args:
-        page: what the template calls `page`.
-        template: its file's name.
-    """
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("proselflc.presenting", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["attributes"] = _attributes
-    css, script = _source("look.css") + _source("report.css"), _source("report.js")
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            "img-src data:",
-            f"style-src 'sha256-{_hash(css)}'",
-            f"script-src 'sha256-{_hash(script)}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
-    html: str = environment.get_template(template).render(
-        page=page, css=css, script=script, policy=policy, generator=f"{GENERATOR} {__version__}"
-    )
-    return html.lstrip()
-
-
-def _source(name: str) -> str:
-    from importlib.resources import files
-
-    return (files("proselflc.presenting") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _hash(source: str) -> str:
-    return base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()

@@ -251,8 +251,8 @@ def _loss_correction(backward: bool) -> Callable[[Mapping[str, Any], Situation],
     def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
         import torch
 
+        from proselflc.data.matrix_files import read_transition
         from proselflc.data.noise import checked_transition
-        from proselflc.data.opening import read_transition
         from proselflc.training.strategies.loss_correction import LossCorrection
 
         T = None
@@ -276,7 +276,7 @@ def _s_adaptation(p: Mapping[str, Any], situation: Situation) -> Strategy:
 def _masking(p: Mapping[str, Any], situation: Situation) -> Strategy:
     import torch
 
-    from proselflc.data.opening import read_mask
+    from proselflc.data.matrix_files import read_mask
     from proselflc.training.strategies.masking import Masking
 
     mask = None

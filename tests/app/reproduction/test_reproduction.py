@@ -36,7 +36,7 @@ from proselflc.app.reproduction.running import Reproduction, complete, planned
 from proselflc.app.reproduction.scale import SCALES
 from proselflc.app.search_space import EPSILON, SHARPNESS
 from proselflc.correction.catalogue import METHODS
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe

@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from proselflc.app import cli
 from proselflc.data.batches import Batch
 from proselflc.data.dataset import Features
-from proselflc.data.opening import read_mask
+from proselflc.data.matrix_files import read_mask
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.training import methods, processes

@@ -24,8 +24,9 @@ from proselflc.correction.trust import Ramp
 from proselflc.data import splits
 from proselflc.data.batches import Batch
 from proselflc.data.dataset import Bools, Dataset, Features, ImageFiles, Part, Texts
-from proselflc.data.opening import Request, open_data
+from proselflc.data.opening import open_data
 from proselflc.data.preprocessing import fit
+from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State

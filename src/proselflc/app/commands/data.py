@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from proselflc.app.printing import print_json
-from proselflc.data.opening import Request
+from proselflc.data.request import Request
 from proselflc.errors import shown
 from proselflc.options import Whole
 

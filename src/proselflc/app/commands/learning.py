@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from proselflc.app.config import Config
 from proselflc.app.printing import is_main, print_json, say
-from proselflc.data.opening import InputsRequest
+from proselflc.data.request import InputsRequest
 from proselflc.errors import InputError, RunError, shown
 from proselflc.options import Whole
 

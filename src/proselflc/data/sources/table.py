@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from proselflc.data.dataset import (
     Dataset,
@@ -29,10 +26,18 @@ from proselflc.data.dataset import (
 )
 from proselflc.data.examples import Examples, Wanted, chosen
 from proselflc.data.image import OnBadImage, sift
+from proselflc.data.sources.table_file import (
+    Delimited,
+    Parquet,
+    Table,
+    is_number,
+    open_table,
+    short,
+)
 from proselflc.errors import InputError, unknown
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 # What columns are usually called, in lower case.
 LABEL = ("label", "labels", "y", "class", "target", "category")
@@ -61,8 +66,6 @@ SPLITS = {
     "validation": "validation",
     "dev": "validation",
 }
-_DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
-_PARQUET = (".parquet", ".pq")
 
 
 def load(
@@ -242,313 +245,8 @@ def column_names(path: Path) -> tuple[str, ...]:
     return open_table(path).columns
 
 
-def lines(path: Path) -> list[str]:
-    """The lines of a text file, without white space around them.
-
-    Empty lines stay, as "", so that positions remain line numbers; those at the end go.
-    """
-    found = [line.strip() for line in decoded(path).split("\n")]
-    while found and not found[-1]:
-        found.pop()
-    return found
-
-
-@dataclass(frozen=True)
-class Delimited:
-    """A CSV or TSV file, read whole."""
-
-    path: Path
-    columns: tuple[str, ...]
-    rows: list[list[str]]
-    lines: list[int]  # on which line each row begins
-    delimiter: str
-    has_quotes: bool  # whether a quotation mark is one, or just a character
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def texts(self, column: str) -> list[str]:
-        """The cells without the white space around them; "" where there is none."""
-        k = self.columns.index(column)
-        return [row[k].strip() for row in self.rows]
-
-    def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float64]:
-        """[n, D] as numbers."""
-        return np.stack([_parsed(self, name, self.texts(name)) for name in columns], axis=1)
-
-    def where(self, row: int) -> str:
-        return f"line {self.lines[row]}"
-
-
-@dataclass(frozen=True)
-class Parquet:
-    """A Parquet file, whose columns are read when they are wanted."""
-
-    path: Path
-    columns: tuple[str, ...]
-    length: int
-
-    def __len__(self) -> int:
-        return self.length
-
-    def texts(self, column: str) -> list[str]:
-        """The cells as text; "" where there is none."""
-        return _texts(self.path, column, self.read([column]).column(0))
-
-    def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float64]:
-        """[n, D] as numbers; NaN where there is none."""
-        table = self.read(columns)
-        values = np.empty((len(self), len(columns)))
-        for k, name in enumerate(columns):
-            values[:, k] = self._numbers(name, table.column(k))
-        return values
-
-    def where(self, row: int) -> str:
-        return f"row {row + 1}"
-
-    def _numbers(self, name: str, column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
-        import pyarrow as pa
-
-        kind = column.type
-        try:
-            if pa.types.is_boolean(kind):
-                column = column.cast(pa.uint8())
-            if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
-                numbers: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
-                return numbers
-        except Exception as error:
-            raise _damaged(self.path, error) from None
-        return _parsed(self, name, _texts(self.path, name, column))
-
-    def read(self, columns: Sequence[str]) -> pa.Table:
-        """Some of the columns as they are."""
-        import pyarrow.parquet as pq
-
-        try:
-            with pq.ParquetFile(self.path) as file:
-                table = file.read(columns=list(columns))
-                # Pages may hold other numbers of rows, in another order, than the header claims.
-                table = table.select(list(columns))
-                table.validate(full=True)
-        except Exception as error:
-            raise _damaged(self.path, error) from None
-        if len(table) != len(self):
-            raise InputError(
-                f"{self.path} holds {len(table)} rows, but its header claims {len(self)}: "
-                "it is damaged, so write it again"
-            )
-        return table
-
-
-_Table: TypeAlias = Delimited | Parquet
-
-
-def open_table(path: Path) -> _Table:
-    """The table with its column names checked."""
-    suffix = path.suffix.lower()
-    if suffix not in _DELIMITERS and suffix not in _PARQUET:
-        known = ", ".join([*_DELIMITERS, *_PARQUET])
-        raise InputError(f"{path} is no table by its ending: expected one of {known}")
-    if not path.is_file():  # also what is no regular file: reading a pipe would wait for ever
-        what = "is not a file" if path.exists() else "does not exist"
-        raise InputError(f"the table {path} {what}: give the path of a CSV, TSV or Parquet file")
-    table = open_parquet(path) if suffix in _PARQUET else _open_delimited(path, suffix)
-    seen: set[str] = set()
-    for name in table.columns:
-        if name in seen:
-            raise InputError(
-                f'{path} has two columns named "{name}": give every column a name of its own'
-            )
-        seen.add(name)
-    return table
-
-
-def _open_delimited(path: Path, suffix: str) -> Delimited:
-    text = decoded(path)
-    delimiters = _DELIMITERS[suffix]
-    delimiter = next((d for d in delimiters if _divides(text, d)), delimiters[0])
-    try:
-        table = _rows(path, text, delimiter, csv.QUOTE_MINIMAL)
-    except InputError:
-        # Tabs need no quotes, so a quotation mark in a TSV may be just that.
-        if delimiter != "\t" or '"' not in text:
-            raise
-        return _plain(path, text, delimiter)
-    if (
-        delimiter == "\t"
-        and '"' in text
-        and any("\t" in cell or "\n" in cell for row in table.rows for cell in row)
-    ):
-        # Quotes that swallow tabs and lines, where the same file without quotes is a whole table
-        # too, are two quotation marks in different rows.
-        try:
-            return _plain(path, text, delimiter)
-        except InputError:
-            return table
-    return table
-
-
-def _divides(text: str, delimiter: str) -> bool:
-    """Whether the first line has several columns when divided so."""
-    first = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
-    try:
-        return any(len(row) > 1 for row in csv.reader([first], delimiter=delimiter))
-    except csv.Error:
-        return False
-
-
-def _plain(path: Path, text: str, delimiter: str) -> Delimited:
-    return _rows(path, text, delimiter, csv.QUOTE_NONE)
-
-
-def decoded(path: Path) -> str:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"{path} is written in UTF-16: save it as UTF-8")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"line {line} of {path} is not UTF-8 text: save it as UTF-8") from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise InputError(f"line {line} of {path} holds a NUL byte, so it is no text: save it anew")
-    return text
-
-
-def _rows(path: Path, text: str, delimiter: str, quoting: Literal[0, 3]) -> Delimited:
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=True
-    )
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    header: list[str] | None = None
-    blank: int | None = None  # a line without a cell that a row may yet follow
-    begin = 1
-    try:
-        for row in reader:
-            line, begin = begin, reader.line_num + 1
-            if header is None:
-                header = row or None
-            elif not row:
-                blank = blank or line
-            elif len(row) != len(header):
-                raise InputError(
-                    f"line {line} of {path} has {len(row)} cells, but the first line names "
-                    f"{len(header)} columns: repair that line"
-                )
-            elif blank is not None and len(header) == 1:
-                raise InputError(
-                    f"line {blank} of {path} is empty, but rows follow: fill it in or remove it"
-                )
-            else:
-                rows.append(row)
-                lines.append(line)
-    except csv.Error as error:
-        raise InputError(
-            f"line {begin} of {path} cannot be read ({error}): look for a quotation mark that is "
-            "not closed, or a cell that is too long"
-        ) from None
-    if header is None:
-        raise InputError(f"{path} is empty: expected a first line with the names of the columns")
-    names = [one_line(name.strip()) for name in header]
-    kept = [k for k, name in enumerate(names) if name or k == 0 or any(r[k].strip() for r in rows)]
-    for k in kept[1:]:
-        if not names[k]:
-            raise InputError(f"column {k + 1} of {path} has cells but no name: name or remove it")
-    if len(kept) < len(names):
-        rows = [[row[k] for k in kept] for row in rows]
-    columns = tuple(names[k] for k in kept)
-    return Delimited(path, columns, rows, lines, delimiter, quoting != csv.QUOTE_NONE)
-
-
-def open_parquet(path: Path) -> Parquet:
-    """A Parquet file, if it is one and is not larger unpacked than it can be."""
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            about = file.metadata
-            columns = tuple(file.schema_arrow.names)
-            length = about.num_rows
-            claimed = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-    except Exception as error:
-        raise _damaged(path, error) from None
-    size = path.stat().st_size
-    if length < 0 or max(length, claimed) > max(2**26, 1000 * size):
-        raise InputError(
-            f"{path} has {size:,} bytes, but its header claims {length:,} rows of {claimed:,} "
-            "bytes: it is damaged, so write it again"
-        )
-    return Parquet(path, columns, length)
-
-
-def _damaged(path: Path, error: Exception) -> InputError:
-    # Arrow has its own errors for some damage and lets the standard ones through for other.
-    words = " ".join(str(error).split())[:200] or type(error).__name__
-    return InputError(f"cannot read the Parquet file {path} ({words}): write it again")
-
-
-def _texts(path: Path, name: str, column: pa.ChunkedArray) -> list[str]:
-    import pyarrow as pa
-
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if pa.types.is_nested(kind):
-        raise InputError(
-            f'the column "{name}" of {path} holds {kind} values, but one text or number per row '
-            "is expected: unfold it"
-        )
-    try:
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            column = column.cast(pa.large_string())  # text of writers that do not say so
-        return [_text(cell) for cell in column.to_pylist()]
-    except Exception as error:
-        raise _damaged(path, error) from None
-
-
-def _text(cell: object) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, float):
-        # pandas makes floats of integers where a cell of the column is missing.
-        if math.isnan(cell):
-            return ""
-        return str(int(cell)) if cell.is_integer() else str(cell)
-    return str(cell).strip()
-
-
-def _parsed(table: _Table, column: str, cells: Sequence[str]) -> npt.NDArray[np.float64]:
-    try:
-        return np.array([float(cell) for cell in cells])
-    except ValueError:
-        row = next(i for i, cell in enumerate(cells) if not _is_number(cell))
-        cell = _short(cells[row])
-        found = f'"{cell}", which is no number' if cell else "nothing"
-        raise InputError(
-            f'the column "{column}" of {table.path} holds {found} in {table.where(row)}: repair '
-            "the cell, remove the column, or name the column to learn from with --text-column or "
-            "--path-column"
-        ) from None
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _short(cell: str) -> str:
-    cell = " ".join(cell.split())
-    return cell if len(cell) <= 40 else cell[:39] + "…"
-
-
 def _find(
-    table: _Table,
+    table: Table,
     asked: str | None,
     usual: Sequence[str],
     *,
@@ -576,7 +274,7 @@ def _plainly(name: str) -> str:
     return name.strip().lower()
 
 
-def _listed(table: _Table, name: str) -> list[str]:
+def _listed(table: Table, name: str) -> list[str]:
     """The columns worth showing: all, or of very many those that resemble the name."""
     if len(table.columns) <= 30:
         return list(table.columns)
@@ -596,7 +294,7 @@ class _Roles:
 
 
 def _roles(
-    table: _Table,
+    table: Table,
     label_column: str | None,
     path_column: str | None,
     text_column: str | None,
@@ -622,12 +320,12 @@ def _roles(
     return _Roles(label, ids, files, texts, split, clean)
 
 
-def _label_column(table: _Table, asked: str | None) -> str | None:
+def _label_column(table: Table, asked: str | None) -> str | None:
     found = _find(table, asked, LABEL, option="--label-column")
     return found or _find(table, None, GIVEN, option="--label-column")
 
 
-def _needed_label(table: _Table, column: str | None) -> str:
+def _needed_label(table: Table, column: str | None) -> str:
     if column is not None:
         return column
     # A slip of the pen alone: at the usual cutoff "age" would be taken for "target".
@@ -639,21 +337,19 @@ def _needed_label(table: _Table, column: str | None) -> str:
     )
 
 
-def _id_column(table: _Table, asked: str | None, label: str | None) -> str | None:
+def _id_column(table: Table, asked: str | None, label: str | None) -> str | None:
     if asked is not None:
         return _find(table, asked, ())
     lower = {_plainly(c): c for c in table.columns if c != label}
     return next((lower[name] for name in ID if name in lower), None)
 
 
-def _must_have_rows(table: _Table) -> None:
+def _must_have_rows(table: Table) -> None:
     if len(table) == 0:
         raise InputError(f"{table.path} has column names but no rows: add one row per example")
 
 
-def _inputs(
-    table: _Table, roles: _Roles, *, inputs_elsewhere: bool
-) -> tuple[Inputs, Sequence[str]]:
+def _inputs(table: Table, roles: _Roles, *, inputs_elsewhere: bool) -> tuple[Inputs, Sequence[str]]:
     """The inputs of all rows, and the ids."""
     inputs: Inputs
     ids = [str(i) for i in range(len(table))]
@@ -672,7 +368,7 @@ def _inputs(
     return inputs, ids if roles.ids is None else _filled(table, roles.ids, "id")
 
 
-def _is_about_labels(table: _Table, column: str) -> bool:
+def _is_about_labels(table: Table, column: str) -> bool:
     if _plainly(column) in GIVEN or re.fullmatch(rf"{BEFORE}(_[0-9]+)?", _plainly(column)):
         return True
     is_of_cleanlab = any(_plainly(c) == "is_label_issue" for c in table.columns)
@@ -680,7 +376,7 @@ def _is_about_labels(table: _Table, column: str) -> bool:
 
 
 def _filled(
-    table: _Table, column: str, what: Literal["id", "label", "path", "split", "text", "true label"]
+    table: Table, column: str, what: Literal["id", "label", "path", "split", "text", "true label"]
 ) -> list[str]:
     """The cells of a column that may not be empty, as they are."""
     cells = table.texts(column)
@@ -692,19 +388,19 @@ def _filled(
             if "\n" in cell or "\r" in cell:
                 raise InputError(
                     f'{table.where(i)} of {table.path} has a line break in its path, "'
-                    f'{_short(cell)}": look for a quotation mark that is not closed'
+                    f'{short(cell)}": look for a quotation mark that is not closed'
                 )
     return cells
 
 
 def _empty(cells: Sequence[str], *, label: bool) -> list[int]:
     """Where nothing is; among labels that are numbers, NaN is nothing too."""
-    if label and all(_is_number(cell) for cell in cells if cell):
+    if label and all(is_number(cell) for cell in cells if cell):
         return [i for i, cell in enumerate(cells) if not cell or math.isnan(float(cell))]
     return [i for i, cell in enumerate(cells) if not cell]
 
 
-def _missing(table: _Table, column: str, what: str, rows: Sequence[int]) -> InputError:
+def _missing(table: Table, column: str, what: str, rows: Sequence[int]) -> InputError:
     more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
     return InputError(
         f"{table.where(rows[0])}{more} of {table.path} has no {what} in the column "
@@ -713,7 +409,7 @@ def _missing(table: _Table, column: str, what: str, rows: Sequence[int]) -> Inpu
 
 
 def _known_labels(
-    table: _Table, column: str | None, rows: Ints, names: Sequence[str]
+    table: Table, column: str | None, rows: Ints, names: Sequence[str]
 ) -> Ints | None:
     """The class ids of these rows in a model's list of classes; None if they have no labels."""
     if column is None:
@@ -729,18 +425,13 @@ def _known_labels(
         if cells[row] not in places:
             raise InputError(
                 f'the column "{column}" of {table.path}, {table.where(int(row))}: '
-                f"{unknown('class', _short(cells[row]), names)}; rename the column if it holds no "
+                f"{unknown('class', short(cells[row]), names)}; rename the column if it holds no "
                 "labels"
             )
     return np.array([places[cells[row]] for row in rows], dtype=np.int64)
 
 
-def one_line(name: str) -> str:
-    """The name of a column without its line breaks."""
-    return re.sub(r"\s*[\r\n]\s*", " ", name)
-
-
-def _split_rows(table: _Table, column: str | None) -> dict[str, Ints]:
+def _split_rows(table: Table, column: str | None) -> dict[str, Ints]:
     """The rows of every split."""
     if column is None:
         return {"train": np.arange(len(table), dtype=np.int64)}
@@ -749,13 +440,13 @@ def _split_rows(table: _Table, column: str | None) -> dict[str, Ints]:
         split = SPLITS.get(cell.lower())
         if split is None:
             raise InputError(
-                f"{table.where(row)} of {table.path}: {unknown('split', _short(cell), SPLITS)}"
+                f"{table.where(row)} of {table.path}: {unknown('split', short(cell), SPLITS)}"
             )
         rows.setdefault(split, []).append(row)
     return {split: np.array(where, dtype=np.int64) for split, where in rows.items()}
 
 
-def _true_labels(table: _Table, column: str | None, train: Ints, given: Sequence[str]) -> list[str]:
+def _true_labels(table: Table, column: str | None, train: Ints, given: Sequence[str]) -> list[str]:
     """The true labels of the training rows; none where they are not known."""
     if column is None or len(train) == 0:
         return []
@@ -769,19 +460,19 @@ def _true_labels(table: _Table, column: str | None, train: Ints, given: Sequence
     return true
 
 
-def _encode(table: _Table, labels: Sequence[str], names: Sequence[str], column: str) -> Ints:
+def _encode(table: Table, labels: Sequence[str], names: Sequence[str], column: str) -> Ints:
     """The class id of every label."""
     class_ids = {name: k for k, name in enumerate(names)}
     for row, label in enumerate(labels):
         if label not in class_ids:
             raise InputError(
-                f'the column "{column}" of {table.path} has "{_short(label)}" in '
+                f'the column "{column}" of {table.path} has "{short(label)}" in '
                 f"{table.where(row)}, a class without training examples: add some or drop the row"
             )
     return np.array([class_ids[label] for label in labels], dtype=np.int64)
 
 
-def _features(table: _Table, apart: set[str]) -> Features:
+def _features(table: Table, apart: set[str]) -> Features:
     columns = [c for c in table.columns if c not in apart]
     if not columns:
         raise InputError(

@@ -11,7 +11,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from proselflc.data.dataset import Ints
-from proselflc.data.sources.table import BEFORE, Delimited, Parquet, decoded, one_line
+from proselflc.data.sources.table import BEFORE
+from proselflc.data.sources.table_file import Delimited, Parquet, decoded, one_line
 from proselflc.data.spreadsheet import neutralised, quoted
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError

@@ -1,0 +1,79 @@
+"""A page in one file: template, look and script, under a policy that allows no others."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+from proselflc import __version__
+
+if TYPE_CHECKING:
+    pass
+
+GENERATOR = "proselflc"  # how a page of ours is known again
+
+
+def _attributes(svg: str) -> str:
+    """The drawing with attributes in place of styles, which the page's policy would not apply.
+
+    Names in it cannot be mistaken for either: inside a tag their quotes are escaped, outside of one
+    their angle brackets.
+
+    >>> _attributes('<path style="fill:none;stroke:var(--ink)" d="M0 0"/>')
+    '<path fill="none" stroke="var(--ink)" d="M0 0"/>'
+    """
+    return re.sub(r"<[^<>]+>", lambda tag: _STYLE.sub(_spread, tag[0]), svg)
+
+
+_STYLE = re.compile(r' style="([^"]*)"')
+
+
+def _spread(style: re.Match[str]) -> str:
+    pairs = (one.partition(":") for one in style[1].split(";") if one.strip())
+    return "".join(f' {key.strip()}="{value.strip()}"' for key, _, value in pairs)
+
+
+def rendered(page: object, template: str) -> str:
+    """A page as HTML.
+
+    Args:
+        page: what the template calls `page`.
+        template: its file's name.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("proselflc.presenting", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["attributes"] = _attributes
+    css, script = _source("look.css") + _source("report.css"), _source("report.js")
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            "img-src data:",
+            f"style-src 'sha256-{_hash(css)}'",
+            f"script-src 'sha256-{_hash(script)}'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    html: str = environment.get_template(template).render(
+        page=page, css=css, script=script, policy=policy, generator=f"{GENERATOR} {__version__}"
+    )
+    return html.lstrip()
+
+
+def _source(name: str) -> str:
+    from importlib.resources import files
+
+    return (files("proselflc.presenting") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(source: str) -> str:
+    return base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
