@@ -24,7 +24,6 @@ from proselflc.app import (
     search_space,
     study,
     trial_storage,
-    trials,
 )
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted
@@ -491,7 +490,7 @@ def test_a_password_is_neither_written_down_nor_printed(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("proselflc.app.search.trials", _Opening(opened))
+    monkeypatch.setattr("proselflc.app.search.trial_storage", _Opening(opened))
     monkeypatch.setattr(kept_runs, "once", stop)
     url = "postgresql://me:s3cret@host/db?sslpassword=s3cret"
     with pytest.raises(Interrupted, match=r"in place of \*\*\*") as caught:
@@ -504,13 +503,13 @@ def test_a_password_is_neither_written_down_nor_printed(
 
 
 class _Opening:
-    """The module of the trials, with another way to open a storage."""
+    """The module of the storages, with another way to open one."""
 
     def __init__(self, opened: Callable[..., BaseStorage]) -> None:
         self.opened = opened
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(trials, name)
+        return getattr(trial_storage, name)
 
 
 def test_a_study_stays_where_its_trials_are(searched: Searched, tmp_path: Path) -> None:

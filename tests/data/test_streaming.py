@@ -93,7 +93,7 @@ def test_a_batch_is_warped_cropped_flipped_and_normalised(part: Part) -> None:
             cut = cut[:, ::-1] if drawn.flip[row] else cut
             x = batch.x[row].numpy().transpose(1, 2, 0)
             bytes_again = (x * np.array(SCALING.std) + np.array(SCALING.mean)) * 255
-            # The window is computed alone, which may round the other way.
+            # Pillow may round the other way.
             assert np.abs(bytes_again - cut).max() < 1.01
 
 

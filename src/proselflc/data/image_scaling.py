@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from proselflc.data import augment, image
 from proselflc.data.dataset import Bytes, ImageFiles, Images, Inputs, kind_of
@@ -154,9 +155,9 @@ def warped(
 ) -> Bytes:
     """[channels, h, w] an image warped to a size without its aspect, or a window of that.
 
-    Bilinear, over all pixels that an output pixel covers. Pixels outside the window are never
-    computed, and a JPEG much larger than needed is decoded at a half, a quarter or an eighth of
-    its size; both save more time than all that follows takes.
+    Bilinear, over all pixels that an output pixel covers: Pillow's result up to rounding, by torch
+    in a half to a third of the time. A JPEG much larger than needed is decoded at a half, a quarter
+    or an eighth of its size.
 
     Args:
         source: an image file, or the bytes of one.
@@ -169,27 +170,20 @@ def warped(
     Raises:
         ValueError: why it cannot be read; it is for the caller to say which image it is.
     """
-    from PIL import Image
-
-    top, left, height, width = window or (0, 0, *size)
-    result = np.empty((channels, height, width), np.uint8) if out is None else out
     try:
         with image.opened(source) as file:
             longer = max(size)  # it may lie on its side
             file.draft("RGB", (longer, longer))
             upright = image.rgb(file)
-            if channels == 1:
-                upright = upright.convert("L")
-            y, x = upright.height / size[0], upright.width / size[1]
-            box = (left * x, top * y, (left + width) * x, (top + height) * y)
-            part = upright.resize((width, height), Image.Resampling.BILINEAR, box=box)
+            pixels = np.array(upright if channels == 3 else upright.convert("L"))
     except Exception as error:  # decoders raise nearly anything on hostile bytes
         raise ValueError(image.reason(error)) from None
-    if flip:
-        part = part.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    # Band by band out of Pillow's memory: half the time of an array of pixels that is turned over.
-    for plane, band in zip(result, part.getbands(), strict=True):
-        plane[:] = np.frombuffer(part.tobytes("raw", band), np.uint8).reshape(height, width)
+    planes = torch.from_numpy(pixels).view(*pixels.shape[:2], channels).permute(2, 0, 1)
+    whole = interpolate(planes[None], size, mode="bilinear", antialias=True)[0].numpy()
+    top, left, height, width = window or (0, 0, *size)
+    part = whole[:, top : top + height, left : left + width]
+    result = np.empty(part.shape, np.uint8) if out is None else out
+    result[:] = part[:, :, ::-1] if flip else part
     return result
 
 
