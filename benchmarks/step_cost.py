@@ -134,17 +134,26 @@ def race(
 
 
 def compiled(losses: dict[str, Loss]) -> dict[str, Loss]:
-    """Some of the losses through torch.compile with inductor."""
-    names = (
-        "F.cross_entropy",
-        "nn.CrossEntropyLoss",
-        "plain formulation",
-        "ProSelfLC",
-        "BootSoft",
-        "CrossEntropy",
-    )
+    """Some of the losses through torch.compile with inductor.
+
+    Each is compiled as part of a function, as a training step is and as `F.cross_entropy` is one;
+    the two modules also by themselves, which costs a call of a module more.
+    """
+
+    def step(loss: Loss) -> Loss:
+        return lambda logits, y: loss(logits, y)
+
+    names = ("F.cross_entropy", "plain formulation", "ProSelfLC", "BootSoft", "CrossEntropy")
+    chosen = {name: step(losses[name]) for name in names}
+    chosen |= {_alone(name): losses[name] for name in ("nn.CrossEntropyLoss", "ProSelfLC")}
     torch._dynamo.reset()  # all criteria are one piece of code, compiled for each anew
-    return {name: torch.compile(losses[name], fullgraph=True, dynamic=False) for name in names}
+    return {
+        name: torch.compile(loss, fullgraph=True, dynamic=False) for name, loss in chosen.items()
+    }
+
+
+def _alone(name: str) -> str:
+    return f"{name} by itself"
 
 
 def verdict(
@@ -162,11 +171,12 @@ def verdict(
     ]
     if fast is not None:
         cost = fast["ProSelfLC"]["times_cross_entropy"]
-        module = fast["nn.CrossEntropyLoss"]["times_cross_entropy"]
+        modules = [fast[_alone(name)] for name in ("ProSelfLC", "nn.CrossEntropyLoss")]
+        of_modules = modules[0]["times_cross_entropy"] / modules[1]["times_cross_entropy"]
         lines.append(
             f"ProSelfLC, compiled: wanted ≤ {WANTED_COMPILED} × compiled cross entropy: "
-            f"{'met' if cost <= WANTED_COMPILED else 'NOT met'}, {cost:.2f} "
-            f"(and {cost / module:.2f} × compiled nn.CrossEntropyLoss)"
+            f"{'met' if max(cost, of_modules) <= WANTED_COMPILED else 'NOT met'}, {cost:.2f} as "
+            f"part of a function, and {of_modules:.2f} module against module"
         )
     return "\n".join(lines) + "\n"
 
@@ -202,9 +212,9 @@ def _kilobytes(field: str) -> int:
 
 
 def show(title: str, table: dict[str, dict[str, float]]) -> str:
-    lines = [f"{title}", f"{'':26}{'µs':>10}{'× CE':>8}{'± std':>8}{'× faster than plain':>21}"]
+    lines = [f"{title}", f"{'':30}{'µs':>10}{'× CE':>8}{'± std':>8}{'× faster than plain':>21}"]
     lines += [
-        f"{name:26}{row['microseconds']:>10.0f}{row['times_cross_entropy']:>8.2f}"
+        f"{name:30}{row['microseconds']:>10.0f}{row['times_cross_entropy']:>8.2f}"
         f"{row['std_over_rounds']:>8.2f}{row['times_faster_than_plain']:>21.1f}"
         for name, row in table.items()
     ]
@@ -246,7 +256,7 @@ def main() -> None:
     lines = [
         f"peak memory of a step at {shape[0]} × {shape[1]}, in [N, C] buffers beyond the logits"
     ]
-    lines += [f"{name:26}{buffers:>10.2f}" for name, buffers in memory.items()]
+    lines += [f"{name:30}{buffers:>10.2f}" for name, buffers in memory.items()]
     texts.append("\n".join(lines))
     print(texts[-1])
     RESULTS.mkdir(exist_ok=True)

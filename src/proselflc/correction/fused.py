@@ -21,6 +21,7 @@ from torch.autograd import forward_ad
 from proselflc.correction import boundary
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.reference import Prediction
+from proselflc.correction.snapshot import snapshot
 from proselflc.correction.target import Target
 from proselflc.correction.trust import Confidence, Fixed, Growth, MaxProbability, Product, Trust
 
@@ -58,11 +59,13 @@ def _traced(target: Target, e: Evidence) -> Tensor:
     """[N] losses of class ids, for a compiler that fuses what is simple.
 
     With the largest logit subtracted from z, so that exp z does not overflow, and S = Σ_j exp z_j,
-    the entropy is H(p) = log S − Σ_j z_j exp(z_j)/S: both sums in one pass over the classes.
+    the entropy is H(p) = log S − Σ_j z_j exp(z_j)/S: both sums in one pass over the classes. The
+    gradient is made in the same forward, where exp z is at hand, and kept for the backward.
     """
     z = e.logits.detach()
     z = z - z.amax(-1, keepdim=True)
-    bounded = z.clamp(min=torch.finfo(z.dtype).min)  # 0·log 0 = 0
+    # 0·log 0 = 0: what is below is certain to have p = 0, and can still be multiplied by weights.
+    bounded = z.clamp(min=-math.sqrt(torch.finfo(z.dtype).max))
     weights = bounded.exp()
     S = weights.sum(-1, keepdim=True)
     log_S = S.log()
@@ -72,36 +75,26 @@ def _traced(target: Target, e: Evidence) -> Tensor:
     a, b = (1 - eps) * omega, target.sign * eps * omega
     y = e.y.unsqueeze(1)
     losses = b * H - a * (z.gather(1, y) - log_S)
-    result: Tensor = _Traced.apply(e.logits, losses, bounded - log_S, y, H, a, b)  # type: ignore[no-untyped-call]
+    # p∘(a − b (log p + H)) with what belongs to a row taken out, and a less at the given class
+    classes = torch.arange(e.num_classes, dtype=torch.int32, device=y.device)
+    gradient = weights * ((a - b * (H - log_S)) / S - b / S * bounded)
+    gradient = gradient - torch.where(classes == y.to(torch.int32), a, 0.0)
+    result: Tensor = _Traced.apply(e.logits, losses, snapshot(gradient))  # type: ignore[no-untyped-call]
     return result.squeeze(1)
 
 
 class _Traced(torch.autograd.Function):
-    """losses = a H(q, p) + b H(p), all [N, 1], as a function of the logits; its gradient is made of
-    what is known of p, and sums over no classes."""
+    """[N, 1] losses as a function of the logits, by the [N, C] gradient of each."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        losses: Tensor,
-        log_p: Tensor,
-        y: Tensor,
-        H: Tensor,
-        a: Tensor,
-        b: Tensor,
-    ) -> Tensor:
-        ctx.save_for_backward(log_p, y, H, a, b)
+    def forward(ctx: Any, logits: Tensor, losses: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
         return losses.clone()
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        log_p, y, H, a, b = ctx.saved_tensors
-        a, b = a * grad_outputs[0], b * grad_outputs[0]
-        given = torch.arange(log_p.shape[1], device=y.device) == y
-        p = log_p.exp()
-        gradient = a * p - b * (p * (log_p + H)) - torch.where(given, a, 0.0)
-        return gradient, None, None, None, None, None, None
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad_outputs[0], None, None
 
 
 @torch.no_grad()

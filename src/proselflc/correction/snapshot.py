@@ -1,15 +1,16 @@
-"""Reading a buffer that the same compiled step will write."""
+"""What a compiled backward finds as the forward has left it, and does not compute anew."""
 
 import torch
 from torch import Tensor
 
 
 def snapshot(value: Tensor) -> Tensor:
-    """What was read from a buffer, so that a compiled backward sees it too and not what came after.
+    """The value itself, kept for a compiled backward that needs it.
 
-    PyTorch's partitioner may repeat a cheap reading in the backward to save memory, though the
-    forward has written the buffer meanwhile (pytorch/pytorch#197039): the gradient would silently
-    be that of the next step. A minimum is among the operations that it never repeats; this one is
-    over a dimension of 1, and the value is kept for the backward.
+    PyTorch's partitioner repeats cheap operations in the backward to save memory. That is slower
+    where they are not so cheap after all; and it is wrong where they read a buffer that the forward
+    has written meanwhile (pytorch/pytorch#197039): the gradient would silently be that of the next
+    step. A minimum is among the operations that it never repeats; this one is over a dimension
+    of 1.
     """
     return value.unsqueeze(-1).amin(-1) if torch.compiler.is_compiling() else value
