@@ -320,7 +320,7 @@ def test_a_missing_library_names_its_extra(
         load_embedder(model, weights=weights)
 
 
-def test_hugging_face_images(tmp_path: Path) -> None:
+def test_hugging_face_images(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     config = transformers.ViTConfig(
         hidden_size=8,
@@ -332,9 +332,11 @@ def test_hugging_face_images(tmp_path: Path) -> None:
     )
     model = transformers.ViTModel(config)
     model.save_pretrained(tmp_path)
+    capfd.readouterr()
     processor = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
     embedder = load_embedder(f"hf:{tmp_path}")
+    assert capfd.readouterr().err == ""  # no bar for weights that are here already
     part = image_part(size=16)
     assert isinstance(part.inputs, Images)
     x = torch.from_numpy((part.inputs.pixels / 255 - 0.5) / 0.25).float().permute(0, 3, 1, 2)

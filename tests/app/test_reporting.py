@@ -138,8 +138,10 @@ def test_a_page_with_examples_is_not_replaced_by_one_without(
 
 def test_runs_that_are_none_are_named(run: Path, program: Any, tmp_path: Path) -> None:
     done = program("report", tmp_path / "gone", code=2)
-    assert done.stderr == f"there is no run {tmp_path / 'gone'}\n"
+    assert done.stderr == f"there is no run {tmp_path / 'gone'}: proselflc train makes one\n"
     path = copy(run, tmp_path)
+    done = program("report", tmp_path / "gone", code=2)
+    assert done.stderr == f"there is no run {tmp_path / 'gone'}: there are {path}\n"
     (path / "summary.json").unlink()
     done = program("report", run, path, code=2)
     assert done.stderr.startswith(f"the run {path} is not finished")

@@ -189,3 +189,35 @@ def test_noise_does_not_undo_the_corrections_of_a_run(tmp_path: Path) -> None:
     assert setting.config.noise is None
     own = Labels.load(tmp_path / "run" / "labels.npz")
     np.testing.assert_array_equal(setting.labels.given, own.given)
+
+
+def test_labels_that_hardly_two_examples_share_are_doubted(digits: Dataset) -> None:
+    few = replace(digits, train=digits.train.take(np.arange(90)), test=None, clean=None)
+    ages = replace(
+        few,
+        train=replace(few.train, labels=np.arange(90) % 30),
+        names=tuple(map(str, range(30))),
+    )
+    notes: list[str] = []
+    prepare(Config(model="mlp"), ages, report=notes.append)
+    assert len(notes) == 1
+    assert "30 classes for 90 examples, 3.0 of each" in notes[0]
+    assert "--label-column" in notes[0]
+    prepare(Config(model="mlp"), few, report=pytest.fail)
+
+
+def test_small_images_are_not_enlarged_in_silence(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for i in range(8):
+        folder = tmp_path / str(i % 2)
+        folder.mkdir(exist_ok=True)
+        Image.new("RGB", (20 + i, 30), (30 * i, 9, 9)).save(folder / f"{i}.png")
+    request = Request(data=str(tmp_path))
+    notes: list[str] = []
+    prepare(Config(request=request), report=notes.append)
+    assert notes == [
+        "the images are about 30 pixels long and are enlarged to 224: --image-size 30 shows a "
+        "model as much in a fraction of the time"
+    ]
+    prepare(Config(request=request, image_size=32), report=pytest.fail)

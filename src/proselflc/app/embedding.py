@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -205,7 +206,10 @@ def _hugging_face(directory: Path) -> Embedder:
         ) from None
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
-        module = transformers.AutoModel.from_pretrained(directory, use_safetensors=True, **local)
+        with _without_bars(transformers):
+            module = transformers.AutoModel.from_pretrained(
+                directory, use_safetensors=True, **local
+            )
         tokenize = None
         if any((directory / f).is_file() for f in ("tokenizer.json", "tokenizer_config.json")):
             tokenizer = transformers.AutoTokenizer.from_pretrained(directory, **local)
@@ -217,6 +221,19 @@ def _hugging_face(directory: Path) -> Embedder:
         raise InputError(f"cannot load the model in {directory}: {words(error)}") from None
     mean, std = _image_statistics(directory / "preprocessor_config.json")
     return Embedder(module, mean, std, tokenize)
+
+
+@contextmanager
+def _without_bars(transformers: Any) -> Iterator[None]:
+    """Weights from the disk are there at once; a bar for them is of no use, least when quiet."""
+    logging = transformers.utils.logging
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _image_statistics(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -19,6 +19,7 @@ from proselflc.data import noise, splits
 from proselflc.data.batches import Batches, Order
 from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, checked
 from proselflc.data.decisions import read_decisions
+from proselflc.data.image import usual_length
 from proselflc.data.labels import Labels
 from proselflc.data.opening import open_data
 from proselflc.data.preprocessing import ImageScaling, Preprocessing, fit
@@ -35,6 +36,7 @@ from proselflc.training.strategy import Situation, Strategy
 EVALUATIONS = 20  # about so many in a run whose user does not say
 SHORT_EVALUATIONS = 5  # and so many in one of less than two epochs
 EVALUATION_BATCH = 512
+SCARCE = 5  # examples per class of which a note says that they are few
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,10 @@ def prepare(
         if many == 1:
             which = f"1 example could not be read and is left out, {first.id}"
         report(f"{which} ({first.reason}); the run's model.json lists them")
+    _note_scarce_classes(dataset, report)
     dataset, labels = _labelled(config, dataset, report)
     n, C = len(dataset.train), dataset.num_classes
-    scaling = preprocessing or _fitted(config, dataset.train.inputs)
+    scaling = preprocessing or _fitted(config, dataset.train.inputs, report)
     shape = shape_of(scaling)
     recipe = config.recipe
     batch_size = min(128, n) if recipe.batch_size is None else recipe.batch_size
@@ -258,6 +261,17 @@ def _note_decisions(run: RunDirectory, wanted: bool, report: Callable[[str], Non
         report(f"nobody has reviewed {run.path} yet, so no label is other than it was")
 
 
+def _note_scarce_classes(dataset: Dataset, report: Callable[[str], None]) -> None:
+    """Say where labels look like names or measurements of single examples."""
+    n, C = len(dataset.train), dataset.num_classes
+    if C > 20 and n < SCARCE * C:
+        report(
+            f"{dataset.name} has {C:,} classes for {n:,} examples, {n / C:.1f} of each, which is "
+            "hardly enough to learn them or to judge their labels: are these the labels? Another "
+            "column of a table is chosen with --label-column"
+        )
+
+
 def _with_validation(config: Config, dataset: Dataset) -> Dataset:
     assert config.trusted is not None
     path = Path(config.trusted)
@@ -283,9 +297,15 @@ def _noise_seed(config: Config) -> int:
     return config.recipe.seed if config.noise_seed is None else config.noise_seed
 
 
-def _fitted(config: Config, inputs: Inputs) -> Preprocessing:
+def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Preprocessing:
     if isinstance(inputs, ImageFiles):
         size, warp = config.image_size, round(config.image_size * 8 / 7)
+        longer = usual_length(inputs.paths)
+        if 2 * longer <= size:
+            report(
+                f"the images are about {longer} pixels long and are enlarged to {size}: "
+                f"--image-size {max(longer, 16)} shows a model as much in a fraction of the time"
+            )
         return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp))
     return fit(inputs)
 

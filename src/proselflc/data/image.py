@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import stat
@@ -135,6 +136,15 @@ def probe(path: Path) -> str | None:
             return None
     except Exception as error:
         return reason(error)
+
+
+def usual_length(paths: Sequence[Path], sample: int = 25) -> int:
+    """The median over some images of their longer side, in pixels, by their headers; at least 1."""
+    lengths = [1]
+    for i in np.unique(np.linspace(0, len(paths) - 1, min(sample, len(paths))).astype(np.int64)):
+        with contextlib.suppress(Exception), opened(paths[i]) as image:  # it is named elsewhere
+            lengths.append(max(image.size))
+    return int(np.median(lengths[1:] or lengths))
 
 
 def trial(path: Path) -> str | None:

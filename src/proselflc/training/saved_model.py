@@ -99,7 +99,9 @@ def finished_run(path: Path) -> RunDirectory:
     """
     directory = RunDirectory(path)
     if not path.is_dir():
-        raise InputError(f"there is no run {path}")
+        beside = _runs_in(path.parent)
+        advice = f"there are {', '.join(beside)}" if beside else "proselflc train makes one"
+        raise InputError(f"there is no run {path}: {advice}")
     if not directory.is_begun:
         raise InputError(f"{path} is not a run: it has no config.toml")
     directory.check_format()
@@ -114,3 +116,9 @@ def finished_run(path: Path) -> RunDirectory:
             "--resume, or with fit(…, resume=True) if it was begun in Python"
         )
     return directory
+
+
+def _runs_in(directory: Path, most: int = 9) -> list[str]:
+    """Some of the runs that a directory holds, by path and in order."""
+    found = directory.iterdir() if directory.is_dir() else ()
+    return [str(one) for one in sorted(found) if RunDirectory(one).is_begun][:most]
