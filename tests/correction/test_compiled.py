@@ -138,6 +138,27 @@ def test_a_backward_that_computes_again_sees_the_same_time_and_memory(name: str)
 
 
 @pytest.mark.parametrize("name", ["ProSelfLC", "BootSoft", "ConfidencePenalty"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_compiled_is_eager_to_the_last_digits_of_double_precision(
+    name: str, reduction: str
+) -> None:
+    eager, compiled = EVERY[name](), EVERY[name]()
+    for criterion in (eager, compiled):
+        criterion.weight = torch.tensor([1.0, 2.0, 0.0, 0.5, 5.0], dtype=torch.float64)
+        criterion.reduction = reduction
+    step = torch.compile(compiled, fullgraph=True, backend="aot_eager")
+    g = torch.Generator().manual_seed(2)
+    for _ in range(2):
+        z = (4 * torch.randn(7, 5, generator=g, dtype=torch.float64)).requires_grad_()
+        y = torch.tensor([0, 1, 2, 3, 4, -100, 4])
+        expected, ours = eager(z, y), step(z, y)
+        assert_close(ours, expected, rtol=1e-12, atol=1e-14)
+        factor = torch.rand(expected.shape, generator=g, dtype=torch.float64)
+        (gradient,) = torch.autograd.grad(expected, z, factor)
+        assert_close(torch.autograd.grad(ours, z, factor)[0], gradient, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["ProSelfLC", "BootSoft", "ConfidencePenalty"])
 def test_compiled_takes_extreme_logits_as_eager_does(name: str) -> None:
     logits = torch.tensor(
         [

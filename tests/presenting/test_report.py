@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from proselflc.data.dataset import Features, Images, Texts
 from proselflc.errors import InputError
-from proselflc.presenting import figures, report
+from proselflc.presenting import figures, html_page, report
 from proselflc.presenting.reading import readings
 
 HOSTILE = (
@@ -358,11 +358,11 @@ def test_however_large_the_run_the_page_is_small(fabricate: Callable[..., Path])
 def test_a_page_of_ours_is_known_again(fabricate: Callable[..., Path], tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(page(fabricate()).html)
-    assert report.is_ours(path)
+    assert html_page.is_ours(path)
     path.write_text("<!doctype html><title>mine</title>")
-    assert not report.is_ours(path)
-    assert not report.is_ours(tmp_path)
-    assert not report.is_ours(tmp_path / "gone")
+    assert not html_page.is_ours(path)
+    assert not html_page.is_ours(tmp_path)
+    assert not html_page.is_ours(tmp_path / "gone")
 
 
 @pytest.mark.usefixtures("without_figures")

@@ -52,3 +52,30 @@ def test_a_model_of_unknown_making_is_not_made(run: Path, tmp_path: Path) -> Non
         with pytest.raises(InputError, match=rf"not one of ours \({name}\)"):
             saved.read()
     assert SavedModel(directory, made_by="mlp").model_name == "mlp"
+
+
+def test_a_run_that_is_not_there_is_told_from_those_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said() -> str:
+        with pytest.raises(InputError) as caught:
+            finished_run(tmp_path / "gone")
+        return str(caught.value).removeprefix(f"there is no run {tmp_path / 'gone'}: ")
+
+    assert said() == "proselflc train makes one"
+    (tmp_path / "file").write_text("no run")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "config.toml").write_text("[[[")
+    assert said() == f"there are {tmp_path / 'damaged'}"  # it will be told when it is named
+    for k in range(20):
+        (tmp_path / f"run{k:02d}").mkdir()
+        (tmp_path / f"run{k:02d}" / "config.toml").write_text("")
+    assert said().endswith(f"{tmp_path / 'run07'}, …")
+
+    def locked(path: Path, *_: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", locked)
+    assert said() == "proselflc train makes one"
+    monkeypatch.setattr(Path, "iterdir", locked)
+    assert said() == "proselflc train makes one"

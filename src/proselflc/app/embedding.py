@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -226,14 +227,16 @@ def _hugging_face(directory: Path) -> Embedder:
 @contextmanager
 def _without_bars(transformers: Any) -> Iterator[None]:
     """Weights from the disk are there at once; a bar for them is of no use, least when quiet."""
-    logging = transformers.utils.logging
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    bars = transformers.utils.logging
+    shown = bars.is_progress_bar_enabled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the environment wants them
+        bars.disable_progress_bar()
     try:
         yield
     finally:
         if shown:
-            logging.enable_progress_bar()
+            bars.enable_progress_bar()
 
 
 def _image_statistics(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:

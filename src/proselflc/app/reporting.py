@@ -14,6 +14,7 @@ from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 from proselflc.presenting import figures, reading
 from proselflc.presenting import report as page
+from proselflc.presenting.html_page import is_ours
 
 NAME = "report.html"
 
@@ -113,7 +114,7 @@ def check_out(path: Path, overwrite: bool) -> None:
         raise InputError(f"there is no folder {path.parent} to write {path.name}: make it")
     if path.is_dir():
         raise InputError(f"{path} is a folder: name a file, such as {path / NAME}")
-    if path.exists() and not overwrite and not page.is_ours(path):
+    if path.exists() and not overwrite and not is_ours(path):
         raise InputError(
             f"{path} exists and is no report of ours: choose another --out or pass --overwrite"
         )

@@ -23,7 +23,7 @@ from proselflc.data.image import usual_length
 from proselflc.data.labels import Labels
 from proselflc.data.opening import open_data
 from proselflc.data.preprocessing import ImageScaling, Preprocessing, fit
-from proselflc.data.request import FROM_PYTHON, Request
+from proselflc.data.request import FROM_PYTHON, TABLES, Request
 from proselflc.errors import InputError
 from proselflc.models import catalogue
 from proselflc.models.shape import ImageShape
@@ -111,6 +111,7 @@ def prepare(
     parameters = methods.resolved(config.method, config.parameters)
     if dataset is None:
         dataset = open_data(config.request)
+        _note_scarce_classes(config, dataset, report)
     else:
         config = replace(config, request=Request(data=FROM_PYTHON))
     _note_labels(config, dataset, report)
@@ -120,7 +121,6 @@ def prepare(
         if many == 1:
             which = f"1 example could not be read and is left out, {first.id}"
         report(f"{which} ({first.reason}); the run's model.json lists them")
-    _note_scarce_classes(dataset, report)
     dataset, labels = _labelled(config, dataset, report)
     n, C = len(dataset.train), dataset.num_classes
     scaling = preprocessing or _fitted(config, dataset.train.inputs, report)
@@ -261,14 +261,15 @@ def _note_decisions(run: RunDirectory, wanted: bool, report: Callable[[str], Non
         report(f"nobody has reviewed {run.path} yet, so no label is other than it was")
 
 
-def _note_scarce_classes(dataset: Dataset, report: Callable[[str], None]) -> None:
+def _note_scarce_classes(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:
     """Say where labels look like names or measurements of single examples."""
     n, C = len(dataset.train), dataset.num_classes
     if C > 20 and n < SCARCE * C:
+        is_table = config.request.data.lower().endswith(TABLES)
+        remedy = "; if these are not the labels, choose their column with --label-column"
         report(
             f"{dataset.name} has {C:,} classes for {n:,} examples, {n / C:.1f} of each, which is "
-            "hardly enough to learn them or to judge their labels: are these the labels? Another "
-            "column of a table is chosen with --label-column"
+            f"hardly enough to learn them or to judge their labels{remedy if is_table else ''}"
         )
 
 
@@ -301,10 +302,11 @@ def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Pr
     if isinstance(inputs, ImageFiles):
         size, warp = config.image_size, round(config.image_size * 8 / 7)
         longer = usual_length(inputs.paths)
-        if 2 * longer <= size:
+        if 2 * longer <= size and config.model is None:
             report(
-                f"the images are about {longer} pixels long and are enlarged to {size}: "
-                f"--image-size {max(longer, 16)} shows a model as much in a fraction of the time"
+                f"the images are about {longer} pixels long and are enlarged to {size} for "
+                f"{catalogue.default_name(ImageShape(3, size, size))}; "
+                f"--image-size {max(longer, 16)}, with a network for small images, is much faster"
             )
         return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp))
     return fit(inputs)

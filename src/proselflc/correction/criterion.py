@@ -120,7 +120,7 @@ class Criterion(nn.CrossEntropyLoss):
         learning = self.training and torch.is_grad_enabled()
         counter = self.t if learning and progress is None else None
         if progress is None and self.total_steps is not None:
-            progress = self._progress(ahead=counter is not None)
+            progress = self._progress(logits, ahead=counter is not None)
         memory = self.memory
         e = self._observe(logits, target, progress, teacher_logits, presume=memory is None)
         if memory is None:
@@ -155,7 +155,7 @@ class Criterion(nn.CrossEntropyLoss):
         a target like logits. An ignored example has zeros in all three.
         """
         if progress is None:
-            progress = self._progress(ahead=False)
+            progress = self._progress(logits, ahead=False)
         e = self._observe(logits, target, progress, teacher_logits, presume=False)
         if self.memory is not None:
             e.recall(*self.memory.at(self.memory.check(index, e.logits.shape)))
@@ -164,7 +164,7 @@ class Criterion(nn.CrossEntropyLoss):
     @property
     def progress(self) -> float | None:
         """t/Γ now, at most 1; None without Γ."""
-        now = self._progress(ahead=False)
+        now = self._progress(self.t, ahead=False)
         return now if now is None else float(now)
 
     def set_progress(self, t: int, total: int | None = None) -> None:
@@ -200,13 +200,17 @@ class Criterion(nn.CrossEntropyLoss):
             presume=presume,
         )
 
-    def _progress(self, ahead: bool) -> float | Tensor | None:
-        """t/Γ, or (t+1)/Γ for the call that is under way, at most 1; None without Γ."""
+    def _progress(self, logits: Tensor, ahead: bool) -> float | Tensor | None:
+        """t/Γ, or (t+1)/Γ for the call that is under way, at most 1; None without Γ.
+
+        Compiled it is a tensor, as exact as what is computed of the logits.
+        """
         total = self.total_steps
         if total is None:
             return None
         if torch.compiler.is_compiling():
-            return (snapshot(self.t + int(ahead)).to(torch.float32) / total).clamp(max=1)
+            exact = torch.promote_types(logits.dtype, torch.float32)
+            return (snapshot(self.t + int(ahead)).to(exact) / total).clamp(max=1)
         t = self._last.of(self.t) + ahead
         if t <= total:
             return t / total

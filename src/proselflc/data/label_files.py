@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proselflc.data.request import PARQUET, Request, must_be_file
+from proselflc.data.reading import must_be_file
+from proselflc.data.request import PARQUET, Request
 from proselflc.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proselflc.data.request import must_be_file
+from proselflc.data.reading import must_be_file
 from proselflc.errors import InputError
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from proselflc.data.label_files import must_not_choose, read_label_file
-from proselflc.data.request import TABLES, Request, must_be_file
+from proselflc.data.reading import must_be_file
+from proselflc.data.request import TABLES, Request
 from proselflc.errors import InputError, unknown
 
 if TYPE_CHECKING:

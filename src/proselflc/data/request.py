@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-from proselflc.errors import InputError
-
-if TYPE_CHECKING:
-    pass
+from typing import Literal
 
 FROM_PYTHON = "given in Python"  # what config.toml says of data that no --data names
 PARQUET = (".parquet", ".pq")
@@ -68,9 +63,3 @@ class InputsRequest(Request):
     """Which data to ask a model about: there is no default, and features may stand alone."""
 
     data: str = ""
-
-
-def must_be_file(path: Path, what: str) -> None:
-    if not path.is_file():
-        came = "is not a file" if path.exists() else "does not exist"
-        raise InputError(f"{path} {came}: expected a file with {what}")

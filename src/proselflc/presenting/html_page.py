@@ -5,14 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
 
 from proselflc import __version__
 
-if TYPE_CHECKING:
-    pass
-
 GENERATOR = "proselflc"  # how a page of ours is known again
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number that stands out."""
+
+    label: str
+    value: str
+    remark: str = ""
 
 
 def _attributes(svg: str) -> str:
@@ -77,3 +84,17 @@ def _source(name: str) -> str:
 
 def _hash(source: str) -> str:
     return base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file is a page that was made here, of a run, of several or of a study."""
+    return begins_with(path, f'<meta name="generator" content="{GENERATOR} ')
+
+
+def begins_with(path: Path, tag: str) -> bool:
+    """Whether a tag is among the first of a file."""
+    try:
+        with path.open("rb") as file:
+            return tag.encode() in file.read(1000)
+    except OSError:
+        return False

@@ -23,7 +23,7 @@ from proselflc.presenting import before_after, figures, gallery, tables, verdict
 from proselflc.presenting.before_after import Change
 from proselflc.presenting.figures import Figure
 from proselflc.presenting.gallery import Looks, Suspect
-from proselflc.presenting.html_page import GENERATOR, rendered
+from proselflc.presenting.html_page import Tile, begins_with, is_ours, rendered
 from proselflc.presenting.names import NAME, TITLE, chance, in_the_middle, on_page, percent
 from proselflc.presenting.reading import Reading, share, text
 from proselflc.presenting.tables import Cell, Table
@@ -54,15 +54,6 @@ class Report:
     shown: int
     why_gone: str
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A number that stands out."""
-
-    label: str
-    value: str
-    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -239,26 +230,12 @@ def make(
     )
 
 
-def is_ours(path: Path) -> bool:
-    """Whether a file is a page that this module has made."""
-    return _begins_with(path, f'<meta name="generator" content="{GENERATOR} ')
-
-
 def shows_examples(path: Path) -> bool:
     """Whether a file is such a page on which one can see the suspects themselves."""
-    return is_ours(path) and _begins_with(path, _EXAMPLES)
+    return is_ours(path) and begins_with(path, _EXAMPLES)
 
 
 _EXAMPLES = '<meta name="proselflc-examples" content="shown">'
-
-
-def _begins_with(path: Path, tag: str) -> bool:
-    """Whether a tag is among the first of a file."""
-    try:
-        with path.open("rb") as file:
-            return tag.encode() in file.read(1000)
-    except OSError:
-        return False
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from typing import Any
 
 from proselflc.presenting import study_figures, tables
 from proselflc.presenting.drawing import Figure
-from proselflc.presenting.html_page import rendered
+from proselflc.presenting.html_page import Tile, rendered
 from proselflc.presenting.names import NAME, in_the_middle, on_page, percent
-from proselflc.presenting.report import Tile
 from proselflc.presenting.study_figures import Point, Value
 from proselflc.presenting.tables import Cell, Table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -119,6 +120,11 @@ def finished_run(path: Path) -> RunDirectory:
 
 
 def _runs_in(directory: Path, most: int = 9) -> list[str]:
-    """Some of the runs that a directory holds, by path and in order."""
-    found = directory.iterdir() if directory.is_dir() else ()
-    return [str(one) for one in sorted(found) if RunDirectory(one).is_begun][:most]
+    """Some of the runs that a directory holds, by path and in order, as far as we may look."""
+    found = []
+    with contextlib.suppress(OSError):
+        for one in sorted(directory.iterdir()):
+            with contextlib.suppress(OSError):
+                if RunDirectory(one).config.is_file():
+                    found.append(str(one))
+    return [*found[:most], "…"] if len(found) > most else found

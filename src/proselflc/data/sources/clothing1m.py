@@ -14,7 +14,7 @@ import numpy as np
 
 from proselflc.data.dataset import Dataset, ImageFiles, Part, Skipped, checked
 from proselflc.data.image import OnBadImage
-from proselflc.data.sources.table_file import lines
+from proselflc.data.reading import lines
 from proselflc.errors import InputError
 
 NAMES = (

@@ -9,8 +9,8 @@ import numpy as np
 
 from proselflc.data.dataset import Dataset, ImageFiles, Part, Skipped, checked
 from proselflc.data.image import OnBadImage
+from proselflc.data.reading import lines
 from proselflc.data.sources.image_folder import Found, scan, text, walk
-from proselflc.data.sources.table_file import lines
 from proselflc.errors import InputError, unknown
 
 _SYNSET = re.compile(r"n[0-9]{8}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -27,17 +27,12 @@ from proselflc.data.dataset import (
 from proselflc.data.examples import Examples, Wanted, chosen
 from proselflc.data.image import OnBadImage, sift
 from proselflc.data.sources.table_file import (
-    Delimited,
-    Parquet,
     Table,
     is_number,
     open_table,
     short,
 )
 from proselflc.errors import InputError, unknown
-
-if TYPE_CHECKING:
-    pass
 
 # What columns are usually called, in lower case.
 LABEL = ("label", "labels", "y", "class", "target", "category")
@@ -211,7 +206,7 @@ class Labelled:
         ids: n names of the examples.
     """
 
-    table: Delimited | Parquet
+    table: Table
     column: str
     rows: Ints
     ids: tuple[str, ...]

@@ -11,8 +11,9 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from proselflc.data.dataset import Ints
+from proselflc.data.reading import decoded
 from proselflc.data.sources.table import BEFORE
-from proselflc.data.sources.table_file import Delimited, Parquet, decoded, one_line
+from proselflc.data.sources.table_file import Delimited, Parquet, Table, one_line
 from proselflc.data.spreadsheet import neutralised, quoted
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
@@ -41,7 +42,7 @@ class Relabelling:
         known: how cells are read, the class id of each text; a text that is not there is nobody's.
     """
 
-    table: Delimited | Parquet
+    table: Table
     column: str
     rows: Ints
     labels: Ints

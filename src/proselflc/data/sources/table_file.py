@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.data.reading import decoded
+from proselflc.data.request import PARQUET
 from proselflc.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,18 +23,6 @@ if TYPE_CHECKING:
 
 
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
-_PARQUET = (".parquet", ".pq")
-
-
-def lines(path: Path) -> list[str]:
-    """The lines of a text file, without white space around them.
-
-    Empty lines stay, as "", so that positions remain line numbers; those at the end go.
-    """
-    found = [line.strip() for line in decoded(path).split("\n")]
-    while found and not found[-1]:
-        found.pop()
-    return found
 
 
 @dataclass(frozen=True)
@@ -128,13 +118,13 @@ Table: TypeAlias = Delimited | Parquet
 def open_table(path: Path) -> Table:
     """The table with its column names checked."""
     suffix = path.suffix.lower()
-    if suffix not in _DELIMITERS and suffix not in _PARQUET:
-        known = ", ".join([*_DELIMITERS, *_PARQUET])
+    if suffix not in _DELIMITERS and suffix not in PARQUET:
+        known = ", ".join([*_DELIMITERS, *PARQUET])
         raise InputError(f"{path} is no table by its ending: expected one of {known}")
     if not path.is_file():  # also what is no regular file: reading a pipe would wait for ever
         what = "is not a file" if path.exists() else "does not exist"
         raise InputError(f"the table {path} {what}: give the path of a CSV, TSV or Parquet file")
-    table = open_parquet(path) if suffix in _PARQUET else _open_delimited(path, suffix)
+    table = open_parquet(path) if suffix in PARQUET else _open_delimited(path, suffix)
     seen: set[str] = set()
     for name in table.columns:
         if name in seen:
@@ -181,24 +171,6 @@ def _divides(text: str, delimiter: str) -> bool:
 
 def _plain(path: Path, text: str, delimiter: str) -> Delimited:
     return _rows(path, text, delimiter, csv.QUOTE_NONE)
-
-
-def decoded(path: Path) -> str:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"{path} is written in UTF-16: save it as UTF-8")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"line {line} of {path} is not UTF-8 text: save it as UTF-8") from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise InputError(f"line {line} of {path} holds a NUL byte, so it is no text: save it anew")
-    return text
 
 
 def _rows(path: Path, text: str, delimiter: str, quoting: Literal[0, 3]) -> Delimited:

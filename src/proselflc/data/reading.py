@@ -1,0 +1,44 @@
+"""Files that a user names: whether they are there, and the text in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proselflc.errors import InputError
+
+
+def must_be_file(path: Path, what: str) -> None:
+    """Refuse what is no file; `what` says what it should hold."""
+    if not path.is_file():
+        came = "is not a file" if path.exists() else "does not exist"
+        raise InputError(f"{path} {came}: expected a file with {what}")
+
+
+def decoded(path: Path) -> str:
+    """The text of a file in UTF-8, a mark of byte order left out."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"{path} is written in UTF-16: save it as UTF-8")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"line {line} of {path} is not UTF-8 text: save it as UTF-8") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InputError(f"line {line} of {path} holds a NUL byte, so it is no text: save it anew")
+    return text
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of a text file, without white space around them.
+
+    Empty lines stay, as "", so that positions remain line numbers; those at the end go.
+    """
+    found = [line.strip() for line in decoded(path).split("\n")]
+    while found and not found[-1]:
+        found.pop()
+    return found
