@@ -70,7 +70,7 @@ def _traced(target: Target, e: Evidence) -> Tensor:
     S = weights.sum(-1, keepdim=True)
     log_S = S.log()
     H = log_S - (bounded * weights).sum(-1, keepdim=True) / S
-    eps = _trust(target.trust, e, weights / S, H, 1.0)
+    eps = _trust(target.trust, e, weights / S, -H, 1.0)
     omega = e.omega.unsqueeze(1)
     a, b = (1 - eps) * omega, target.sign * eps * omega
     y = e.y.unsqueeze(1)
@@ -195,6 +195,8 @@ def _block(
         loss     = s(1 − ε) Σ_j w_j q_j (−log p_j) + b H
         gradient = p∘(a − b (log p + H)) − s(1 − ε) w∘q
 
+    Computed with −H, −a and −s(1 − ε), each of which is an operation less away.
+
     Args:
         e: the evidence, whose p and entropy are set here.
         target: whose reference is p.
@@ -215,31 +217,31 @@ def _block(
         log_p.clamp_min_(torch.finfo(log_p.dtype).min)
     p = torch.exp(log_p, out=out)
     p_log_p = log_p.mul_(p)
-    H = p_log_p.sum(-1, keepdim=True).neg_()
-    b = _trust(target.trust, e, p, H, share)
-    a = rest = torch.rsub(b, share)
+    minus_H = p_log_p.sum(-1, keepdim=True)
+    b = _trust(target.trust, e, p, minus_H, share)
+    minus_a = minus_rest = b - share
     if target.sign < 0:
         b = -b
     if not e.is_complete:
         omega = e.omega.unsqueeze(1)
-        a, b = a * omega, b * omega
-    bH = b * H
-    gradient = p.mul_(a - bH).addcmul_(p_log_p, b, value=-1) if wanted else None
+        minus_a, b = minus_a * omega, b * omega
+    minus_bH = b * minus_H
+    gradient = p.mul_(minus_bH - minus_a).addcmul_(p_log_p, b, value=-1) if wanted else None
     if e.has_class_ids:
-        losses = bH.addcmul_(a, given, value=-1)
+        losses = (minus_a * given).sub_(minus_bH)
         if not e.is_complete:
             losses.masked_fill_(~e.valid.unsqueeze(1), 0.0)  # 0 even where the logits are NaN
         if gradient is not None:
-            gradient.scatter_add_(1, y, a.neg_())
+            gradient.scatter_add_(1, y, minus_a)
     else:
-        losses = bH.addcmul_(rest, given, value=-1)
+        losses = (minus_rest * given).sub_(minus_bH)
         if gradient is not None:
-            gradient.addcmul_(wq, rest, value=-1)
+            gradient.addcmul_(wq, minus_rest)
     return losses, gradient
 
 
-def _trust(trust: Trust, e: Evidence, p: Tensor, H: Tensor, share: float) -> Tensor:
-    """[N, 1] sε with the share s, from p [N, C] and its entropy H [N, 1]."""
+def _trust(trust: Trust, e: Evidence, p: Tensor, minus_H: Tensor, share: float) -> Tensor:
+    """[N, 1] sε with the share s, from p [N, C] and its entropy with a minus [N, 1]."""
     if (
         type(trust) is Product
         and type(trust.first) is Growth
@@ -247,16 +249,17 @@ def _trust(trust: Trust, e: Evidence, p: Tensor, H: Tensor, share: float) -> Ten
         and type(e.progress) is float
         and not torch.compiler.is_compiling()
     ):
-        # ProSelfLC's own g(t)·l(p) in two operations: g − g H/H(u), from 0 to g.
+        # ProSelfLC's own g(t)·l(p): g − g H/H(u), of which rounding could make less than 0.
         g = share * trust.first.at(e.progress)
-        return torch.rsub(H, g, alpha=g / max(math.log(e.num_classes), 1e-12)).clamp_(0, g)
-    e.remember(p, H.squeeze(1))
+        slope = g / max(math.log(e.num_classes), 1e-12)
+        return minus_H.mul(slope).add_(g).clamp_min_(0)
+    e.remember(p, minus_H.squeeze(1).neg())
     eps = trust(e)
     if not isinstance(eps, Tensor):
-        return torch.full_like(H, share * eps)
+        return torch.full_like(minus_H, share * eps)
     if eps.dim():
         eps = eps.unsqueeze(1)
-    return torch.zeros_like(H).add_(eps).mul_(share)  # a copy: a trust may be a view of p
+    return torch.zeros_like(minus_H).add_(eps).mul_(share)  # a copy: a trust may be a view of p
 
 
 def _looks_at_rows(trust: Trust) -> bool:
