@@ -64,12 +64,11 @@ def _traced(target: Target, e: Evidence) -> Tensor:
     """
     z = e.logits.detach()
     z = z - z.amax(-1, keepdim=True)
-    # 0·log 0 = 0: what is below is certain to have p = 0, and can still be multiplied by weights.
-    bounded = z.clamp(min=-math.sqrt(torch.finfo(z.dtype).max))
-    weights = bounded.exp()
+    weights = z.exp()
     S = weights.sum(-1, keepdim=True)
     log_S = S.log()
-    H = log_S - (bounded * weights).sum(-1, keepdim=True) / S
+    is_0 = weights == 0  # where 0·log 0 = 0
+    H = log_S - torch.where(is_0, 0.0, z * weights).sum(-1, keepdim=True) / S
     eps = _trust(target.trust, e, weights / S, -H, 1.0)
     omega = e.omega.unsqueeze(1)
     a, b = (1 - eps) * omega, target.sign * eps * omega
@@ -77,7 +76,7 @@ def _traced(target: Target, e: Evidence) -> Tensor:
     losses = b * H - a * (z.gather(1, y) - log_S)
     # p∘(a − b (log p + H)) with what belongs to a row taken out, and a less at the given class
     classes = torch.arange(e.num_classes, dtype=torch.int32, device=y.device)
-    gradient = weights * ((a - b * (H - log_S)) / S - b / S * bounded)
+    gradient = torch.where(is_0, 0.0, weights * ((a - b * (H - log_S)) / S - b / S * z))
     gradient = gradient - torch.where(classes == y.to(torch.int32), a, 0.0)
     result: Tensor = _Traced.apply(e.logits, losses, snapshot(gradient))  # type: ignore[no-untyped-call]
     return result.squeeze(1)
