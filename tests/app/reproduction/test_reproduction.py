@@ -59,7 +59,7 @@ def small(seed: int = 0, method: str = "proselflc") -> Config:
 def facts(accuracy: float | None = 0.5, validation: float | None = None) -> dict[str, Any]:
     line = {"step": 1, "epoch": 1.0, "test_accuracy": accuracy, "wrong_fitting": 0.25}
     return {
-        "summary": {"test_accuracy": accuracy},
+        "summary": {"test_accuracy": accuracy, "wrong_fitting": 0.25},
         "validation_accuracy": validation,
         "test": {"calibration": []},
         "history": [line, {**line, "step": 2, "epoch": 2.0}],
@@ -407,6 +407,8 @@ def test_table_4_marks_what_is_not_run_and_compares_pair_by_pair(tmp_path: Path)
     less = {row[0]: row[1:] for row in output.tables["difference"].rows}
     assert less["Cross entropy"][0] == "+10.0 ± 0.0"
     assert less.keys() == ours.keys() - {"ProSelfLC"}
+    learned = {row[0]: row[1:] for row in output.tables["learned"].rows}
+    assert learned["Cross entropy"] == (*5 * ("25.0 ± 0.0",), MISSING)
     assert "in 23," in " ".join(output.words)
     assert "1 are not run yet" in " ".join(output.words)
     theirs = {row[0]: row[1:] for row in output.tables["printed"].rows}

@@ -18,11 +18,11 @@ READINGS = {"divide": "logits / T, as printed", "multiply": "logits · T, which 
 MEASURES = {"max_p": "max p", "entropy": "1 − H(p)/H(u)"}
 
 
-def accuracies(records: Sequence[Record | None]) -> list[float | None]:
-    """Test accuracy in percent at the last step, NaN for a run that diverged."""
+def accuracies(records: Sequence[Record | None], what: str = "test_accuracy") -> list[float | None]:
+    """Test accuracy, or another share, in percent at the last step; NaN for one that diverged."""
     found: list[float | None] = []
     for one in records:
-        value = None if one is None else one.summary["test_accuracy"]
+        value = None if one is None else one.summary.get(what)
         found.append(None if one is None else math.nan if value is None else 100 * float(value))
     return found
 
@@ -57,18 +57,18 @@ def table3(study: Study) -> Output:
 def table4(study: Study) -> Output:
     """Synthetic noise, with ε and B chosen by the trusted examples."""
     found: dict[tuple[str, str], list[float | None]] = {}
+    learned: dict[tuple[str, str], list[float | None]] = {}
     chosen: dict[tuple[str, str], dict[str, Any] | None] = {}
     methods = (*printed.QUOTED, *printed.OWN)
     for noise in printed.NOISES:
         for method in methods:
             setting = study.chosen("cifar100", noise, method)
             chosen[method, noise] = setting
-            nothing: list[float | None] = [None] * len(study.seeds)
-            found[method, noise] = (
-                nothing
-                if setting is None
-                else accuracies(study.finals("cifar100", noise, method, setting))
-            )
+            records: list[Record | None] = [None] * len(study.seeds)
+            if setting is not None:
+                records = study.finals("cifar100", noise, method, setting)
+            found[method, noise] = accuracies(records)
+            learned[method, noise] = accuracies(records, "wrong_fitting")
     heads = tuple(named(noise) for noise in printed.NOISES)
 
     def rows(cell: Any) -> tuple[tuple[str, ...], ...]:
@@ -86,6 +86,10 @@ def table4(study: Study) -> Output:
             rows(lambda method, k, noise: mean_std(found[method, noise])),
         ),
         "difference": Table(("ProSelfLC less this, 95 % interval", *heads), rows(less)[:-1]),
+        "learned": Table(
+            ("ours: wrong labels that are learned, %", *heads),
+            rows(lambda method, k, noise: mean_std(learned[method, noise])),
+        ),
         "chosen": Table(
             ("chosen by the trusted examples", *heads),
             rows(lambda method, k, noise: _shown(method, chosen[method, noise])),
