@@ -98,15 +98,19 @@ def opened(source: Path | bytes) -> Iterator[Image.Image]:
 
     with QUIET, _stream(source) as file, Image.open(file, formats=_FORMATS) as image:
         width, height = image.size
-        claim = f"its header claims {width} × {height} pixels"
         if width * height > MAX_PIXELS:
-            raise ValueError(f"{claim}, more than {MAX_PIXELS:,}")
+            raise ValueError(
+                f"its header claims {width} × {height} pixels, more than {MAX_PIXELS:,}"
+            )
         if width * height > _LARGE:  # only then: seeking throws away what was read ahead
             here = file.tell()
             size = file.seek(0, io.SEEK_END)
             file.seek(here)
             if width * height > _PIXELS_PER_BYTE * size:
-                raise ValueError(f"{claim}, more than its {size:,} bytes can hold")
+                raise ValueError(
+                    f"its header claims {width} × {height} pixels, more than its {size:,} bytes "
+                    "can hold"
+                )
         yield image
 
 

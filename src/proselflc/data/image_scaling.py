@@ -200,7 +200,7 @@ def _part(upright: Image.Image, size: tuple[int, int], window: Window) -> Bytes:
 
     top, left, height, width = window
     if upright.mode == "RGB" and max(upright.size) <= _NEAR * max(size) and _has_vectors():
-        pixels = torch.from_numpy(np.array(upright)).permute(2, 0, 1)
+        pixels = torch.from_numpy(np.asarray(upright)).permute(2, 0, 1)  # only read
         whole = interpolate(pixels[None], size, mode="bilinear", antialias=True)[0].numpy()
         return whole[:, top : top + height, left : left + width]
     y, x = upright.height / size[0], upright.width / size[1]
