@@ -2,6 +2,7 @@
 
 import gc
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,22 @@ def test_weights_of_a_dataset_reach_the_loss() -> None:
     assert np.abs(learned(given, None) - learned(other, None)).max() > 0.001
 
 
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (np.ones(29, dtype=np.float32), r"weights of the shape \(29,\), but 30 training examples"),
+        (np.full(30, -1.0, dtype=np.float32), "no number or below 0"),
+        (np.full(30, np.nan, dtype=np.float32), "no number or below 0"),
+        (np.zeros(30, dtype=np.float32), "all 0: nothing would be learned"),
+    ],
+)
+def test_weights_that_make_no_sense_are_one_sentence(weight: Floats, words: str) -> None:
+    x, given, _ = blobs(30)
+    part = Part(Features(x), given, tuple(map(str, range(30))))
+    with pytest.raises(ValueError, match=words):
+        proselflc.fit(Dataset("mine", part, ("a", "b", "c"), sample_weight=weight), epochs=1)
+
+
 class Stopping(nn.Linear):
     """Somebody presses Ctrl-C while it learns from a batch, the third one unless said."""
 
@@ -289,6 +306,31 @@ def test_a_stop_advises_only_what_can_be_done(
     model.left = -1
     run = proselflc.fit(x, given, model=model, epochs=2, batch_size=20, out=out, resume=True)
     assert run.summary["steps"] == 6
+
+
+def test_a_run_goes_on_with_its_own_weights_alone(tmp_path: Path) -> None:
+    x, given, _ = blobs(60)
+    part = Part(Features(x), given, tuple(map(str, range(60))))
+
+    def learn(weight: Floats | None, left: int = -1, resume: bool = True) -> Run:
+        model, dataset = Stopping(3, 3), Dataset("mine", part, ("a", "b", "c"))
+        model.left = left
+        return proselflc.fit(
+            replace(dataset, sample_weight=weight),
+            model=model,
+            epochs=2,
+            batch_size=20,
+            out=tmp_path / "run",
+            resume=resume,
+        )
+
+    weight = np.linspace(0, 1, 60, dtype=np.float32)
+    with pytest.raises(KeyboardInterrupt):
+        learn(weight, left=3, resume=False)
+    for other in (None, 2 * weight):
+        with pytest.raises(ValueError, match="the sample weights are not those that"):
+            learn(other)
+    assert learn(weight).summary["steps"] == 6
 
 
 def test_errors_name_parameters_and_not_options(tmp_path: Path) -> None:

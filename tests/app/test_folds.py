@@ -128,6 +128,28 @@ def test_of_labels_without_reason_nothing_is_known_out_of_sample(tmp_path: Path)
     assert load_run(tmp_path / "run/folds/2-1").history[-1]["train_accuracy"] == 1.0
 
 
+def test_an_example_weighs_in_folds_what_it_weighed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, weight = np.random.default_rng(4), np.arange(1, 61, dtype=np.float32)
+    dataset = arrays.load(rng.normal(size=(60, 3)), rng.integers(2, size=60))
+    weighed = replace(dataset, sample_weight=weight)
+    run = proselflc.fit(weighed, epochs=1, batch_size=20, out=tmp_path / "run")
+    found: dict[str, float] = {}
+
+    def spy(*arguments: Any, dataset: Dataset, **others: Any) -> Path:
+        assert dataset.sample_weight is not None
+        found.update(zip(dataset.train.ids, dataset.sample_weight, strict=True))
+        return train(*arguments, dataset=dataset, **others)
+
+    monkeypatch.setattr(folds, "train", spy)
+    audit(run, folds=2, dataset=weighed)
+    assert found == dict(zip(weighed.train.ids, weight, strict=True))
+    found.clear()
+    with pytest.raises(AssertionError):  # and without weights there are none
+        audit(proselflc.fit(dataset, epochs=1, out=tmp_path / "other"), folds=2, dataset=dataset)
+
+
 def test_what_is_done_is_not_done_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folds, "train", lambda *_, **__: pytest.fail("trained again"))
     before = files(run / "folds")

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from proselflc.correction.reference import RememberedPrediction
 from proselflc.correction.target import Target
 from proselflc.correction.trust import Fixed
 from proselflc.data.batches import Batch
+from proselflc.data.dataset import Floats
 from proselflc.errors import InputError
 from proselflc.training import processes, schedule
 from proselflc.training.checkpoint import State
@@ -65,11 +67,14 @@ def network(*, norm: bool = False, dropout: float = 0.0) -> nn.Sequential:
 
 
 def training(
-    recipe: Recipe, model: nn.Module | None = None, criterion: Criterion | None = None
+    recipe: Recipe,
+    model: nn.Module | None = None,
+    criterion: Criterion | None = None,
+    weight: Floats | None = None,
 ) -> Training:
     return Training(
         network() if model is None else model,
-        Strategy(ProSelfLC(STEPS, 8.0) if criterion is None else criterion),
+        Strategy(ProSelfLC(STEPS, 8.0) if criterion is None else criterion, weight),
         recipe,
         STEPS,
         len(Few()),
@@ -155,6 +160,31 @@ def test_a_batch_in_parts_is_the_batch(parts: int, dtype: torch.dtype, tolerance
         rtol=tolerance,
         atol=tolerance,
     )
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5, N])
+def test_weights_count_in_the_whole_batch_and_not_in_its_parts(parts: int) -> None:
+    """The first gradient is that of Σ_i w_i L_i / Σ_i w_i, by hand; one part weighs nothing."""
+    weight = np.linspace(0, 2, 3 * N, dtype=np.float32)
+    weight[2:5] = 0
+    model, batch = network().double(), Few(torch.float64).batch(0, 0)
+    losses = F.cross_entropy(model(batch.x), batch.y, reduction="none")
+    w = torch.from_numpy(weight).double()[batch.index]
+    loss = (w * losses).sum() / w.sum()
+    torch.autograd.backward(loss)
+    torch.optim.SGD(model.parameters(), lr=0.2).step()
+    recipe = replace(SGD, weight_decay=0.0, momentum=0.0, accumulate=parts)
+    ours = training(recipe, network().double(), CrossEntropy(), weight)
+    assert ours.learn(batch)[1] == pytest.approx(loss.item(), rel=1e-6)
+    assert_close(weights(ours.module), weights(model), rtol=1e-7, atol=1e-9)
+
+
+def test_a_batch_that_weighs_nothing_teaches_nothing() -> None:
+    recipe = replace(SGD, weight_decay=0.0, accumulate=2)
+    ours = training(recipe, None, CrossEntropy(), np.zeros(3 * N, np.float32))
+    before = weights(ours.module)
+    assert ours.learn(Few().batch(0, 0))[1] == 0
+    assert_equal(weights(ours.module), before)
 
 
 def test_the_average_of_the_weights_is_what_the_formula_says() -> None:

@@ -21,7 +21,7 @@ from proselflc.app.interruption import Interrupted
 from proselflc.app.parameter_names import naming_parameters
 from proselflc.app.run import train
 from proselflc.app.start import Start
-from proselflc.data.dataset import Dataset
+from proselflc.data.dataset import Dataset, checked
 from proselflc.data.sources import arrays, python_dataset
 from proselflc.data.writing import fleeting
 from proselflc.errors import InputError, unknown
@@ -144,7 +144,7 @@ def fit(
         eval_examples=eval_examples,
     )
     if isinstance(x, Dataset):
-        dataset = x
+        dataset = checked(x)
     elif y is None:
         dataset = python_dataset.load(x)
     else:

@@ -200,18 +200,13 @@ def _examples(run: Run, data: Data) -> Dataset:
         clean=labels.clean,
         coarse=found.coarse if found.names == labels.names else None,
         trusted=labels.trusted,
+        sample_weight=None if found.sample_weight is None else found.sample_weight[rows],
     )
 
 
 def _without_fold(whole: Dataset, split: Split, name: str) -> Dataset:
     """What is left to learn from when a fold is held out; all the class names stay."""
-    return replace(
-        whole,
-        name=f"{whole.name}, {name}",
-        train=whole.train.take(split.train),
-        clean=None if whole.clean is None else whole.clean[split.train],
-        trusted=None if whole.trusted is None else whole.trusted[split.train],
-    )
+    return replace(whole.learning_from(split.train), name=f"{whole.name}, {name}")
 
 
 def _train(

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from proselflc.analysis import suspects
 from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.records import Records
-from proselflc.app import config as config_file
-from proselflc.app import measurement, tracking
+from proselflc.app import measurement, resumption, tracking
 from proselflc.app.config import Config
 from proselflc.app.display import Display, showing
 from proselflc.app.interruption import Interrupted, stop_signals
@@ -39,7 +38,7 @@ from proselflc.training.checkpoint import State
 from proselflc.training.fit import DivergenceError, Lesson, Training, lessons
 from proselflc.training.inference import answers
 from proselflc.training.observations import Recorder, Seen, see
-from proselflc.training.run_directory import Json, RunDirectory, read_toml
+from proselflc.training.run_directory import Json, RunDirectory
 from proselflc.training.strategy import Scene, described
 
 SHOWN_EVERY = 0.2  # seconds between two movements of the bar
@@ -145,8 +144,8 @@ class _Run:
         setting, directory = self.setting, self.directory
         state = None
         if resume and processes.agreed(directory.is_begun):
-            self._check_everybody_sees_it()
-            self._compare()
+            resumption.check_everybody_sees(directory, self.accelerator)
+            resumption.check_run(directory, setting)
             state, notes = checkpoint.read_last(directory.checkpoints)
             if state is None and notes:
                 raise InputError(
@@ -290,58 +289,8 @@ class _Run:
             directory.write_json(directory.summary, numbers)
         self.accelerator.wait_for_everyone()
 
-    def _check_everybody_sees_it(self) -> None:
-        """Refuse to resume where the directory is not the same for all processes."""
-        sees = torch.tensor([float(self.directory.is_begun)])
-        number, total = (
-            int(processes.summed(self.accelerator, sees)),
-            self.accelerator.num_processes,
-        )
-        if number < total:
-            raise InputError(
-                f"only {number} of {total} processes see the run {self.directory.path}: to resume "
-                "it, put it where all machines can read it"
-            )
-
-    def _compare(self) -> None:
-        """Refuse to go on with other options or other labels."""
-        stored = read_toml(self.directory.config)
-        different = config_file.differences(stored, self.setting.config.table())
-        if different:
-            raise InputError(
-                f"the run {self.directory.path} was begun with other options: "
-                f"{', '.join(different)}; use those, or begin another run with another --out"
-            )
-        if stored.get("fingerprint") != self.setting.labels.fingerprint:
-            raise InputError(
-                f"the labels are not those that {self.directory.path} was begun with (fingerprint "
-                f"{str(stored.get('fingerprint'))[:12]}… there, "
-                f"{self.setting.labels.fingerprint[:12]}… now): has the data changed?"
-            )
-
     def _restore(self, state: State) -> None:
-        setting = self.setting
-        stored = state.facts.get("config")
-        table = setting.config.table()
-        if (
-            not isinstance(stored, dict)
-            or config_file.differences(stored, table)
-            or state.facts.get("fingerprint") != setting.labels.fingerprint
-        ):
-            raise InputError(
-                f"the checkpoint in {self.directory.path} is of another run: begin anew with "
-                "--overwrite instead of --resume"
-            )
-        if state.facts.get("batches") != len(setting.train):
-            raise InputError(
-                f"an epoch of {self.directory.path} had {state.facts.get('batches')} batches and "
-                f"now has {len(setting.train)}: resume with as many processes as it was begun with"
-            )
-        if state.facts.get("preprocessing") != setting.preprocessing.to_json():
-            raise InputError(
-                f"the inputs are not those that {self.directory.path} was begun with, their means "
-                "differ: has the data changed?"
-            )
+        resumption.check_state(state, self.directory, self.setting)
         self.training.restore(state)
         self.meter.restore(state.facts.get("meter"))
         notes = state.facts.get("notes")
@@ -381,12 +330,9 @@ class _Run:
         tensors |= checkpoint.named("recorder", self.recorder.tensors())
         facts = {
             **self.training.facts(),
+            **resumption.facts(self.setting),
             "meter": self.meter.facts(),
             "notes": self.notes,
-            "config": self.setting.config.table(),
-            "fingerprint": self.setting.labels.fingerprint,
-            "batches": len(self.setting.train),
-            "preprocessing": self.setting.preprocessing.to_json(),
         }
         checkpoint.write(self.directory.checkpoints, State(self.training.step, tensors, facts))
         self.saved_step = self.training.step

@@ -155,6 +155,17 @@ class Dataset:
         train = Part(self.train.inputs, given, self.train.ids)
         return replace(self, train=train, clean=clean)
 
+    def learning_from(self, rows: Ints) -> Dataset:
+        """The data set whose training part is these rows of it, with all that is known of them."""
+        clean, trusted, weight = self.clean, self.trusted, self.sample_weight
+        return replace(
+            self,
+            train=self.train.take(rows),
+            clean=None if clean is None else clean[rows],
+            trusted=None if trusted is None else trusted[rows],
+            sample_weight=None if weight is None else weight[rows],
+        )
+
 
 def checked(dataset: Dataset) -> Dataset:
     """The data set, if it can be learned from; otherwise a sentence on why not.
@@ -176,6 +187,8 @@ def checked(dataset: Dataset) -> Dataset:
                 f"{dataset.num_classes} classes: labels must be 0 … {dataset.num_classes - 1}"
             )
         check_rows(f"the {split} split of {what}", part.inputs, part.ids)
+    if dataset.sample_weight is not None:
+        _check_weight(what, dataset.sample_weight, len(dataset.train))
     check_unicode(what, "class", dataset.names)
     if len(np.unique(dataset.train.labels)) < 2:
         only = dataset.names[int(dataset.train.labels[0])]
@@ -201,6 +214,20 @@ def check_rows(what: str, inputs: Inputs, ids: Sequence[str]) -> None:
                 f"{what} has NaN or infinite features in {int((~finite).sum())} rows, the first "
                 f'with id "{ids[row]}": fill them in or drop those rows'
             )
+
+
+def _check_weight(what: str, weight: Floats, n: int) -> None:
+    if weight.shape != (n,):
+        raise InputError(
+            f"{what} has sample weights of the shape {weight.shape}, but {n} training examples: "
+            "give one weight for each"
+        )
+    if not np.isfinite(weight).all() or weight.min() < 0:
+        raise InputError(
+            f"{what} has a sample weight that is no number or below 0: a weight is 0 or more"
+        )
+    if weight.max() == 0:
+        raise InputError(f"{what} has sample weights that are all 0: nothing would be learned")
 
 
 def check_unicode(what: str, kind: str, texts: Sequence[str]) -> None:

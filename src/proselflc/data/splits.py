@@ -111,19 +111,11 @@ def with_split(dataset: Dataset, split: Split) -> Dataset:
 
     The validation part has its true labels back, where they are known.
     """
-    clean, weight = dataset.clean, dataset.sample_weight
+    clean = dataset.clean
     validation = dataset.train.take(split.validation)
     if clean is not None:
         validation = Part(validation.inputs, clean[split.validation], validation.ids)
-    return checked(
-        replace(
-            dataset,
-            train=dataset.train.take(split.train),
-            validation=validation,
-            clean=None if clean is None else clean[split.train],
-            sample_weight=None if weight is None else weight[split.train],
-        )
-    )
+    return checked(replace(dataset.learning_from(split.train), validation=validation))
 
 
 def with_trusted(dataset: Dataset, trusted: Dataset) -> Dataset:
@@ -166,7 +158,8 @@ def with_trusted_learned(dataset: Dataset) -> Dataset:
         np.concatenate((train.labels, trusted.labels)),
         (*train.ids, *ids),
     )
-    clean = dataset.clean
+    clean, weight = dataset.clean, dataset.sample_weight
+    ones = np.ones(len(trusted), np.float32)
     return checked(
         replace(
             dataset,
@@ -174,6 +167,7 @@ def with_trusted_learned(dataset: Dataset) -> Dataset:
             validation=None,
             clean=None if clean is None else np.concatenate((clean, trusted.labels)),
             trusted=np.arange(len(joined)) >= len(train),
+            sample_weight=None if weight is None else np.concatenate((weight, ones)),
         )
     )
 

@@ -186,12 +186,13 @@ class Training:
         )
         for group in self.bare_optimizer.param_groups:
             group["lr"] = lr
-        size, stop = self._agreed(len(batch.y))
+        here = Batch(*(t.to(accelerator.device) for t in batch))
+        size, mass, stop = self._agreed(here)
         progress = (self.step + 1 - span.first) / span.steps
         if not self.model.training:
             self.model.train()
         total, logits = torch.zeros((), device=accelerator.device), []
-        pieces = _pieces(Batch(*(t.to(accelerator.device) for t in batch)), recipe.accumulate)
+        pieces = _pieces(here, recipe.accumulate)
         for k, piece in enumerate(pieces):
             is_last = k == len(pieces) - 1
             with contextlib.nullcontext() if is_last else accelerator.no_sync(self.model):
@@ -201,9 +202,10 @@ class Training:
                     # back to the system and the next forward pass would have to fetch it again.
                     self.optimizer.zero_grad()
                 # Processes' gradients are averaged; together they must be the whole batch's mean.
-                share = len(piece.y) * accelerator.num_processes / size
-                accelerator.backward(loss if share == 1 else loss * share)
-            total += loss.detach() * (len(piece.y) / size)
+                share = self.strategy.mass(piece) / mass
+                factor = share * accelerator.num_processes
+                accelerator.backward(loss if factor == 1 else loss * factor)
+            total += loss.detach() * share
             logits.append(z)
         loss_value = self._checked(total, lr)
         if recipe.clip is not None:
@@ -218,13 +220,14 @@ class Training:
         self.strategy.after_step(z, batch)
         return z, loss_value, size, lr, stop
 
-    def _agreed(self, count: int) -> tuple[int, bool]:
-        """The size of the whole batch, and whether any process wants to stop."""
-        if self.accelerator.num_processes == 1:
-            return count, self.wants_stop
-        numbers = torch.tensor([count, int(self.wants_stop)], dtype=torch.float64)
-        size, stop = processes.summed(self.accelerator, numbers).tolist()
-        return int(size), stop > 0
+    def _agreed(self, batch: Batch) -> tuple[int, float, bool]:
+        """The size and the mass of the whole batch, and whether any process wants to stop."""
+        size, mass, stop = len(batch.y), self.strategy.mass(batch), self.wants_stop
+        if self.accelerator.num_processes > 1:
+            numbers = torch.tensor([size, mass, stop], dtype=torch.float64)
+            summed = processes.summed(self.accelerator, numbers).tolist()
+            size, mass, stop = int(summed[0]), summed[1], summed[2] > 0
+        return size, mass or 1.0, stop  # where nothing counts, nothing is a share of it
 
     def _checked(self, loss: Tensor, lr: float) -> float:
         """The loss of the whole batch, if it is a number."""

@@ -247,6 +247,12 @@ class Strategy(nn.Module):
         """What the summary says of the method beside the usual, such as an estimate."""
         return {}
 
+    def mass(self, batch: Batch) -> float:
+        """How much a batch counts beside others of its step: N, or Σ_i w_i."""
+        if self.sample_weight is None:
+            return float(len(batch.y))
+        return float(self.sample_weight[batch.index].double().sum())
+
     def learn(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
         """The loss of a batch, and [N, C] detached what the model says of its examples.
 

@@ -1,0 +1,97 @@
+"""Whether a run may go on: with the options, labels, inputs and processes it was begun with."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from accelerate import Accelerator
+
+from proselflc.app import config as config_file
+from proselflc.app.setting import Setting
+from proselflc.errors import InputError
+from proselflc.training import processes
+from proselflc.training.checkpoint import State
+from proselflc.training.run_directory import RunDirectory, read_toml
+
+
+def facts(setting: Setting) -> dict[str, object]:
+    """What a state says of the run that it is of."""
+    weight = setting.dataset.sample_weight
+    return {
+        "config": setting.config.table(),
+        "fingerprint": setting.labels.fingerprint,
+        "batches": len(setting.train),
+        "preprocessing": setting.preprocessing.to_json(),
+        "weights": None if weight is None else hashlib.sha256(weight.tobytes()).hexdigest(),
+    }
+
+
+def check_run(directory: RunDirectory, setting: Setting) -> None:
+    """Refuse to go on with other options or other labels.
+
+    Raises:
+        InputError: they are not those of the run in the directory.
+    """
+    stored = read_toml(directory.config)
+    different = config_file.differences(stored, setting.config.table())
+    if different:
+        raise InputError(
+            f"the run {directory.path} was begun with other options: {', '.join(different)}; use "
+            "those, or begin another run with another --out"
+        )
+    if stored.get("fingerprint") != setting.labels.fingerprint:
+        raise InputError(
+            f"the labels are not those that {directory.path} was begun with (fingerprint "
+            f"{str(stored.get('fingerprint'))[:12]}… there, {setting.labels.fingerprint[:12]}… "
+            "now): has the data changed?"
+        )
+
+
+def check_state(state: State, directory: RunDirectory, setting: Setting) -> None:
+    """Refuse a state of another run, of other inputs or of another number of processes.
+
+    Raises:
+        InputError: what `facts` gave when it was written is not what it gives now.
+    """
+    then, now = state.facts, facts(setting)
+    stored = then.get("config")
+    if (
+        not isinstance(stored, dict)
+        or config_file.differences(stored, setting.config.table())
+        or then.get("fingerprint") != now["fingerprint"]
+    ):
+        raise InputError(
+            f"the checkpoint in {directory.path} is of another run: begin anew with --overwrite "
+            "instead of --resume"
+        )
+    if then.get("batches") != now["batches"]:
+        raise InputError(
+            f"an epoch of {directory.path} had {then.get('batches')} batches and now has "
+            f"{now['batches']}: resume with as many processes as it was begun with"
+        )
+    if then.get("preprocessing") != now["preprocessing"]:
+        raise InputError(
+            f"the inputs are not those that {directory.path} was begun with, their means differ: "
+            "has the data changed?"
+        )
+    if then.get("weights") != now["weights"]:
+        raise InputError(
+            f"the sample weights are not those that {directory.path} was begun with: use those, or "
+            "begin another run with another --out"
+        )
+
+
+def check_everybody_sees(directory: RunDirectory, accelerator: Accelerator) -> None:
+    """Refuse to resume where the directory is not the same for all processes.
+
+    Raises:
+        InputError: some do not see a run in it.
+    """
+    sees = torch.tensor([float(directory.is_begun)])
+    number = int(processes.summed(accelerator, sees))
+    if number < accelerator.num_processes:
+        raise InputError(
+            f"only {number} of {accelerator.num_processes} processes see the run "
+            f"{directory.path}: to resume it, put it where all machines can read it"
+        )
