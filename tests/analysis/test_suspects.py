@@ -183,6 +183,26 @@ def test_the_chances_have_the_noise_rate_for_their_mean(seed: int, n: int, C: in
         assert 1 - np.nanmean(quality, dtype=np.float64) == pytest.approx(rate, abs=1e-6)
 
 
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**31), n=st.integers(1, 60))
+def test_what_is_trusted_is_right_and_the_others_share_the_noise(seed: int, n: int) -> None:
+    p, y, counts = drawn(seed, n, 3)
+    counts += np.diag(np.full(3, counts.sum()))  # less noise than there are others
+    trusted = np.random.default_rng(seed).random(n) < 0.3
+    found = judge(predicting(p), y, counts, trusted)
+    known = ~np.isnan(p[:, 0])
+    np.testing.assert_array_equal(np.isnan(found.quality), ~known)
+    assert (found.quality[trusted & known] == 1).all()
+    assert (found.suggested[trusted] == y[trusted]).all()
+    row = int(np.flatnonzero(trusted & known)[0]) if (trusted & known).any() else None
+    if row is not None:
+        chances = found.distribution(slice(row, row + 1))[0]
+        np.testing.assert_array_equal(chances, np.eye(3)[y[row]])
+    rate = 1 - counts.trace() / counts.sum()
+    if (known & ~trusted).sum() > rate * known.sum():
+        assert 1 - np.nanmean(found.quality, dtype=np.float64) == pytest.approx(rate, abs=1e-6)
+
+
 def test_the_judgement_looks_at_all_epochs() -> None:
     """Two epochs that each believe one of two labels, and a third that was not seen."""
     rows = np.zeros((3, 2), ROW)

@@ -16,7 +16,7 @@ from proselflc.analysis import examples, noise_estimate
 from proselflc.analysis.audit import Audit, counted, noise_rate
 from proselflc.analysis.examples import Judgement
 from proselflc.analysis.records import Records, slices
-from proselflc.data.dataset import Floats, Ints
+from proselflc.data.dataset import Bools, Floats, Ints
 from proselflc.data.labels import Labels
 from proselflc.data.noise import Matrix
 
@@ -39,7 +39,7 @@ def examine(labels: Labels, records: Records) -> tuple[pa.Table, Audit]:
     records.check(labels)
     C = len(labels.names)
     joint = noise_estimate.joint(records, labels.given, C)
-    judgement = judge(records, labels.given, joint)
+    judgement = judge(records, labels.given, joint, labels.trusted)
     suspect = judgement.suggested != labels.given
     wrong = 1 - judgement.quality[suspect]
     n = len(labels.given)
@@ -57,7 +57,7 @@ def examine(labels: Labels, records: Records) -> tuple[pa.Table, Audit]:
     return examples.table(labels, records, judgement), audit
 
 
-def judge(records: Records, given: Ints, joint: Matrix) -> Judgement:
+def judge(records: Records, given: Ints, joint: Matrix, trusted: Bools | None = None) -> Judgement:
     """The chance that each label is right, and what it should be.
 
     With m the mean prediction of an example over all epochs, n_k the number of labels k, and i the
@@ -70,14 +70,15 @@ def judge(records: Records, given: Ints, joint: Matrix) -> Judgement:
 
         P = σ(a log(Σ_{k≠i} s_k / s_i) + b)        a = 2, or 1 out of sample
 
-    whose b makes the mean of P over all examples that were seen the estimated noise rate. Quality
-    is 1 − P. Where P > ½ the label is suspect, and the class k ≠ i with the largest s_k is
-    suggested.
+    whose b makes the mean of P over all examples that were seen the estimated noise rate; of what
+    is trusted P = 0. Quality is 1 − P. Where P > ½ the label is suspect, and the class k ≠ i with
+    the largest s_k is suggested.
 
     Args:
         records: of n examples.
         given: [n] their labels.
         joint: [C, C] as `noise_estimate.joint` estimates it.
+        trusted: [n] whose labels are known to be right, or None for nobody's.
     """
     n, C = len(given), len(joint)
     supports = _Supports(records, given, lift(joint).T.astype(np.float32))
@@ -87,6 +88,8 @@ def judge(records: Records, given: Ints, joint: Matrix) -> Judgement:
         with np.errstate(invalid="ignore"):
             log_odds[rows] = np.log(others.sum(1, dtype=np.float64)) - np.log(right)
         other[rows] = others.argmax(1)
+    if trusted is not None:
+        log_odds[trusted & ~np.isnan(log_odds)] = -np.inf
     slope = SLOPE if records.held_out is None else SLOPE_OUT_OF_SAMPLE
     wrong = _calibrated(slope * log_odds, noise_rate(joint))
 
@@ -153,13 +156,19 @@ class _Supports:
 
 
 def _calibrated(x: npt.NDArray[np.float64], rate: float) -> Floats:
-    """[n] σ(x + b) with the b that makes their mean the rate, found by halving an interval."""
+    """[n] σ(x + b) with the b that makes their mean the rate, found by halving an interval.
+
+    Args:
+        x: NaN where nothing is known, −∞ where σ is to be 0 with any b.
+        rate: below 1.
+    """
     from scipy.special import expit
 
     known = x[~np.isnan(x)]
-    if rate <= 0 or len(known) == 0:
+    finite = known[np.isfinite(known)]
+    if rate <= 0 or len(finite) == 0:
         return np.where(np.isnan(x), np.nan, 0).astype(np.float32)
-    low, high = -100.0 - known.max(), 100.0 - known.min()
+    low, high = -100.0 - finite.max(), 100.0 - finite.min()
     for _ in range(_ROUNDS):
         b = (low + high) / 2
         low, high = (b, high) if expit(known + b).mean() < rate else (low, b)
