@@ -559,3 +559,24 @@ def test_committed_results_are_what_the_committed_records_say(name: str) -> None
     one = Reproduction(artefact(name), CPU, artefact(name).seeds, COMMITTED)
     text = (COMMITTED / "cpu" / f"{name}.md").read_text(encoding="utf-8")
     assert one.look()[0].markdown(pictures=True) == text
+
+
+def test_every_panel_says_the_noise_rate_that_it_is_of() -> None:
+    figures = {
+        name: Reproduction(artefact(name), CPU, artefact(name).seeds, COMMITTED).look()[0].figures
+        for name in ("figure4", "figure5")
+    }
+    assert [one.name for one in figures["figure4"]] == [
+        f"figure4-0{rate}-{panel}"
+        for rate in (2, 3, 4)
+        for panel in ("generalisation", "wrong_fitting")
+    ]
+    assert [one.name for one in figures["figure5"]] == [
+        f"figure5-0{rate}-{panel}"
+        for rate in (2, 4)
+        for panel in ("entropy_clean", "entropy_noisy", "trust")
+    ]
+    for one in (*figures["figure4"], *figures["figure5"]):
+        rate = f"asymmetric 0.{one.name[9]}"
+        assert one.title.endswith(f", {rate}")
+        assert one.alt.startswith(f"{one.title} over 60 epochs: ")

@@ -63,6 +63,7 @@ def figure4(study: Study) -> Output:
             named(noise),
             {METHODS[m].title: (noise, _setting(study, noise, m)) for m in printed.OWN},
             ("test_accuracy", "wrong_fitting"),
+            at=f", {named(noise)}",
         )
         for noise in RATES
     ]
@@ -78,6 +79,7 @@ def figure5(study: Study) -> Output:
             named(noise),
             {"ProSelfLC": (noise, _setting(study, noise, "proselflc"))},
             ("entropy_clean", "entropy_noisy", "epsilon_clean", "epsilon_noisy"),
+            at=f", {named(noise)}",
         )
         for noise in ENTROPY_RATES
     ]
@@ -89,15 +91,15 @@ def _setting(study: Study, noise: str, method: str) -> tuple[str, dict[str, Any]
     return None if parameters is None else (method, parameters)
 
 
-_DRAWN = {  # which figure of `dynamics` shows a column of the history
+_DRAWN = {  # which figure of `dynamics` shows a column of the history of one run
     "correct_fitting": "correct_fitting",
     "wrong_fitting": "wrong_fitting",
     "semantic_correction": "semantic_correction",
     "entropy_clean": "entropy_clean",
     "entropy_noisy": "entropy_noisy",
     "test_accuracy": "generalisation",
-    "epsilon_clean": "trust_subsets",
-    "epsilon_noisy": "trust_subsets",
+    "epsilon_clean": "trust",
+    "epsilon_noisy": "trust",
 }
 
 
@@ -107,10 +109,20 @@ def _panels(
     title: str,
     lines: Mapping[str, tuple[str, tuple[str, dict[str, Any]] | None]],
     columns: Sequence[str],
+    *,
+    at: str = "",
 ) -> Output:
     """Panels of runs, each line the mean over the seeds, and tables of where they end.
 
     The last line is what the others are compared with, pair by pair of one seed.
+
+    Args:
+        study: where the runs are.
+        name: the beginning of the panels' names.
+        title: of the figure.
+        lines: noise, method and its parameters by what is said of them; None if not known yet.
+        columns: of the history; one panel may show two of them.
+        at: what every panel's title ends with.
     """
     from proselflc.presenting.learning_dynamics import dynamics
 
@@ -127,7 +139,7 @@ def _panels(
         ends[said] = [[_end(one, column) for one in records] for column in columns]
     drawn = {one.name: one for one in dynamics(histories)} if histories else {}
     kept = dict.fromkeys(_DRAWN[column] for column in columns)
-    figures = tuple(renamed(drawn[k], f"{name}-{k}") for k in kept if k in drawn)
+    figures = tuple(_renamed(drawn[k], f"{name}-{k}", at) for k in kept if k in drawn)
     seeds = ", ".join(map(str, study.seeds))
     words = (
         f"Scale {study.scale.name}: {study.scale.title}. Each line is the mean over the seeds "
@@ -182,8 +194,10 @@ def averaged(histories: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str,
     return points
 
 
-def renamed(figure: Figure, name: str) -> Figure:
-    """The same figure under another name."""
+def _renamed(figure: Figure, name: str, at: str) -> Figure:
+    """The same figure under another name, with more at the end of its title."""
     from proselflc.presenting.drawing import figure as drawn
 
-    return drawn(name, figure.drawing, figure.alt)
+    title = f"{figure.title}{at}"
+    alt = figure.alt.replace(figure.title, title, 1)
+    return drawn(name, replace(figure.drawing, title=title), alt)
