@@ -637,6 +637,14 @@ def test_a_study_of_another_version_is_refused_on_the_command_line(
     assert "was made by proselflc 7.0" in capsys.readouterr().err
 
 
+def test_there_is_nothing_to_go_on_with_where_no_study_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["search", "--out", str(tmp_path / "x"), "--resume"]) == 2
+    assert "there is no study in" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
 def test_a_wide_space_is_searched_by_so_many_trials(searched: Searched) -> None:
     space = ("epochs=1", "lr=0.001..1:log", "sharpness=4..20")
     found = searched(ONE, space=space, trials=3, retrain=False)

@@ -127,6 +127,10 @@ class StudyDirectory:
                     f"{self.path} holds {taken[0]} and is no study: choose another --out, or pass "
                     "--overwrite to replace it"
                 )
+        if start.resume and not self.is_begun:
+            raise InputError(
+                f"there is no study in {self.path} to go on with: leave --resume out to begin one"
+            )
 
     def read(self) -> dict[str, Any]:
         """What the study was begun for.

@@ -31,7 +31,7 @@ from proselflc.app.reproduction.output import (
     mean_std,
 )
 from proselflc.app.reproduction.plan import Study, Wanted
-from proselflc.app.reproduction.records import Store
+from proselflc.app.reproduction.records import Store, resolved_table
 from proselflc.app.reproduction.running import Reproduction, complete, planned
 from proselflc.app.reproduction.scale import SCALES
 from proselflc.app.search_space import EPSILON, SHARPNESS
@@ -42,6 +42,7 @@ from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 
 CPU = SCALES["cpu"]
+COMMITTED = Path(__file__).parents[3] / "benchmarks" / "results" / "paper"
 
 
 def small(seed: int = 0, method: str = "proselflc") -> Config:
@@ -72,15 +73,22 @@ def test_table_2_is_the_papers() -> None:
     assert numbers == [["0.01", "0.09", "0.09"], ["0.09", "0.81", "0.81"]]
     changes = [["changes" in cell for cell in row[1:]] for row in output.tables[""].rows]
     assert changes == [[False, False, False], [False, False, True]]
+    theirs = [[float(cell) for cell in row[1:]] for row in output.tables["printed"].rows]
+    assert theirs == [[float(cell) for cell in row] for row in numbers]
 
 
 def test_table_1_says_of_each_method_what_the_paper_says() -> None:
     rows = {
         row[0]: row for row in computed.table1(Study(Store(Path("x")), CPU, (0,))).tables[""].rows
     }
-    assert rows["Label smoothing"][3:] == ("penalises", "annotated", "no")
-    assert rows["Confidence penalty"][3:] == ("penalises", "annotated", "no")
-    assert rows["Boot-soft"][3:] == ("rewards", "annotated and learned", "yes")
+    known = {"Cross entropy": "CCE", "Label smoothing": "LS", "Confidence penalty": "CP"}
+    for ours, theirs in (known | {"Boot-soft": "LC", "ProSelfLC": "LC"}).items():
+        target, divergence, entropy, *others = printed.SUMMARY[theirs]
+        entropy = {"penalise": "penalises", "reward": "rewards"}.get(entropy, entropy)
+        _, formula, _, _, *facts = rows[ours]
+        assert (formula, facts) == (target, [divergence, entropy, *others])
+    assert rows["ProSelfLC"][2:4] == ("g(t)·l(p)", "(1 − ε) H(q, p) + ε H(p)")
+    assert [row[2] for row in rows.values()] == ["–", "ε", "ε", "ε", "g(t)·l(p)"]
 
 
 def test_figure_1_is_the_formula(tmp_path: Path) -> None:
@@ -115,6 +123,7 @@ def test_every_table_and_figure_of_the_paper_is_listed(capsys: pytest.CaptureFix
         (["table6"], ["clothing1m", "--scale paper"]),
         (["table4", "--seeds", "0,x"], ["--seeds", "0,1,2", "0,x"]),
         (["table4", "--seeds", "1,1"], ["--seeds", "different"]),
+        (["table4", "--seeds", "0,00"], ["--seeds", "different"]),
         (["table4", "--jobs", "0"], ["--jobs"]),
     ],
 )
@@ -483,7 +492,48 @@ def test_what_only_a_choice_will_settle_is_planned_too(tmp_path: Path) -> None:
     one = Reproduction(artefact("figure5"), CPU, (0, 1, 2), tmp_path)
     assert len(planned(one)) == 2 * (len(SHARPNESS) + 3)
     assert len(one.look()[1].wanted) == 2 * len(SHARPNESS)
-    assert command.plan(one)["estimate"].startswith("16 runs")
+    plan = command.plan(one)
+    assert plan["estimate"].startswith("16 runs")
+    later = [run for run in plan["runs"] if run["presumes"]]
+    assert len(later) == 2 * 3
+    assert {run["key"] for run in later} == {None}
+    assert all("ProSelfLC with B still to be chosen, seed" in run["title"] for run in later)
+    assert command.plan_in_words(plan).count("\nlater ") == 2 * 3
+
+
+def test_clothing1m_is_chosen_by_its_own_validation_part(tmp_path: Path) -> None:
+    one = Reproduction(artefact("table6"), SCALES["paper"], (0, 1), tmp_path)
+    for run in one.look()[1].wanted.values():
+        is_best = run.config.parameters.given() in ({"epsilon": 0.25}, {"sharpness": 14.0})
+        one.store.add(run.config, facts(0.7, validation=0.8 if is_best else 0.6))
+    output, study = one.look()
+    assert {run.config.trusted for run in study.asked.values()} == {None}
+    chosen = {row[0]: row[1] for row in output.tables[""].rows}
+    assert chosen["Boot-soft"] == "ε = 0.25"
+    assert chosen["ProSelfLC"] == "B = 14"
+    assert chosen["Cross entropy"] == chosen["D2L ¹"] == "default"
+    assert all("clean" not in run.title for run in study.asked.values())
+    assert {run.config.parameters.sharpness for run in study.wanted.values()} >= {14.0}
+
+
+def test_a_record_has_all_parameters_of_its_method(tmp_path: Path) -> None:
+    config = CPU.config("cifar100", "gce", {}, seed=0, noise="pair:0.4")
+    found = Store(tmp_path).add(config, facts(0.5)).facts["config"]
+    assert found["method"] == {"name": "gce", "q": 0.7}
+
+
+def test_committed_records_are_named_by_their_options() -> None:
+    """But for those of an earlier store (`carried_over`), which docs/paper.md tells of."""
+    paths = sorted(COMMITTED.glob("records/*.json"))
+    assert len(paths) > 300
+    for path in paths:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        assert found["key"] == path.stem
+        if found["config"]["method"]["name"] == "distillation":
+            continue  # its teacher is a directory, which records do not name
+        config = Config.from_table(found["config"], path)
+        assert found["config"]["method"] == resolved_table(config)["method"]
+        assert "carried_over" in found or key(config) == path.stem
 
 
 def filled(name: str, folder: Path, seeds: tuple[int, ...], value: Any) -> Output:
@@ -547,9 +597,6 @@ def test_table_7_compares_both_readings_pair_by_pair(tmp_path: Path) -> None:
     assert cells[1] == "10.5 ± 0.7 (30.5 ± 0.7)"
     assert less[1] == "-20.0 ± 0.0"
     assert less[3] == "-2.5 ± 0.0"
-
-
-COMMITTED = Path(__file__).parents[3] / "benchmarks" / "results" / "paper"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from proselflc.app.helping_processes import helping, stopping_on_signals
 from proselflc.app.interruption import Interrupted
 from proselflc.app.kept_runs import key
 from proselflc.app.reproduction.artefacts import ARTEFACTS, artefact
+from proselflc.app.reproduction.records import resolved_table
 from proselflc.app.reproduction.running import Reproduction, complete, estimate, planned
 from proselflc.app.reproduction.scale import SCALES, scale
 from proselflc.errors import InputError
@@ -62,9 +63,10 @@ def _seeds(text: str | None) -> tuple[int, ...]:
     if text is None:
         return ()
     words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
+    seeds = tuple(int(word) for word in words if word.isdecimal())
+    if len(set(seeds)) < len(words):
         raise InputError(f"--seeds must be different whole numbers such as 0,1,2, got {text!r}")
-    return tuple(int(word) for word in words)
+    return seeds
 
 
 def plan(one: Reproduction) -> dict[str, Any]:
@@ -75,7 +77,12 @@ def plan(one: Reproduction) -> dict[str, Any]:
         "scale": one.scale.name,
         "estimate": estimate(one, wanted),
         "runs": [
-            {"key": key(run.config), "title": run.title, "config": run.config.table()}
+            {
+                "key": None if run.presumes else key(run.config),
+                "title": run.title,
+                "presumes": run.presumes or None,
+                "config": resolved_table(run.config),
+            }
             for run in wanted
         ],
     }
@@ -90,7 +97,7 @@ def plan_in_words(plan: dict[str, Any]) -> str:
         for run in plan["runs"]:
             own = {k: v for k, v in run["config"].items() if k not in shared}
             said = ", ".join(f"{k} = {v}" for k, v in own.items())
-            lines.append(f"{run['key']}  {run['title']}: {said}")
+            lines.append(f"{run['key'] or 'later':16}  {run['title']}: {said}")
     return "\n".join(lines) + "\n"
 
 

@@ -9,6 +9,8 @@ from proselflc.app.reproduction import printed
 from proselflc.app.reproduction.output import MISSING, Output, Table
 from proselflc.app.reproduction.plan import Study
 from proselflc.correction.catalogue import METHODS
+from proselflc.correction.reference import Prediction, Uniform
+from proselflc.correction.target import Target
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,15 +25,35 @@ def table1(study: Study) -> Output:
     rows = []
     for name in printed.OWN:
         one = METHODS[name]
-        target = MISSING if one.target is None else str(one.target)
+        assert one.target is not None
+        trust = MISSING if one.target.reference is None else one.target.trust.symbol
         structure = "yes" if "learned" in one.semantic_class else "no"
-        rows.append((one.title, target, one.loss, one.entropy, one.semantic_class, structure))
-    columns = ("method", "target", "loss", "low entropy", "semantic class", "similarity structure")
+        facts = (_divergence(one.target), one.entropy, one.semantic_class, structure)
+        rows.append((one.title, one.target.formula, trust, one.loss, *facts))
+    shared = ("low entropy", "semantic class", "similarity structure")
+    columns = ("ours", "target q̃", "ε", "loss H(q̃, p)", "divergence", *shared)
+    theirs = tuple((name, *cells) for name, cells in printed.SUMMARY.items())
     words = (
         "Made from the catalogue that the criteria are made from; the identities behind it are "
-        "tests. Low entropy: what the method does to it beside cross entropy.",
+        "tests. The divergence is the loss without a constant. Low entropy: what the method does "
+        "to it beside cross entropy. The paper's LC is any label correction, as Boot-soft with a "
+        "fixed ε and ProSelfLC with its own.",
     )
-    return Output("Table 1: summary of the methods", {"": Table(columns, tuple(rows))}, words)
+    tables = {
+        "": Table(columns, tuple(rows)),
+        "printed": Table(("printed", "learning target", "divergence", *shared), theirs),
+    }
+    return Output("Table 1: summary of the methods", tables, words)
+
+
+def _divergence(target: Target) -> str:
+    """The loss as divergences, without its constant; `test_row_divergence` is the proof."""
+    if target.reference is None:
+        return "KL(q‖p)"
+    if isinstance(target.reference, Uniform):
+        return "(1 − ε) KL(q‖p) + ε KL(u‖p)"
+    assert isinstance(target.reference, Prediction)
+    return f"(1 − ε) KL(q‖p) {'−' if target.sign > 0 else '+'} ε KL(p‖u)"
 
 
 def table2(study: Study) -> Output:
@@ -51,13 +73,21 @@ def table2(study: Study) -> Output:
             changes = int(found.target.argmax()) != y
             cells.append(f"{float(found.trust):.2f}{' (class changes)' if changes else ''}")
         rows.append(tuple(cells))
-    columns = ("ε = g(t) · l(p)", *(f"l(p) = {case}" for case in CASES))
+    cases = tuple(f"l(p) = {case}" for case in CASES)
+    theirs = tuple(
+        (row[0], *(f"{value:.2f}" for value in values))
+        for row, values in zip(rows, printed.CASES, strict=True)
+    )
+    tables = {
+        "": Table(("ours: ε = g(t) · l(p)", *cases), tuple(rows)),
+        "printed": Table(("printed: ε", *cases), theirs),
+    }
     words = (
         "Computed by the criterion itself: the progress at which g(t) has its value, and "
         "predictions of three classes with such an l(p). The semantic class changes where ε > 1/2 "
         "and p says so.",
     )
-    return Output("Table 2: case analysis", {"": Table(columns, tuple(rows))}, words)
+    return Output("Table 2: case analysis", tables, words)
 
 
 def _when(g: float) -> float:

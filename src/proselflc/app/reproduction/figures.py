@@ -134,7 +134,7 @@ def _panels(
             method, parameters = setting
             records = study.finals("cifar100", noise, method, parameters)
         known = [one for one in records if one is not None]
-        if len(known) == len(records) and not any("diverged" in one.facts for one in known):
+        if len(known) == len(records) and all(one.history for one in known):
             histories[said] = averaged([one.history for one in known])
         ends[said] = [[_end(one, column) for one in records] for column in columns]
     drawn = {one.name: one for one in dynamics(histories)} if histories else {}
@@ -162,11 +162,11 @@ def _panels(
 
 
 def _end(record: Record | None, column: str) -> float | None:
-    """What a run came to; None if it is not there, NaN if it diverged."""
-    if record is None:
-        return None
-    value = record.history[-1].get(column) if record.history else None
-    return math.nan if value is None else float(value)
+    """What a run came to; None if that is not known, NaN if it diverged."""
+    if record is not None and "diverged" in record.facts:
+        return math.nan
+    value = record.history[-1].get(column) if record is not None and record.history else None
+    return None if value is None else float(value)
 
 
 def _joined(title: str, each: Sequence[Output], noises: Sequence[str]) -> Output:
@@ -182,9 +182,13 @@ def _joined(title: str, each: Sequence[Output], noises: Sequence[str]) -> Output
 
 
 def averaged(histories: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """The mean over seeds, point by point; None where any is None."""
+    """The mean over seeds at every step that all have been looked at; None where any is None."""
+    by_step = [{line["step"]: line for line in lines} for lines in histories]
     points = []
-    for lines in zip(*histories, strict=True):
+    for step in by_step[0]:
+        lines = [one[step] for one in by_step if step in one]
+        if len(lines) < len(by_step):
+            continue
         point: dict[str, Any] = {}
         for column in lines[0]:
             values = [line.get(column) for line in lines]

@@ -7,6 +7,7 @@ checkpoint is measured on the test set, which chooses nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,19 +15,19 @@ from typing import Any
 
 from proselflc.app.config import Config
 from proselflc.app.kept_runs import key
+from proselflc.app.reproduction import printed
 from proselflc.app.reproduction.records import Record, Store
 from proselflc.app.reproduction.scale import Scale
-from proselflc.app.search_space import EPSILON, SHARPNESS
+from proselflc.app.search_space import GRIDS as SEARCHED
 from proselflc.correction.catalogue import METHODS
 
-TRUSTED = 0.2
+TRUSTED = {"cifar100": 0.2}  # of the training examples; other data has a validation part
 SEARCH_SEED = 0
 # What is chosen for each of the paper's own rows: the parameter and its grid.
 GRIDS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "label_smoothing": ("epsilon", EPSILON),
-    "confidence_penalty": ("epsilon", EPSILON),
-    "boot_soft": ("epsilon", EPSILON),
-    "proselflc": ("sharpness", SHARPNESS),
+    method: (name, tuple(map(float, values)))
+    for method in printed.OWN
+    for name, values in SEARCHED[method].items()
 }
 LETTERS = {"epsilon": "ε", "sharpness": "B", "trust": "trust"}
 
@@ -39,11 +40,13 @@ class Wanted:
         config: its options.
         title: for people to read.
         taught_by: the options of its teacher's run, which the config names by its key; or None.
+        presumes: the letter of a parameter that trials are still to choose; empty if none is.
     """
 
     config: Config
     title: str
     taught_by: Config | None = None
+    presumes: str = ""
 
 
 @dataclass
@@ -73,6 +76,7 @@ class Study:
     mask: Path | None = None
     wanted: dict[str, Wanted] = field(default_factory=dict)
     asked: dict[str, Wanted] = field(default_factory=dict)
+    _open: set[tuple[str, str | None, str]] = field(default_factory=set)
 
     def record(self, wanted: Wanted) -> Record | None:
         """What a run came to, or None: then it is noted as wanted."""
@@ -80,7 +84,7 @@ class Study:
         self.asked.setdefault(name, wanted)
         found = self.store.record(wanted.config)
         if found is None:
-            self.wanted[name] = wanted
+            self.wanted.setdefault(name, wanted)
             return None
         return found
 
@@ -88,10 +92,28 @@ class Study:
         """A run on 80 % of the examples, measured on the trusted rest."""
         parameter, _ = GRIDS[method]
         config = self.scale.config(
-            data, method, {parameter: value}, seed=SEARCH_SEED, noise=noise, trusted=TRUSTED
+            data,
+            method,
+            {parameter: value},
+            seed=SEARCH_SEED,
+            noise=noise,
+            trusted=TRUSTED.get(data),
+            weights=self._weights(data),
         )
-        title = f"{named(noise)}, {METHODS[method].title} {LETTERS[parameter]} = {value:g}, trial"
+        title = f"{_labels(data, noise)}, {METHODS[method].title} {_value(parameter, value)}, trial"
         return self.record(Wanted(config, title))
+
+    def _weights(self, data: str) -> Path | None:
+        return self.weights if data == "clothing1m" else None
+
+    def trials(self, data: str, noise: str | None, method: str) -> dict[float, float | None]:
+        """Accuracy on the trusted examples by the values of a grid; NaN for one that diverged."""
+        found: dict[float, float | None] = {}
+        for value in GRIDS[method][1]:
+            one = self.trial(data, noise, method, value)
+            accuracy = None if one is None else one.validation_accuracy
+            found[value] = math.nan if one is not None and accuracy is None else accuracy
+        return found
 
     def chosen(self, data: str, noise: str | None, method: str) -> dict[str, Any] | None:
         """The parameters that the trusted examples choose; None while trials are missing.
@@ -102,12 +124,14 @@ class Study:
         if method not in GRIDS:
             return {}
         parameter, grid = GRIDS[method]
-        found = [self.trial(data, noise, method, value) for value in grid]
-        if any(one is None for one in found):
-            return {parameter: grid[0]} if self.presumes else None
-        accuracies = [0.0 if one is None else one.validation_accuracy or 0.0 for one in found]
-        best = max(range(len(grid)), key=lambda k: (accuracies[k], -k))
-        return {parameter: grid[best]}
+        accuracies = self.trials(data, noise, method)
+        if None in accuracies.values():
+            if not self.presumes:
+                return None
+            self._open.add((data, noise, method))
+            return {parameter: grid[0]}
+        known = {k: v for k, v in accuracies.items() if v is not None and not math.isnan(v)}
+        return {parameter: max(known, key=lambda k: known[k], default=grid[0])}
 
     def finals(
         self,
@@ -115,22 +139,41 @@ class Study:
         noise: str | None,
         method: str,
         parameters: dict[str, Any],
-        weights: Path | None = None,
     ) -> list[Record | None]:
         """A run on all examples with every seed."""
-        shown = ", ".join(f"{LETTERS[k]} = {v}" for k, v in parameters.items() if k in LETTERS)
-        title = f"{named(noise)}, {METHODS[method].title}{' ' + shown if shown else ''}"
+        shown = ", ".join(_value(k, v) for k, v in parameters.items() if k in LETTERS)
+        presumes = ""
+        if (data, noise, method) in self._open:
+            presumes = LETTERS[GRIDS[method][0]]
+            shown = f"with {presumes} still to be chosen"
+        title = f"{_labels(data, noise)}, {METHODS[method].title}{' ' + shown if shown else ''}"
         return [
             self.record(
                 Wanted(
                     self.scale.config(
-                        data, method, parameters, seed=seed, noise=noise, weights=weights
+                        data,
+                        method,
+                        parameters,
+                        seed=seed,
+                        noise=noise,
+                        weights=self._weights(data),
                     ),
                     f"{title}, seed {seed}",
+                    presumes=presumes,
                 )
             )
             for seed in self.seeds
         ]
+
+
+def _value(parameter: str, value: float | str) -> str:
+    said = value if isinstance(value, str) else f"{value:g}"
+    return f"{LETTERS[parameter]} = {said}"
+
+
+def _labels(data: str, noise: str | None) -> str:
+    """Which labels are learned."""
+    return "labels as they came" if data == "clothing1m" else named(noise)
 
 
 def named(noise: str | None) -> str:

@@ -9,6 +9,21 @@ NOISES = (
 OWN = ("cce", "label_smoothing", "confidence_penalty", "boot_soft", "proselflc")
 QUOTED = ("boot_hard", "forward", "d2l", "gce", "sl")  # in Table 4, from Wang et al. 2019
 
+# Table 1: learning target, divergence without its constant, entropy minimisation, semantic class,
+# similarity structure. LC, label correction, is Boot-soft with its fixed ε.
+SUMMARY: dict[str, tuple[str, str, str, str, str]] = {
+    "CCE": ("q", "KL(q‖p)", "–", "annotated", "no"),
+    "LS": ("(1 − ε) q + ε u", "(1 − ε) KL(q‖p) + ε KL(u‖p)", "penalise", "annotated", "no"),
+    "CP": ("(1 − ε) q − ε p", "(1 − ε) KL(q‖p) + ε KL(p‖u)", "penalise", "annotated", "no"),
+    "LC": (
+        *("(1 − ε) q + ε p", "(1 − ε) KL(q‖p) − ε KL(p‖u)"),
+        *("reward", "annotated and learned", "yes"),
+    ),
+}
+
+# Table 2: ε = g(t) · l(p), in an earlier and a later phase; the class changes in the last cell.
+CASES = ((0.01, 0.09, 0.09), (0.09, 0.81, 0.81))
+
 # Table 3: test accuracy (%), by data set, method and value.
 STANDARD: dict[str, dict[str, dict[float | None, float]]] = {
     "cifar100": {

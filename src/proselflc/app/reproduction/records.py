@@ -20,7 +20,7 @@ from proselflc.app.config import MAY_CHANGE, Config, versions
 from proselflc.app.kept_runs import key
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
-from proselflc.training.methods import PATHS
+from proselflc.training.methods import PATHS, resolved
 
 
 @dataclass(frozen=True)
@@ -151,13 +151,31 @@ def made_with() -> dict[str, Any]:
     import torch
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-    machine = {"machine": platform.machine(), "cores": os.cpu_count(), "device": device}
-    return {**versions(), **machine}
+    machine = {"machine": platform.machine(), "processor": _processor(), "cores": os.cpu_count()}
+    return {**versions(), **machine, "device": device}
+
+
+def _processor() -> str:
+    """What it calls itself, where the system says so."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor()
 
 
 def _shown(config: Config) -> dict[str, Any]:
     """The options without where things are on a machine."""
-    table = {name: value for name, value in config.table().items() if name not in MAY_CHANGE}
+    table = resolved_table(config)
+    table = {name: value for name, value in table.items() if name not in MAY_CHANGE}
     table.pop("weights", None)
     table["method"] = {name: v for name, v in table["method"].items() if name not in PATHS}
+    return table
+
+
+def resolved_table(config: Config) -> dict[str, Any]:
+    """The options, with those parameters of the method that are its defaults."""
+    table = config.table()
+    table["method"] |= resolved(config.method, config.parameters).given()
     return table

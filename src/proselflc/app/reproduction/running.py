@@ -18,6 +18,7 @@ from proselflc.app.reproduction.plan import Study, Wanted
 from proselflc.app.reproduction.records import Store
 from proselflc.app.reproduction.scale import Scale, located
 from proselflc.training.fit import DivergenceError
+from proselflc.training.run_directory import read_toml
 
 MEASURED = ("n", "accuracy", "top5", "nll", "brier", "calibration")  # on test, and kept
 _NOBODY = Silent(notes=False)
@@ -75,13 +76,19 @@ def complete(one: Reproduction, say: Callable[[str], None]) -> None:
     Raises:
         InputError: data is missing, or the directory cannot be written to.
     """
+    waits = False
     while True:
         _, study = one.look()
         wanted = list(study.wanted.values())
         if not wanted:
             return
-        if not any(_done(one, run, say, len(wanted)) for run in wanted):
-            time.sleep(WAITING)
+        if any(_done(one, run, say, len(wanted)) for run in wanted):
+            waits = False
+            continue
+        if not waits:
+            waits = True
+            say(f"waiting for {len(wanted)} runs that other processes do")
+        time.sleep(WAITING)
 
 
 def _done(one: Reproduction, wanted: Wanted, say: Callable[[str], None], left: int) -> bool:
@@ -111,6 +118,7 @@ def run(config: Config, folder: Path) -> dict[str, Any]:
     except DivergenceError as error:
         return {
             "diverged": str(error),
+            "fingerprint": read_toml(place(config, folder).config)["fingerprint"],
             "summary": {"test_accuracy": None},
             "validation_accuracy": None,
             "test": {"calibration": []},
