@@ -82,6 +82,21 @@ def test_a_mistake_leaves_no_directory_behind(
     assert (tmp_path / "there").is_dir()
 
 
+def test_a_run_that_is_not_there_is_not_begun_by_going_on_with_it(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A mistyped --out would train the default data."""
+    out = tmp_path / "mistyped"
+    assert cli.run(["train", "--out", str(out), "--resume", "--quiet"]) == 2
+    assert one_line(capfd.readouterr().err) == (
+        f"there is no run {out}: proselflc train makes one; to begin one that can be resumed, name "
+        "--data too\n"
+    )
+    assert not out.exists()
+    assert cli.run([*DIGITS, "--out", str(out), "--resume", "--quiet"]) == 0  # as in a script
+    assert (out / "summary.json").exists()
+
+
 def test_a_run_that_cannot_fit_is_refused_before_it_replaces_another(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,15 @@ def completion(shell: Literal["bash", "zsh", "fish"] = "bash", /) -> None:
     sys.stdout.write(app.generate_completion(prog_name="proselflc", shell=shell))
 
 
+def _check_begins(arguments: Sequence[str], out: Path) -> None:
+    """Refuse to go on with a run that is not there, unless the data says what to begin."""
+    from proselflc.app import config
+    from proselflc.training.saved_model import no_run
+
+    if config.flag_value(arguments, "--data") is None:
+        raise InputError(f"{no_run(out)}; to begin one that can be resumed, name --data too")
+
+
 def _read_config(arguments: Sequence[str]) -> None:
     """Have a TOML file stand behind the flags of a command: --config, or what is to be resumed."""
     from proselflc.app import config
@@ -132,6 +141,8 @@ def _read_config(arguments: Sequence[str]) -> None:
             return
         path = Path(out) / kept[command]
         if not path.is_file():
+            if command == "train" and not {"--help", "-h"} & set(arguments):
+                _check_begins(arguments, Path(out))
             return
         if command == "search":
             from proselflc.app.study_directory import StudyDirectory

@@ -100,9 +100,7 @@ def finished_run(path: Path) -> RunDirectory:
     """
     directory = RunDirectory(path)
     if not path.is_dir():
-        beside = _runs_in(path.parent)
-        advice = f"there are {', '.join(beside)}" if beside else "proselflc train makes one"
-        raise InputError(f"there is no run {path}: {advice}")
+        raise no_run(path)
     if not directory.is_begun:
         raise InputError(f"{path} is not a run: it has no config.toml")
     directory.check_format()
@@ -117,6 +115,13 @@ def finished_run(path: Path) -> RunDirectory:
             "--resume, or with fit(…, resume=True) if it was begun in Python"
         )
     return directory
+
+
+def no_run(path: Path) -> InputError:
+    """That there is none; it names those beside it."""
+    beside = _runs_in(path.parent)
+    advice = f"there are {', '.join(beside)}" if beside else "proselflc train makes one"
+    return InputError(f"there is no run {path}: {advice}")
 
 
 def _runs_in(directory: Path, most: int = 9) -> list[str]:

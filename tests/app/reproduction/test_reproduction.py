@@ -102,6 +102,18 @@ def test_figure_1_is_the_formula(tmp_path: Path) -> None:
     assert files == {"figure1.md", "figure1.csv", "figure1.svg", "figure1.png"}
 
 
+def test_it_says_where_it_has_put_things(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["reproduce", "figure1", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("# Figure 1")
+    assert said.err == f"written: {tmp_path / 'cpu' / 'figure1.md'} and 3 files beside it\n"
+    assert len(list((tmp_path / "cpu").iterdir())) == 4
+    assert cli.run(["reproduce", "figure1", "--out", str(tmp_path), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_every_table_and_figure_of_the_paper_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["reproduce", "--list", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -76,3 +76,6 @@ def reproduce(
         print_json(result)
     else:
         sys.stdout.write(str(result["markdown"]))
+        if not quiet:
+            first, *others = result["files"]
+            say(f"written: {first} and {len(others)} files beside it")
