@@ -82,7 +82,8 @@ def complete(one: Reproduction, say: Callable[[str], None]) -> None:
         wanted = list(study.wanted.values())
         if not wanted:
             return
-        if any(_done(one, run, say, len(wanted)) for run in wanted):
+        left = len(planned(one))  # with those that only a choice will settle
+        if any(_done(one, run, say, left) for run in wanted):
             waits = False
             continue
         if not waits:
