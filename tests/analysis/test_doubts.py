@@ -1,6 +1,7 @@
 """When a run says that its audit means little."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,3 +51,30 @@ def test_just_good_enough(history: list[dict[str, object]]) -> None:
 @pytest.mark.parametrize("odd", [None, "9", True, math.nan, [1], {}])
 def test_what_is_no_number_is_no_reason(odd: Any) -> None:
     assert doubts([point(odd, odd, odd)], 10) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "is_own"),
+    [
+        ({"labels": "gone/run"}, True),
+        ({"labels": "gone/run", "min_confidence": 0.9}, True),
+        ({"labels": "gone/run", "reviewed": True}, False),
+        ({"labels": "gone/labels.csv"}, False),
+        ({"labels": 7}, False),
+        ({"labels": "\0" + "x" * 5000}, True),
+        ({}, False),
+    ],
+)
+def test_a_run_that_judges_what_a_run_corrected_says_so(
+    config: dict[str, object], is_own: bool
+) -> None:
+    words = "a model of this kind, which cannot see what it left wrong: no measure of improvement"
+    found = doubts(GOOD, 10, config)
+    assert [words in one for one in found] == [True] * is_own
+
+
+def test_a_folder_is_a_run_whatever_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "run.csv").mkdir()
+    (tmp_path / "labels").touch()
+    assert len(doubts(GOOD, 10, {"labels": str(tmp_path / "run.csv")})) == 1
+    assert doubts(GOOD, 10, {"labels": str(tmp_path / "labels")}) == []

@@ -16,7 +16,7 @@ from proselflc.analysis.review import Review, wilson
 from proselflc.analysis.run import Run
 from proselflc.data.decisions import Wanted
 from proselflc.data.labels import Labels
-from proselflc.presenting import report
+from proselflc.presenting import report, verdict
 from proselflc.presenting.before_after import changes, decided
 from proselflc.presenting.reading import readings
 from proselflc.presenting.review import next_steps
@@ -118,6 +118,29 @@ def test_before_and_after(before: Path, after: Path) -> None:
     assert len(changes(readings([after, before]))) == 1  # in whatever order
 
 
+def test_what_nobody_reviewed_is_no_measure_of_improvement(before: Path, after: Path) -> None:
+    (before / "review.jsonl").unlink()
+    config = after / "config.toml"
+    config.write_text(config.read_text().replace("reviewed = true\n", ""))
+    [found] = changes(readings([before, after]))
+    assert "4 of 30 of which were corrected first, none by a person." in found.sentences[0]
+    assert found.sentences[1] == (
+        "How many labels look wrong: these labels were corrected by a model of this kind, which "
+        "cannot see what it left wrong: no measure of improvement."
+    )
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in found.measures.rows}
+    assert rows["labels that look wrong"] == ["50.0%", "10.0%", "–"]
+    assert rows["labels right"] == ["50.0%", "75.0%", "+25.0"]
+    [warning] = verdict.warnings(readings([after])[0], None)
+    assert warning.startswith("These labels were corrected by a model of this kind")
+
+
+def test_what_people_reviewed_is_a_measure(before: Path, after: Path) -> None:
+    [found] = changes(readings([before, after]))
+    assert not any("of this kind" in sentence for sentence in found.sentences)
+    assert verdict.warnings(readings([after])[0], None) == []
+
+
 def test_what_else_was_done_otherwise_is_said(before: Path, after: Path) -> None:
     for path, more in ((before, "noise = 'pair:0.4'"), (after, "lr = 0.1\nworkers = 7")):
         text = (path / "config.toml").read_text()
@@ -158,6 +181,20 @@ def test_a_review_that_cannot_be_read_is_noted(before: Path) -> None:
     made = report.make(readings([before]))
     assert "What people decided" not in made.html
     assert any("about other labels" in note for note in made.notes)
+
+
+def test_a_run_on_its_own_corrections_says_so_wherever_it_is_read(
+    program: Any, tmp_path: Path
+) -> None:
+    options = ("--data", "digits", "--model", "mlp", "--epochs", 4)
+    program("train", *options, "--noise", "pair:0.4", "--out", tmp_path / "a", "--quiet")
+    program(*("train", *options, "--labels", tmp_path / "a"), "--out", tmp_path / "b", "--quiet")
+    words = "corrected by a model of this kind, which cannot see what it left wrong"
+    [note] = json.loads((tmp_path / "b" / "summary.json").read_text())["notes"]
+    assert words in note
+    assert program("audit", tmp_path / "b").stdout.count(words) == 1
+    page = report.make(readings([tmp_path / "b"])).html
+    assert page.count(words) == 1
 
 
 def test_the_loop_closes(program: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from proselflc.analysis import own_corrections
 from proselflc.analysis.noise_estimate import FEWEST_EPOCHS
 from proselflc.training.run_directory import Json
 
@@ -12,14 +14,17 @@ LEARNED_BY_HEART = 0.98  # of the labels, before half of training: nothing is le
 HARDLY = 1.5  # times as many labels fitted as by chance
 
 
-def doubts(history: Sequence[Json], num_classes: int) -> list[str]:
+def doubts(
+    history: Sequence[Json], num_classes: int, config: Mapping[str, Any] | None = None
+) -> list[str]:
     """A sentence for each reason, without its period; none is good.
 
     Args:
         history: the run's evaluation points, as they were found in its directory.
         num_classes: C.
+        config: the run's, as its directory holds it.
     """
-    found = []
+    found = of_labels(config or {})
     epochs = max((_number(line, "epoch") for line in history), default=math.inf)
     if epochs < FEWEST_EPOCHS:
         found.append(
@@ -42,6 +47,16 @@ def doubts(history: Sequence[Json], num_classes: int) -> list[str]:
             "--lr, a smaller --model or more --augment"
         )
     return found
+
+
+def of_labels(config: Mapping[str, Any]) -> list[str]:
+    """The reason that is known before anything is learned: whose labels they are."""
+    if not own_corrections.are_unreviewed(config):
+        return []
+    return [
+        f"{own_corrections.NO_MEASURE}; decide about suspects with proselflc review, and train "
+        "with --reviewed"
+    ]
 
 
 def _number(line: Json, key: str) -> float:

@@ -133,7 +133,8 @@ def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
         count: how many suspects to list.
     """
     lines = [*_verdict(audit)]
-    for doubt in doubts(run.history, len(audit.names)):
+    config = run.config if run.directory.config.is_file() else {}
+    for doubt in doubts(run.history, len(audit.names), config):
         lines += ["", f"But {doubt}."]
     pairs = confused(audit)
     if audit.suspects and pairs:

@@ -16,7 +16,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from proselflc.analysis import suspects
+from proselflc.analysis import doubts, suspects
 from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.records import Records
 from proselflc.app import measurement, resumption, tracking
@@ -284,7 +284,7 @@ class _Run:
                 audit,
                 steps=steps,
                 seconds=seconds,
-                notes=self.notes,
+                notes=[*self.notes, *doubts.of_labels(setting.config.table())],
             )
             directory.write_json(directory.summary, numbers)
         self.accelerator.wait_for_everyone()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proselflc.analysis import own_corrections
 from proselflc.analysis.review import Precision, Review, wilson
 from proselflc.presenting.names import NAME, on_page, percent
 from proselflc.presenting.reading import Reading, number, share, text
@@ -26,6 +27,7 @@ _ABOUT_LABELS = (
     "noise_seed",
 )
 _NO_MATTER = ("data", "data_root", "eval_", "checkpoint_seconds", "workers", "tracker", "versions.")
+_LOOK_WRONG = "labels that look wrong"
 _NO_CHANGE = 0.0005  # of an accuracy, below which nothing is to be seen
 
 
@@ -114,13 +116,15 @@ def _sentences(before: Reading, after: Reading, classes: Table | None) -> Iterat
     labels = _changed_labels(before, after)
     if labels is not None:
         other, people, n = labels
-        whom = "all" if people == other else f"{people:,}"
+        whom = "none" if not people else "all" if people == other else f"{people:,}"
         yield (
             f"{after.name} has learned from the labels of {before.name}, {other:,} of {n:,} of "
             f"which were corrected first, {whom} by a person."
         )
     else:
         yield f"{after.name} has learned from the corrected labels of {before.name}."
+    if own_corrections.are_unreviewed(after.config):
+        yield f"How many labels look wrong: {own_corrections.NO_MEASURE}."
     for part, words in (("test", "the test set"), ("validation", "the trusted examples")):
         pair = [_accuracy(one, part) for one in (before, after)]
         if pair[0] is None or pair[1] is None:
@@ -151,6 +155,7 @@ def _sentences(before: Reading, after: Reading, classes: Table | None) -> Iterat
 
 
 def _measures(before: Reading, after: Reading) -> Iterator[tuple[Cell, ...]]:
+    is_own_judge = own_corrections.are_unreviewed(after.config)
     for title, values in (
         ("test accuracy", [_accuracy(one, "test") for one in (before, after)]),
         ("accuracy on trusted examples", [_accuracy(o, "validation") for o in (before, after)]),
@@ -158,12 +163,14 @@ def _measures(before: Reading, after: Reading) -> Iterator[tuple[Cell, ...]]:
             "labels right",
             [share(one.summary, "label_accuracy_before") for one in (before, after)],
         ),
-        ("labels that look wrong", [_estimated(one) for one in (before, after)]),
+        (_LOOK_WRONG, [_estimated(one) for one in (before, after)]),
     ):
         known = [value for value in values if value is not None]
         if len(known) == 2:
             cells = (Cell(percent(value), order=value) for value in known)
-            yield (Cell(title), *cells, _gain(known[1] - known[0]))
+            says_nothing = title == _LOOK_WRONG and is_own_judge
+            gain = Cell("–") if says_nothing else _gain(known[1] - known[0])
+            yield (Cell(title), *cells, gain)
 
 
 def _classes(before: Reading, after: Reading) -> Table | None:

@@ -82,7 +82,7 @@ def warnings(reading: Reading, unseen: float | None) -> list[str]:
         unseen: the share of examples about which nothing is known, or None.
     """
     classes = 2 if reading.audit is None else len(reading.audit.names)
-    found = [_sentence(one) for one in doubts(reading.history, classes)]
+    found = [_sentence(one) for one in doubts(reading.history, classes, reading.config)]
     if unseen is not None and unseen > NEVER_SEEN:
         found.append(
             f"{percent(unseen)} of the examples were never seen, so nothing is said about "
@@ -96,7 +96,7 @@ def warnings(reading: Reading, unseen: float | None) -> list[str]:
             f"The suggestions do harm: with all of them taken over, {percent(after)} of the labels "
             f"would be right, and {percent(before)} are now."
         )
-    found += _noted(reading)
+    found += [one for one in _noted(reading) if one not in found]
     audit = reading.audit
     if audit is None:
         return found
