@@ -170,6 +170,14 @@ def test_the_page_has_it_all(before: Path, after: Path) -> None:
     assert "what it changed" not in one
 
 
+def test_where_nobody_decided_the_page_names_nobody(before: Path, after: Path) -> None:
+    (before / "review.jsonl").unlink()
+    html = report.make(readings([before, after])).html
+    assert "What was corrected, and what it changed" in html
+    assert '<a href="#review">Corrections</a>' in html
+    assert "What people decided" not in html
+
+
 def test_a_page_of_runs_that_nobody_reviewed_is_as_it_was(fabricate: Callable[..., Path]) -> None:
     made = report.make(readings([fabricate()]))
     assert "What people decided" not in made.html

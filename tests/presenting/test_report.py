@@ -293,6 +293,22 @@ def test_several_runs_share_a_page(fabricate: Callable[..., Path]) -> None:
 
 
 @pytest.mark.usefixtures("without_figures")
+def test_only_what_applies_is_said_of_the_runs(fabricate: Callable[..., Path]) -> None:
+    bold, test = "Bold is the best of its column.", "The test set was used for nothing"
+    words = page(fabricate("one"), fabricate("two")).words
+    assert bold in words
+    assert test in words
+    unknown = {"summary": {"ece": None}, "truth": False, "test": False}
+    words = page(fabricate("three", **unknown), fabricate("four", **unknown)).words
+    assert bold not in words
+    assert test not in words
+    known = {**unknown, "summary": {"ece": 0.1}}
+    words = page(fabricate("five", **known), fabricate("six", **unknown)).words
+    assert bold in words
+    assert test not in words
+
+
+@pytest.mark.usefixtures("without_figures")
 def test_another_run_of_another_length_costs_the_agreement_alone(
     fabricate: Callable[..., Path],
 ) -> None:

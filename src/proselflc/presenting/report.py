@@ -113,6 +113,7 @@ class Page:
     notes: tuple[str, ...]
     tiles: tuple[Tile, ...]
     runs: Table | None
+    about_runs: str
     of_run: str
     knows_truth: bool
     reviews: Sequence[Reviewed]
@@ -183,13 +184,15 @@ def make(
     changes = _or_note(lambda: before_after.changes(readings), notes)
     cards = _cards(shown)
     folder = shlex.quote(_path(first.run.path))
+    runs = None if is_single else tables.runs(readings)
     page = Page(
         title=_title(readings),
         verdict=verdict.of_one(first, suspects) if is_single else verdict.of_several(readings),
         warnings=tuple(_warnings(readings, unseen)),
         notes=tuple(on_page(note, 400) for note in notes),
         tiles=tuple(_tiles(first, suspects)) if is_single else (),
-        runs=None if is_single else tables.runs(readings),
+        runs=runs,
+        about_runs="" if runs is None else _about_runs(runs, readings),
         of_run="" if is_single else first.name,
         knows_truth=any(share(one.summary, "realised_noise_rate") is not None for one in readings),
         reviews=decided,
@@ -318,6 +321,16 @@ def _warnings(readings: Sequence[Reading], unseen: float | None) -> Iterator[str
     for one in readings:
         for sentence in verdict.warnings(one, unseen if one is first else None):
             yield f"{one.name}: {sentence}"
+
+
+def _about_runs(runs: Table, readings: Sequence[Reading]) -> str:
+    """How the table of runs is to be read, as far as that applies to it."""
+    said = []
+    if any(cell.is_best for row in runs.rows for cell in row):
+        said.append("Bold is the best of its column.")
+    if any(one.accuracy is not None for one in readings):
+        said.append("The test set was used for nothing but measuring.")
+    return " ".join(said)
 
 
 def _tiles(reading: Reading, suspects: int | None) -> Iterator[Tile]:
