@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 import proselflc
 from proselflc.analysis.audit import Audit
 from proselflc.analysis.run import Run, load_run
-from proselflc.app import auditing
+from proselflc.app import auditing, cli
 from proselflc.errors import InputError
 from proselflc.training.run_directory import RunDirectory
 
@@ -171,9 +173,8 @@ def test_what_is_said_of_an_audit() -> None:
         "6 of 20 labels are suspect (30.0%); roughly 32% are estimated to be wrong.\n"
         "About 8 in 10 suspects should really be wrong.\n"
         "\n"
-        "Roughly, most often (given → true):\n"
-        "  dog → cat  about 5\n"
-        "  cat → dog  about 1\n"
+        "Suspects, most often (given → suggested):\n"
+        "  dog → cat  1\n"
         "\n"
         "This one:\n"
         "  id   given → suggested  quality\n"
@@ -181,6 +182,7 @@ def test_what_is_said_of_an_audit() -> None:
         "\n"
         "Every label is in my runs/a/examples.parquet. Next:\n"
         "  proselflc report 'my runs/a'                   # a page to look at them\n"
+        "  proselflc review 'my runs/a'                   # decide about them by keyboard\n"
         "  proselflc export 'my runs/a' --out labels.csv  # the corrected labels\n"
     )
 
@@ -190,15 +192,39 @@ def test_what_is_said_of_an_audit() -> None:
     [
         ('data = "a/patients.CSV"', "--copy corrected.csv"),
         ('data = "photos"\nlabels = "given.tsv"', "--copy corrected.tsv"),
-        ('data = "patients.csv"\nlabels = "runs/a"', "--copy corrected.csv"),
+        ('data = "patients.csv"\nlabels = "runs/a"\nreviewed = true', "--copy corrected.csv"),
         ('data = "patients.csv"\nnoise = "pairflip:0.2"', "--out labels.csv"),
         ('data = "digits"', "--out labels.csv"),
     ],
 )
-def test_a_table_is_to_be_copied(tmp_path: Path, config: str, words: str) -> None:
+def test_a_table_is_to_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").write_text(config)
     text = auditing.in_words(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 1)
     assert f"proselflc export {tmp_path} {words}  # the corrected labels\n" in text
+
+
+def test_images_are_to_be_sorted_into_folders_and_the_advice_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reviewable: Callable[..., Path]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for k in range(12):
+        file = Path(f"my photos/{('cat', 'dog', 'fox')[k % 3]}/{k:02}.png")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (2, 2)).save(file)
+    ids = [f"{('cat', 'dog', 'fox')[k % 3]}/{k:02}.png" for k in range(12)]
+    run = Run(reviewable(Path(), "a", ids=ids, data="my photos"))
+    for folder in ("sorted", "sorted-2"):  # the second time the first is there
+        text = auditing.in_words(run, run.audit, run.examples, 1)
+        advice = f"proselflc export a --links {folder}"
+        assert f"{advice}  # the corrected labels\n" in text
+        assert cli.run(advice.split()[1:]) == 0
+        assert len(list(Path(folder).glob("*/*.png"))) == 12
+    monkeypatch.chdir("my photos")
+    run = Run(Path("../a"))
+    assert "--out labels.csv" in auditing.in_words(run, run.audit, run.examples, 1)
 
 
 def test_what_is_said_of_a_run_that_was_too_short(tmp_path: Path) -> None:
@@ -206,6 +232,9 @@ def test_what_is_said_of_a_run_that_was_too_short(tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_text(json.dumps(line))
     text = auditing.in_words(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 10)
     assert "\n\nBut the run saw its examples for 1 epoch, and an audit needs 3 at least: " in text
+    assert f"proselflc report {tmp_path}" in text
+    assert f"proselflc review {tmp_path}" in text
+    assert "proselflc export" not in text
 
 
 def test_what_is_said_where_nothing_is_wrong() -> None:
@@ -217,6 +246,7 @@ def test_what_is_said_where_nothing_is_wrong() -> None:
         "Each was judged by one of 4 models that has not seen it.\n\nEvery label"
     )
     assert "most often" not in text
+    assert text.endswith("Next:\n  proselflc report a  # a page to look at them\n")
 
 
 @pytest.mark.parametrize(
@@ -237,13 +267,29 @@ def test_names_from_strangers_are_shown_and_shortened() -> None:
     assert "\x07" not in text
     assert "\\x1b[31m\\n" in text
     assert max(len(line) for line in text.splitlines()) < 120
-    assert text.count("…") == 4
+    assert text.count("…") == 3
 
 
-def test_most_confused_pairs() -> None:
-    pairs = [("cat", "dog", 5), ("dog", "cat", 1)]
-    assert auditing.confused(audited()) == pairs
-    assert auditing.confused(audited(), 1) == pairs[:1]
+def test_most_frequent_pairs(fabricate: Callable[..., Path]) -> None:
+    table = Run(fabricate(n=12, suspects=5)).examples
+    found = [tuple(one.values()) for one in auditing.pairs(table)]
+    assert found == [("cat", "dog", 2), ("dog", "fox", 2), ("fox", "cat", 1)]
+    assert len(auditing.pairs(table, 1)) == 1
+    assert auditing.pairs(table.slice(6)) == []
+
+
+def test_the_words_count_the_suspects_that_the_page_shows(run: Path, program: Any) -> None:
+    examples = pq.read_table(run / "examples.parquet").to_pandas()
+    suspects = examples[examples.is_suspect]
+    counted = suspects.groupby(["given_label", "suggested_label"]).size()
+    lines = program("audit", run).stdout.splitlines()
+    start = lines.index("Suspects, most often (given → suggested):") + 1
+    for line in lines[start : start + auditing.PAIRS]:
+        given, _, suggested, count = line.split()
+        assert counted[given, suggested] == int(count)
+    assert int(lines[start].split()[-1]) == counted.max()
+    listed = json.loads(program("audit", run, "--json").stdout)["pairs"]
+    assert [one["count"] for one in listed] == sorted(counted, reverse=True)[: auditing.PAIRS]
 
 
 def test_a_run_that_is_in_memory_reads_its_files_anew(run: Path) -> None:

@@ -15,12 +15,13 @@ from proselflc.analysis.audit import Audit
 from proselflc.analysis.doubts import doubts
 from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.run import Run, load_run
+from proselflc.analysis.suspect_pairs import suspect_pairs
 from proselflc.app import folds as folds_of
 from proselflc.app.display import Display, Silent
+from proselflc.app.export_advice import export_command
 from proselflc.app.folds import Data
 from proselflc.app.summary import of_labels
 from proselflc.data.dataset import Dataset
-from proselflc.data.request import TABLES
 from proselflc.errors import InputError, shown
 from proselflc.presenting.names import in_ten
 from proselflc.training.run_directory import Json
@@ -28,7 +29,7 @@ from proselflc.training.run_directory import Json
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PAIRS = 5  # of confused classes that are told
+PAIRS = 5  # of given and suggested label that are told
 _ID, _NAME = 44, 24  # characters of an id and of a class name that are shown
 _MADE_ANEW = ("examples", "audit", "summary")
 
@@ -111,17 +112,15 @@ def worst(table: pa.Table, count: int) -> list[Json]:
     return found
 
 
-def confused(audit: Audit, count: int = PAIRS) -> list[tuple[str, str, int]]:
-    """The true class, the given class and about how many examples, of the likeliest mistakes."""
-    beside = audit.joint.copy()
-    np.fill_diagonal(beside, 0)
-    cells = np.argsort(-beside, axis=None, kind="stable")[:count]
-    pairs = [divmod(int(cell), len(audit.names)) for cell in cells]
-    return [
-        (audit.names[true], audit.names[given], round(float(beside[true, given])))
-        for true, given in pairs
-        if beside[true, given] >= 0.5
-    ]
+def pairs(table: pa.Table, count: int = PAIRS) -> list[Json]:
+    """The suspects by given and suggested label: so many pairs, the most frequent first.
+
+    Args:
+        table: as `suspects.examine` makes it.
+        count: how many pairs at most.
+    """
+    kept = ("given_label", "suggested_label", "count")
+    return [{name: getattr(one, name) for name in kept} for one in suspect_pairs(table, count)]
 
 
 def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
@@ -134,12 +133,16 @@ def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
     """
     lines = [*_verdict(audit)]
     config = run.config if run.directory.config.is_file() else {}
-    for doubt in doubts(run.history, len(audit.names), config):
+    doubted = doubts(run.history, len(audit.names), config)
+    for doubt in doubted:
         lines += ["", f"But {doubt}."]
-    pairs = confused(audit)
-    if audit.suspects and pairs:
-        labelled = [(f"{_short(g)} → {_short(t)}", f"about {m:,}") for t, g, m in pairs]
-        lines += ["", "Roughly, most often (given → true):", *_aligned(labelled)]
+    found = suspect_pairs(table, PAIRS)
+    if found:
+        labelled = [
+            (f"{_short(one.given_label)} → {_short(one.suggested_label)}", f"{one.count:,}")
+            for one in found
+        ]
+        lines += ["", "Suspects, most often (given → suggested):", *_aligned(labelled)]
     listed = worst(table, count) if count else []
     if listed:
         rows = [("id", "given → suggested", "quality")]
@@ -148,31 +151,26 @@ def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
             rows.append((_short(one["id"], _ID), change, f"{one['quality']:.3f}"))
         least = f"The {len(listed)} least likely to be right:" if len(listed) > 1 else "This one:"
         lines += ["", least, *_aligned(rows)]
-    path = shown(shlex.quote(str(run.path)))
     return "\n".join(
         [
             *lines,
             "",
             f"Every label is in {shown(str(run.directory.examples))}. Next:",
-            *_aligned(
-                [
-                    (f"proselflc report {path}", "# a page to look at them"),
-                    (f"proselflc export {path} {_where_to(run)}", "# the corrected labels"),
-                ]
-            ),
+            *_next(run, suspects=audit.suspects, is_doubted=bool(doubted)),
             "",
         ]
     )
 
 
-def _where_to(run: Run) -> str:
-    """How `export` best writes a run's labels: in a copy of the table they are from, if any."""
-    config = run.config if run.directory.config.is_file() else {}
-    suffixes = [Path(str(config.get(name, ""))).suffix.lower() for name in ("labels", "data")]
-    tables = [suffix for suffix in suffixes if suffix in TABLES]
-    if tables and "noise" not in config:  # a table whose labels are right is not to be corrected
-        return f"--copy corrected{tables[0]}"
-    return "--out labels.csv"
+def _next(run: Run, *, suspects: int, is_doubted: bool) -> list[str]:
+    """The commands that help now: nobody should take over at once what is in doubt."""
+    path = shown(shlex.quote(str(run.path)))
+    rows = [(f"proselflc report {path}", "# a page to look at them")]
+    if suspects:
+        rows.append((f"proselflc review {path}", "# decide about them by keyboard"))
+    if suspects and not is_doubted:
+        rows.append((export_command(run), "# the corrected labels"))
+    return _aligned(rows)
 
 
 def _verdict(audit: Audit) -> list[str]:

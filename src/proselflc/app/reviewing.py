@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import ipaddress
 import os
-import shlex
 import socket
 import sys
 import webbrowser
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 
 from proselflc.analysis.review import Precision, Review
 from proselflc.analysis.run import Run
+from proselflc.app.export_advice import export_command
 from proselflc.errors import InputError
 from proselflc.presenting.review import Sheet, next_steps
 from proselflc.training.run_directory import Json
@@ -167,7 +167,7 @@ def in_words(done: Review, data: str | None = None) -> str:
             "",
             "Next:",
             *(f"  {command}" for command in next_steps(done.run, data)),
-            f"  proselflc export {shlex.quote(str(done.run.path))} --out labels.csv --reviewed",
+            f"  {export_command(done.run, data)} --reviewed",
         ]
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from proselflc.analysis.suspect_pairs import suspect_pairs
 from proselflc.presenting.gallery import codes
 from proselflc.presenting.names import NAME, TITLE, on_page, percent
 from proselflc.presenting.reading import Reading, finite, share
@@ -150,30 +151,17 @@ def calibration(readings: Sequence[Reading]) -> Table | None:
 
 def pairs(table: pa.Table) -> Table | None:
     """Which classes are taken for which, the most frequent first; None without suspects."""
-    import pyarrow.compute as pc
-
-    names = ["given_label", "suggested_label"]
     known = "clean_label" in table.column_names
-    suspects = table.select([*names, *(["clean_label"] if known else [])]).filter(
-        table["is_suspect"]
-    )
-    if len(suspects) == 0:
-        return None
-    measures: list[Any] = [([], "count_all")]
-    if known:
-        right = pc.equal(suspects["suggested_label"], suspects["clean_label"])
-        suspects = suspects.append_column("right", pc.cast(right, "int64"))
-        measures.append(("right", "sum"))
-    counted = suspects.group_by(names).aggregate(measures)
-    order = [("count_all", "descending"), *((one, "ascending") for one in names)]
     rows = []
-    for row in counted.take(pc.sort_indices(counted, order)[:MOST_PAIRS]).to_pylist():
-        cells = [name(row[one]) for one in names]
-        cells.append(Cell(f"{row['count_all']:,}", order=row["count_all"]))
+    for pair in suspect_pairs(table, MOST_PAIRS):
+        cells = [name(pair.given_label), name(pair.suggested_label)]
+        cells.append(Cell(f"{pair.count:,}", order=pair.count))
         if known:
-            part = row["right_sum"] / row["count_all"]
+            part = (pair.right or 0) / pair.count
             cells.append(Cell(percent(part, 0), order=part))
         rows.append(tuple(cells))
+    if not rows:
+        return None
     heading = ("given", "suggested", "examples", *(("right",) if known else ()))
     numeric = (False, False, True, *((True,) if known else ()))
     return Table("Suspects, by what they should be", heading, numeric, tuple(rows), True)

@@ -49,8 +49,9 @@ def audit(
     except DivergenceError as error:
         raise RunError(str(error)) from None
     if json:
-        listed = auditing.worst(audited.examples, worst)
-        print_json({"run": str(run), **found.to_json(), "worst": listed})
+        examples = audited.examples
+        listed = {"pairs": auditing.pairs(examples), "worst": auditing.worst(examples, worst)}
+        print_json({"run": str(run), **found.to_json(), **listed})
     else:
         sys.stdout.write(auditing.in_words(audited, found, audited.examples, worst))
 
