@@ -29,6 +29,60 @@ def test_a_data_frame_keeps_its_columns() -> None:
     assert inputs.values.tolist() == [[1, 3], [2, 4]]
 
 
+def test_a_column_that_is_not_of_numbers_is_named() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pandas.DataFrame({"age": [1.0, 2.0], "city": ["Bern", "Ulm"], "sex": ["f", "m"]})
+    words = """the column "city" of x is not of numbers, its row 0 holds 'Bern': make numbers of"""
+    with pytest.raises(InputError, match=words):
+        arrays.inputs(frame)
+    frame = pandas.DataFrame({"age": [1.0, 2.0], "size": pandas.array([1, None], "Int64")})
+    with pytest.raises(InputError, match='the column "size" of x is not of numbers, its row 1'):
+        arrays.inputs(frame)
+
+
+def test_numbers_of_several_kinds_are_numbers() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pandas.DataFrame({"age": [1.5, 2.0], "ill": [True, False]})
+    inputs = arrays.inputs(frame)
+    assert isinstance(inputs, Features)
+    assert inputs.values.tolist() == [[1.5, 1], [2, 0]]
+    assert inputs.columns == ("age", "ill")
+
+
+def test_what_is_missing_from_a_series_is_told() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    for y in (
+        pandas.Series(["a", None]),
+        pandas.Series(["a", pandas.NA], dtype="string"),
+        pandas.Series([1, None], dtype="Int64"),
+        pandas.Series([1, np.nan]),
+    ):
+        with pytest.raises(InputError, match="the label of row 1 is missing from y"):
+            arrays.load(np.eye(2), y)
+
+
+@pytest.mark.parametrize(
+    ("index", "name", "ids"),
+    [
+        (["p7", "p3"], None, ("p7", "p3")),
+        ([7, 3], None, ("7", "3")),
+        ([0, 1], "patient", ("0", "1")),
+        ([0, 1], None, ("train/000000", "train/000001")),
+        (["p7", "p7"], None, ("train/000000", "train/000001")),
+        ([1.0, None], None, ("train/000000", "train/000001")),
+    ],
+)
+def test_an_index_that_names_rows_gives_ids(
+    index: list[object], name: str | None, ids: tuple[str, ...]
+) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pandas.DataFrame({"a": [1.0, 2.0]}, index=pandas.Index(index, name=name))
+    assert arrays.load(frame, [0, 1]).train.ids == ids
+    assert arrays.load(frame, [0, 1], ids=["x", "y"]).train.ids == ("x", "y")
+    texts = pandas.Series(["one", "two"], index=frame.index)
+    assert arrays.load(texts, [0, 1]).train.ids == ids
+
+
 @pytest.mark.parametrize("shape", [(2, 8, 9), (2, 8, 9, 3), (2, 3, 8, 9)])
 def test_images_in_any_order_and_as_floats(shape: tuple[int, ...]) -> None:
     pixels = GENERATOR.integers(256, size=shape, dtype=np.uint8)
@@ -98,7 +152,12 @@ def test_a_test_part_may_have_classes_of_its_own() -> None:
         ({"y": [0.5, 1.0]}, "integers or texts"),
         ({"y": [np.inf, 1.0]}, "integers or texts"),
         ({"y": [[0], [1]]}, "one label per example"),
-        ({"y": [None, "a"]}, "neither integers nor texts"),
+        ({"y": np.array([(1,), "a"], dtype=object)}, "neither integers nor texts"),
+        ({"y": ["a", None]}, "the label of row 1 is missing from y, which has None there"),
+        ({"y": ["a", np.nan]}, "the label of row 1 is missing from y, which has nan there"),
+        ({"y": np.array([np.nan, 1.0])}, "the label of row 0 is missing from y"),
+        ({"y": np.array(["a", None])}, "the label of row 1 is missing from y"),
+        ({"y": [0, 1], "clean": [0, None]}, "the label of row 1 is missing from clean"),
         ({"y": [0, 5], "names": ["a", "b"]}, 'unknown class "5"'),
         ({"y": [0, 1], "clean": [0]}, "clean has 1 labels for 2"),
         ({"y": [0, 1], "ids": ["a"]}, "1 ids for 2"),

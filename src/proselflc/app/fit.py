@@ -87,7 +87,8 @@ def fit(
         x_test, y_test: clean examples to measure on.
         clean: n true labels, where they are known: for measuring alone.
         names: C class names; y then holds class ids.
-        ids: n distinct names of the examples.
+        ids: n distinct names of the examples; left out, the index of a data frame if that names
+            them.
         method: see `proselflc methods`.
         parameters: the method's own, such as {"epsilon": 0.2}.
         model: see `proselflc models`, or a module that maps a batch to logits [N, C]. It is

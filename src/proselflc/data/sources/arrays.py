@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from proselflc.data.dataset import (
     in_order,
 )
 from proselflc.data.sources import npz
+from proselflc.data.sources.frame_index import ids_of
 from proselflc.errors import InputError, unknown
 
 
@@ -43,7 +46,8 @@ def load(
         x_test, y_test: the same to test on.
         clean: n true labels, in the form of y.
         names: C class names; left out, the labels themselves, sorted as people do.
-        ids: n distinct names of the examples.
+        ids: n distinct names of the examples; left out, the index of a data frame if that names
+            them, else their positions.
     """
     if (x_test is None) != (y_test is None):
         raise InputError("x_test and y_test go together: give both or none")
@@ -59,7 +63,9 @@ def load(
         assert given is not None
     else:
         number = {k: k for k in range(len(names))} | {name: k for k, name in enumerate(names)}
-    train = _part(inputs(x, "x"), _class_ids(given, number, "y"), ids, "train")
+    learned = inputs(x, "x")
+    named = ids_of(x, len(learned)) if ids is None else ids
+    train = _part(learned, _class_ids(given, number, "y"), named, "train")
     clean_ids = None if truth is None else _class_ids(truth, number, "clean")
     if clean_ids is not None and len(clean_ids) != len(train):
         raise InputError(f"clean has {len(clean_ids)} labels for {len(train)} examples")
@@ -89,6 +95,8 @@ def inputs(x: object, what: str = "x") -> Inputs:
         raise InputError(f"{what} cannot be made an array: {error}") from None
     if array.ndim == 1 and array.dtype.kind in "UO" and all(isinstance(one, str) for one in array):
         return Texts(tuple(str(one) for one in array))
+    if array.ndim == 2 and array.dtype.kind not in "fiub" and columns is not None:
+        array = _numbers(array, columns, what)
     if array.dtype.kind not in "fiub" or array.ndim not in (2, 3, 4):
         raise InputError(
             f"{what} holds {array.dtype} of shape {list(array.shape)}: expected numbers [n, D], "
@@ -108,6 +116,18 @@ def inputs(x: object, what: str = "x") -> Inputs:
     return Images(npz.images(array, what))
 
 
+def _numbers(array: npt.NDArray[Any], columns: Iterable[object], what: str) -> npt.NDArray[Any]:
+    """The values of a data frame whose columns are of several kinds, all of them numbers."""
+    for j, column in enumerate(columns):
+        row = next((i for i, one in enumerate(array[:, j]) if not isinstance(one, Number)), None)
+        if row is not None:
+            raise InputError(
+                f'the column "{column}" of {what} is not of numbers, its row {row} holds '
+                f"{str(array[row, j])[:80]!r}: make numbers of it, or leave it out"
+            )
+    return array.astype(np.float64)
+
+
 def _on_cpu(x: object) -> object:
     detach = getattr(x, "detach", None)  # a tensor's
     return x if detach is None else detach().cpu().numpy()
@@ -118,6 +138,8 @@ def _labels(y: object | None, what: str) -> list[int | str] | None:
     if y is None:
         return None
     array = np.asarray(_on_cpu(y))
+    # NumPy would make a text of what is missing from a list of texts.
+    _must_be_there(y if isinstance(y, list | tuple) else array.tolist(), what)
     whole = array.dtype.kind == "f" and bool(np.isfinite(array).all())
     if whole and array.ndim == 1 and np.array_equal(array, np.rint(array)):
         array = array.astype(np.int64)  # as scikit-learn's users often have them
@@ -132,6 +154,22 @@ def _labels(y: object | None, what: str) -> list[int | str] | None:
     if not all(isinstance(label, int | str) for label in labels):
         raise InputError(f"{what} has labels that are neither integers nor texts")
     return labels
+
+
+def _must_be_there(labels: object, what: str) -> None:
+    for row, label in enumerate(labels if isinstance(labels, list | tuple) else ()):
+        if label is None or _is_nan(label):
+            raise InputError(
+                f"the label of row {row} is missing from {what}, which has {label!r} there: leave "
+                "such examples out, or say what they are"
+            )
+
+
+def _is_nan(label: object) -> bool:
+    """Whether it is NaN, or what pandas has in its place."""
+    if isinstance(label, float):
+        return math.isnan(label)
+    return type(label).__name__ in ("NAType", "NaTType")
 
 
 def _as_texts(labels: list[int | str] | None) -> list[int | str] | None:
