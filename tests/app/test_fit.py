@@ -49,6 +49,23 @@ def test_a_run_has_what_the_interface_names(run: Run) -> None:
     assert set(run.evaluation) == {"test"}
 
 
+def test_a_run_is_one_short_line(run: Run, tmp_path: Path) -> None:
+    suspects = run.audit.suspects
+    assert repr(run) == (
+        f"Run({str(run.path)!r}, method='proselflc', examples={len(run.labels.ids)}, "
+        f"suspects={suspects})"
+    )
+    assert repr(Run(tmp_path)) == f"Run({str(tmp_path)!r})"
+    (tmp_path / "summary.json").write_text("[" * 100_000)
+    (tmp_path / "audit.json").write_bytes(b"\xff")
+    assert repr(Run(tmp_path)) == f"Run({str(tmp_path)!r})"
+    (tmp_path / "summary.json").write_text('{"method": "' + "x" * 5000 + '"}')
+    (tmp_path / "audit.json").write_text('{"examples": "many", "suspects": 3}')
+    assert repr(Run(tmp_path)) == f"Run({str(tmp_path)!r}, suspects=3)"
+    (tmp_path / "audit.json").write_text('{"suspects": 3}' + " " * 10**7)
+    assert repr(Run(tmp_path)) == f"Run({str(tmp_path)!r})"
+
+
 def test_wrong_labels_are_found(run: Run) -> None:
     _, given, clean = blobs()
     suspect = run.examples["is_suspect"].to_numpy()
@@ -236,7 +253,9 @@ def test_a_net_that_has_learned_everything_by_heart_is_told_of(
 ) -> None:
     x, _, clean = blobs()
     proselflc.fit(x, clean, epochs=30, batch_size=16)
-    assert "were fitted before half of training was over" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "were fitted before half of training was over" in said
+    assert "try fewer epochs, a lower lr, a smaller model or more augment" in said
 
 
 def test_weights_of_a_dataset_reach_the_loss() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from proselflc.app import recording
 from proselflc.data.dataset import Features, ImageFiles, Images, Texts
 from proselflc.errors import InputError
 
+# Most of what is recorded here is short.
+pytestmark = pytest.mark.filterwarnings("ignore:the run saw its examples for:UserWarning")
 N, C = 60, 3
 
 
@@ -732,6 +735,21 @@ def test_who_announces_the_ends_of_epochs_may_draw_as_often_as_he_likes() -> Non
                 rec(ALL, Z, LABELS)
             rec.end_epoch()
     assert rec.epoch == 2
+
+
+@pytest.mark.parametrize(("epochs", "warned"), [(1, 1), (2, 1), (3, 0)])
+def test_too_few_epochs_are_told_in_the_words_of_the_audit(
+    epochs: int, warned: int, tmp_path: Path, program: Any
+) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with proselflc.record(6, 3, out=tmp_path / "run") as rec:
+            for _ in range(epochs):
+                rec(ALL, Z, LABELS)
+    assert len(caught) == warned
+    for one in caught:
+        assert one.filename == __file__
+        assert f"\nBut {one.message}.\n" in program("audit", tmp_path / "run").stdout
 
 
 def test_it_can_be_used_without_a_with_block() -> None:

@@ -26,11 +26,7 @@ def doubts(
     """
     found = of_labels(config or {})
     epochs = max((_number(line, "epoch") for line in history), default=math.inf)
-    if epochs < FEWEST_EPOCHS:
-        found.append(
-            f"the run saw its examples for {epochs:.3g} epoch{'' if epochs == 1 else 's'}, and an "
-            f"audit needs {FEWEST_EPOCHS} at least: what it suspects means little; raise --epochs"
-        )
+    found += too_short(epochs)
     fitted = [_number(line, "train_accuracy") for line in history]
     if fitted and fitted[-1] < HARDLY / num_classes:
         found.append(
@@ -56,6 +52,17 @@ def of_labels(config: Mapping[str, Any]) -> list[str]:
     return [
         f"{own_corrections.NO_MEASURE}; decide about suspects with proselflc review, and train "
         "with --reviewed"
+    ]
+
+
+def too_short(epochs: float) -> list[str]:
+    """The reason that is known from the number of epochs alone; NaN is none."""
+    if not epochs < FEWEST_EPOCHS:
+        return []
+    return [
+        f"the run saw its examples for {epochs:.3g} epoch{'' if epochs == 1 else 's'}, and an "
+        f"audit needs {FEWEST_EPOCHS} at least: what it suspects means little; train for more "
+        "epochs"
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -33,6 +34,9 @@ from proselflc.training.serving import loader
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_SMALL = 1 << 20  # bytes of a file that is read in passing
+_SHORT = 80  # characters of a method's name
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,22 @@ class Run:
     path: Path
     made_by: str | None = None
     module: nn.Module | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        """One short line: where it is and, as far as small files say it, what it holds."""
+        known = [f"{name}={value!r}" for name, value in self._in_short()]
+        return f"Run({', '.join([repr(str(self.path)), *known])})"
+
+    def _in_short(self) -> Iterator[tuple[str, object]]:
+        summary, audit = (
+            _small_json(path) for path in (self.directory.summary, self.directory.audit)
+        )
+        method = summary.get("method")
+        if isinstance(method, str) and len(method) <= _SHORT:
+            yield "method", method
+        for name in ("examples", "suspects"):
+            if type(audit.get(name)) is int:
+                yield name, audit[name]
 
     @property
     def directory(self) -> RunDirectory:
@@ -233,6 +253,15 @@ class Run:
     @cached_property
     def _saved(self) -> SavedModel:
         return SavedModel(self.directory, self.made_by)
+
+
+def _small_json(path: Path) -> Json:
+    """An object in a file; an empty one where there is none, or it is large or damaged."""
+    try:
+        found = json.loads(path.read_bytes()) if path.stat().st_size <= _SMALL else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def load_run(path: str | Path, *, model: str | None = None) -> Run:

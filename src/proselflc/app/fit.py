@@ -18,7 +18,7 @@ from proselflc.analysis.run import Predictions, Run, load_run
 from proselflc.app.config import Config
 from proselflc.app.display import Silent, chosen
 from proselflc.app.interruption import Interrupted
-from proselflc.app.parameter_names import naming_parameters
+from proselflc.app.parameter_names import NamingParameters, naming_parameters
 from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data.dataset import Dataset, checked
@@ -156,7 +156,7 @@ def fit(
     result = Run(path, made_by=made_by, module=module)
     if out is None:
         weakref.finalize(result, shutil.rmtree, path, ignore_errors=True)
-    display = Silent(notes) if quiet else chosen(quiet=False)
+    display = NamingParameters(Silent(notes) if quiet else chosen(quiet=False), fit)
     with contextlib.nullcontext() if out is not None else _fleeting_run():
         train(config, Start(path, resume, overwrite), display, dataset=dataset, model=module)
     for doubt in doubts(result.history, len(result.names)):

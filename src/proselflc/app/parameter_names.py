@@ -1,4 +1,4 @@
-"""Errors in the words of who calls from Python: parameters, not options of the command line."""
+"""Errors and notes in the words of who calls from Python: parameters, not options."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import ParamSpec, TypeVar
 
+from proselflc.app.display import Display
 from proselflc.errors import InputError
 from proselflc.training.fit import DivergenceError
 
@@ -34,6 +35,24 @@ def naming_parameters(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return named
+
+
+class NamingParameters:
+    """A display whose notes say lr where they would say --lr.
+
+    Args:
+        display: that shows them, and everything else.
+        function: whose parameters are named.
+    """
+
+    def __init__(self, display: Display, function: Callable[..., object]) -> None:
+        self.begin, self.step, self.point = display.begin, display.step, display.point
+        self.end = display.end
+        self._display = display
+        self._parameters = inspect.signature(function).parameters
+
+    def note(self, text: str) -> None:
+        self._display.note(renamed(text, self._parameters))
 
 
 def renamed(message: str, parameters: Mapping[str, inspect.Parameter]) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proselflc.analysis.doubts import too_short
 from proselflc.analysis.run import Run
 from proselflc.app.epoch_under_way import EpochUnderWay
 from proselflc.app.parameter_names import naming_parameters
@@ -168,7 +169,7 @@ class Recording:
     ) -> None:
         try:
             if kind is None:
-                self.finish()
+                self._finish()
         finally:
             self._written.close()
 
@@ -229,8 +230,12 @@ class Recording:
         Raises:
             InputError: nothing was recorded, or the labels of some examples are not known.
         """
+        self._finish()
+        return self.run
+
+    def _finish(self) -> None:
         if self._is_finished:
-            return self.run
+            return
         self._look()
         self._close_epoch()
         if self.epoch == 0:
@@ -243,7 +248,8 @@ class Recording:
         self._group.wait()
         self._is_finished = True
         self._written.close()
-        return self.run
+        for doubt in too_short(self.epoch) if self._group.is_first else ():
+            warnings.warn(doubt, stacklevel=3)  # who has ended the recording
 
     def _known_labels(self, which: Tensor) -> Tensor:
         """[N] of examples whose labels did not come with them."""
