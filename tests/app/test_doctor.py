@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from importlib import metadata
@@ -58,7 +59,7 @@ def test_all_is_well(machine: Any, capsys: pytest.CaptureFixture[str]) -> None:
     machine({"torch": "2.13.0+cpu", "numpy": "2.4", "optuna": "5.0"})
     found = doctor.diagnose()
     assert not found.faults
-    assert [(one.name, one.extra, one.fits) for one in found.packages] == [
+    assert [(one.name, one.extra, one.fits) for one in found.packages if one.wanted] == [
         ("numpy", "", True),
         ("torch", "", True),
         ("lightning", "lightning", False),
@@ -112,8 +113,46 @@ def test_oddities_are_noted_and_are_no_faults(machine: Any) -> None:
     assert "lightning 2.6.3 is not supported" in notes
 
 
+def test_from_its_source_extras_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"optuna": "4.5", "timm": "1.0", "starlette": "0.40", "lightning": "2.6.2"}
+
+    def version(name: str) -> str:
+        if name not in there:
+            raise metadata.PackageNotFoundError(name)
+        return there[name]
+
+    def requires(name: str) -> list[str]:
+        raise metadata.PackageNotFoundError(name)
+
+    asked = []
+
+    def tried(code: str) -> subprocess.CompletedProcess[str]:
+        asked.append(code)
+        return subprocess.CompletedProcess([], code == "import timm", "", "")
+
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(metadata, "requires", requires)
+    monkeypatch.setattr(doctor, "_tried", tried)
+    found = doctor.Diagnosis({}, doctor.packages(), {}, {})
+    lines = {line.split()[0]: line for line in doctor.in_words(found).splitlines() if line}
+    assert "search      yes  `proselflc search` (optuna 4.5)" in lines["search"]
+    assert "timm        no " in lines["timm"]
+    assert "timm cannot be imported" in lines["timm"]
+    for extra in ("review", "hf"):
+        assert f'pip install "proselflc[{extra}]"' in lines[extra]
+    assert "runs from its source" in lines["needed"]
+    assert not any("?" in line for line in lines.values())
+    assert "import lightning" not in asked  # that version steals credentials
+
+
 def test_extras_are_those_of_the_project() -> None:
     project: Any = read_toml(ROOT / "pyproject.toml")["project"]
+    brought = {
+        extra: tuple(re.split("[<>=!]", one)[0] for one in packages)
+        for extra, packages in project["optional-dependencies"].items()
+        if extra != "all"
+    }
+    assert brought == doctor.BROUGHT
     assert set(doctor.EXTRAS) == set(project["optional-dependencies"]) - {"all"}
 
 

@@ -30,6 +30,19 @@ EXTRAS = {
     "tensorboard": "`--tracker tensorboard`",
     "timm": "models of timm",
 }
+# What an extra brings, where no installation says it; they are imported by the same names.
+BROUGHT = {
+    "cleanlab": ("cleanlab",),
+    "hf": ("transformers",),
+    "hub": ("datasets",),
+    "lightning": ("lightning",),
+    "review": ("starlette", "uvicorn"),
+    "search": ("optuna",),
+    "skorch": ("skorch",),
+    "stream": ("webdataset",),
+    "tensorboard": ("tensorboard",),
+    "timm": ("timm",),
+}
 MALICIOUS = {"lightning": ("2.6.2", "2.6.3")}  # GHSA-w37p-236h-pfx3
 AVOID_AMX = "ONEDNN_MAX_CPU_ISA"
 _BF16 = (
@@ -51,10 +64,11 @@ class Package:
 
     Attributes:
         name: as pip knows it.
-        wanted: the versions that are, such as ">=2.6".
+        wanted: the versions that are, such as ">=2.6"; "" where the installation does not say it.
         installed: the version that is there, or None.
         extra: that brings it, or "" for one without which nothing works.
-        fits: whether the installed version is a wanted one.
+        fits: whether the installed version is a wanted one; where none is, whether it can be
+            imported.
     """
 
     name: str
@@ -95,7 +109,7 @@ def diagnose() -> Diagnosis:
         if not one.extra and not one.fits:
             what = "is not installed" if one.installed is None else f"{one.installed} does not do"
             faults.append(f'{one.name} {what}: pip install "{one.name}{one.wanted}"')
-        elif one.installed is not None and not one.fits:
+        elif one.installed is not None and one.wanted and not one.fits:
             asked = f'pip install "{one.name}{one.wanted}"'
             notes.append(f"{one.name} {one.installed} is not supported: {asked}")
         if one.installed in MALICIOUS.get(one.name, ()):
@@ -118,7 +132,11 @@ def diagnose() -> Diagnosis:
 
 
 def packages() -> tuple[Package, ...]:
-    """What proselflc says that it needs, and what is there of it, without importing any."""
+    """What proselflc says that it needs, and what is there of it.
+
+    Nothing of that is imported; what an extra brings that the installation does not know of is
+    tried in another process.
+    """
     from packaging.requirements import Requirement
 
     try:
@@ -137,16 +155,34 @@ def packages() -> tuple[Package, ...]:
             fits = there is not None and wanted.specifier.contains(there, prereleases=True)
             result.append(Package(wanted.name, str(wanted.specifier), there, extra, fits))
             break
+    told = {one.extra for one in result}
+    result += [
+        _tried_package(name, extra)
+        for extra, names in BROUGHT.items()
+        if extra not in told
+        for name in names
+    ]
     return tuple(sorted(result, key=lambda one: (one.extra, one.name)))
+
+
+def _tried_package(name: str, extra: str) -> Package:
+    there = _version(name)
+    may_run = there is not None and there not in MALICIOUS.get(name, ())
+    return Package(name, "", there, extra, may_run and _tried(f"import {name}").returncode == 0)
 
 
 def in_words(found: Diagnosis) -> str:
     """The diagnosis for a terminal."""
     lines = ["  ".join(f"{name} {version}" for name, version in found.versions.items()), ""]
     own = [one for one in found.packages if not one.extra]
+    needed = (
+        f"{sum(one.fits for one in own)} of {len(own)} packages are there: "
+        + ", ".join(f"{one.name} {one.installed or 'MISSING'}" for one in own)
+        if own
+        else "proselflc runs from its source, and no installation says what it needs"
+    )
     lines += [
-        f"needed      {sum(one.fits for one in own)} of {len(own)} packages are there: "
-        + ", ".join(f"{one.name} {one.installed or 'MISSING'}" for one in own),
+        f"needed      {needed}",
         f"devices     {_in_words(found.devices)}",
         *(f"{what:11} {place}" for what, place in found.places.items()),
         "",
@@ -155,14 +191,15 @@ def in_words(found: Diagnosis) -> str:
         brought = [one for one in found.packages if one.extra == extra]
         missing = [one.name for one in brought if one.installed is None]
         there = ", ".join(f"{one.name} {one.installed}" for one in brought if one.installed)
-        if not brought:
-            lines.append(f"{extra:11} ?    {purpose}: this installation does not say what it needs")
-        elif missing:
+        broken = [one.name for one in brought if not one.wanted and not one.fits]
+        if missing:
             lines.append(f'{extra:11} no   {purpose}: pip install "proselflc[{extra}]"')
+        elif broken:
+            lines.append(f"{extra:11} no   {purpose}: {broken[0]} cannot be imported")
         else:
             lines.append(f"{extra:11} yes  {purpose} ({there})")
     lines += ["", *(f"note: {one}" for one in found.notes)] if found.notes else []
-    lines += ["", "Everything that is needed is there."] if not found.faults else []
+    lines += ["", "Everything that is needed is there."] if own and not found.faults else []
     return "\n".join(lines) + "\n"
 
 
