@@ -68,7 +68,7 @@ def test_what_is_no_number_is_no_reason(odd: Any) -> None:
 def test_a_run_that_judges_what_a_run_corrected_says_so(
     config: dict[str, object], is_own: bool
 ) -> None:
-    words = "a model of this kind, which cannot see what it left wrong: no measure of improvement"
+    words = "cannot see what it left wrong: how many look wrong is no measure of improvement"
     found = doubts(GOOD, 10, config)
     assert [words in one for one in found] == [True] * is_own
 

@@ -125,8 +125,8 @@ def test_what_nobody_reviewed_is_no_measure_of_improvement(before: Path, after: 
     [found] = changes(readings([before, after]))
     assert "4 of 30 of which were corrected first, none by a person." in found.sentences[0]
     assert found.sentences[1] == (
-        "How many labels look wrong: these labels were corrected by a model of this kind, which "
-        "cannot see what it left wrong: no measure of improvement."
+        "These labels were corrected by a model of this kind, which cannot see what it left wrong: "
+        "how many look wrong is no measure of improvement."
     )
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in found.measures.rows}
     assert rows["labels that look wrong"] == ["50.0%", "10.0%", "–"]

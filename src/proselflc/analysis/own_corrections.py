@@ -10,8 +10,8 @@ from typing import Any
 from proselflc.data.request import TABLES
 
 NO_MEASURE = (
-    "these labels were corrected by a model of this kind, which cannot see what it left wrong: no "
-    "measure of improvement"
+    "these labels were corrected by a model of this kind, which cannot see what it left wrong: how "
+    "many look wrong is no measure of improvement"
 )
 _LABEL_FILES = (*TABLES, ".npz", ".pt")
 

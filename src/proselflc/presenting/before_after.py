@@ -124,7 +124,7 @@ def _sentences(before: Reading, after: Reading, classes: Table | None) -> Iterat
     else:
         yield f"{after.name} has learned from the corrected labels of {before.name}."
     if own_corrections.are_unreviewed(after.config):
-        yield f"How many labels look wrong: {own_corrections.NO_MEASURE}."
+        yield f"{own_corrections.NO_MEASURE.capitalize()}."
     for part, words in (("test", "the test set"), ("validation", "the trusted examples")):
         pair = [_accuracy(one, part) for one in (before, after)]
         if pair[0] is None or pair[1] is None:
