@@ -20,6 +20,9 @@ def _whole_number(_: type, tokens: Sequence[Token]) -> int:
 
 
 Whole: TypeAlias = Annotated[int, Parameter(converter=_whole_number)]
+Several: TypeAlias = Annotated[
+    tuple[str, ...], Parameter(consume_multiple=True, show_default=False)
+]
 
 
 def flag(name: str) -> str:

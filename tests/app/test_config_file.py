@@ -36,8 +36,8 @@ def test_every_other_option_comes_back(tmp_path: Path) -> None:
     )  # fmt: skip
     request = Request(
         data="a table.csv", data_root=Path("där"), labels=Path("l.csv"), label_column="y = 1",
-        text_column='"quoted"', path_column="p", id_column="#", features=Path("f.npy"),
-        on_bad_image="skip", cache=Path("c"),
+        text_column='"quoted"', path_column="p", id_column="#", ignore_column=("a b", "c"),
+        features=Path("f.npy"), on_bad_image="skip", cache=Path("c"),
     )  # fmt: skip
     config = Config(
         request=request, noise="pairflip:0.29", noise_seed=5, trusted="0.2", model="a.b:c",
@@ -90,6 +90,8 @@ def test_a_hostile_file_is_one_sentence(text: str, tmp_path: Path) -> None:
         ("lr", "fast", "lr must be a number"),
         ("lr", -1.0, "--lr must be a positive number"),
         ("augment", "zoom", "Choose from"),
+        ("ignore_column", "a", "ignore-column must be a list of strings"),
+        ("ignore_column", [1], "ignore-column must be a list of strings"),
         ("steps", 3, "give one of --epochs and --steps"),
         ("method", {"name": 3}, "method must be a string"),
         ("format", "new", "format should be a number"),

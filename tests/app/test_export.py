@@ -24,6 +24,7 @@ from proselflc.data.decisions import Wanted
 from proselflc.data.noise import Numbers
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
+from proselflc.training.run_directory import read_toml
 
 NAMES = ("=1", "-1", 'a "b", c')
 N = 120
@@ -213,6 +214,28 @@ def test_a_corrected_copy_of_their_table(table_run: Path, tmp_path: Path) -> Non
     } == better
     assert data.train.inputs.columns == ("a", "b", "c")  # type: ignore[union-attr]
     assert data.test is not None
+
+
+def test_columns_that_are_ignored_stay_in_the_copy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, run, copy = tmp_path / "d.csv", tmp_path / "run", tmp_path / "copy.csv"
+    plain = write_table(source).read_text(encoding="utf-8").splitlines()
+    wide = [line + ("," + "town,note" if k == 0 else f",Bonn,n{k}") for k, line in enumerate(plain)]
+    source.write_text("\n".join(wide) + "\n", encoding="utf-8")
+    options = ("--data", source, "--ignore-column", "town", "--ignore-column", "note")
+    train(*options, "--out", run)
+    assert read_toml(run / "config.toml")["ignore_column"] == ["town", "note"]
+    assert command(["audit", str(run), "--folds", "2"]) == 0
+    exported(run, "--copy", copy)
+    made = copy.read_text(encoding="utf-8").splitlines()
+    assert made[0] == wide[0] + ",label_before"
+    assert all(f",Bonn,n{k}," in line for k, line in enumerate(made) if k)
+    capsys.readouterr()
+    (run / "summary.json").unlink()
+    again = ("--data", source, "--ignore-column", "town", "note", "a")
+    assert command(["train", *map(str, again), "--out", str(run), "--resume"]) == 2
+    assert "ignore_column (town, note there, town, note, a now)" in capsys.readouterr().err
 
 
 def test_a_copy_of_a_parquet_table(tmp_path: Path) -> None:

@@ -135,7 +135,9 @@ def test_a_tables_columns_can_be_named(tmp_path: Path) -> None:
         open_data(Request(str(path), label_column="knd", text_column="body"))
 
 
-@pytest.mark.parametrize("column", ["label_column", "text_column", "path_column", "id_column"])
+@pytest.mark.parametrize(
+    "column", ["label_column", "text_column", "path_column", "id_column", "ignore_column"]
+)
 def test_columns_of_what_is_no_table_are_refused(column: str) -> None:
     option = "--" + column.replace("_", "-")
     with pytest.raises(InputError, match=f'{option} "x" names a column, but digits is no table'):
@@ -451,3 +453,15 @@ def test_what_inputs_are_not(tmp_path: Path, table: Path) -> None:
     empty.write_text("id,h\n")
     with pytest.raises(InputError, match="has column names but no rows"):
         open_inputs(Request(str(empty)), NAMES)
+
+
+def test_ignored_columns_are_named_once_or_several_times(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("h,city,name,label\n1,Bonn,x,a\n2,Kiel,y,b\n")
+    for names in (("city", "name"), ["city", "name"]):
+        data = open_data(Request(str(path), ignore_column=names))  # type: ignore[arg-type]
+        assert isinstance(data.train.inputs, Features)
+        assert data.train.inputs.columns == ("h",)
+    found = open_inputs(Request(str(path), ignore_column=("city", "name")), ("a", "b"))
+    assert isinstance(found.inputs, Features)
+    assert found.inputs.columns == ("h",)

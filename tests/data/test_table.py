@@ -558,3 +558,22 @@ def test_what_csv_writes_is_read_back(
     data = table.load(path)
     assert texts(data) == tuple(text.strip() for text, _ in rows)
     assert [data.names[k] for k in data.train.labels] == [label for _, label in rows]
+
+
+def test_ignored_columns_are_not_learned_from(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "a.csv",
+        "h,City,title,split,w,label\n1,Bonn,Dr,x,3,a\n2,Kiel,,y,4,b\n",
+    )
+    data = table.load(path, ignored=["city", "title", "split"])
+    assert features(data).columns == ("h", "w")
+    assert data.test is None
+    found = table.examples(path, ("a", "b"), ignored=("City", "title", "split", "label"))
+    assert found["train"].labels is None
+    refused(path, 'unknown column "Cit"; did you mean "City"', ignored=["Cit"])
+    refused(
+        path,
+        'column "h" of .* is named by --label-column and by --ignore-column',
+        label_column="h",
+        ignored=["h"],
+    )

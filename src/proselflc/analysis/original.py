@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,18 +36,21 @@ def request(run: Run, *, data: str | None = None) -> Request:
             "opened anew"
             + ("; record(…, inputs=…) would have kept it" if is_recorded(run.config) else "")
         )
-    values: dict[str, str] = {}
+    values: dict[str, Any] = {}
     for name in (field.name for field in fields(Request)):
         value = run.config.get(name)
         # A cache makes reading faster, and may be written to; others choose among labels.
         if value is None or name in ("cache", "reviewed", "min_confidence"):
             continue
-        if not isinstance(value, str):
+        if name == "ignore_column":
+            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+                raise InputError(f"{run.directory.config} is damaged: {name} should be texts")
+        elif not isinstance(value, str):
             raise InputError(f"{run.directory.config} is damaged: {name} should be a text")
         values[name] = value
     if "data" not in values or values.get("on_bad_image", "error") not in ("error", "skip"):
         raise InputError(f"{run.directory.config} does not say which data the run was made from")
-    found = Request(**values)  # type: ignore[arg-type]  # it makes paths of the texts itself
+    found = Request(**values)  # it makes paths of the texts itself
     return found if data is None else replace(found, data=data)
 
 

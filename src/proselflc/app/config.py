@@ -31,6 +31,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "float": ((int, float), "a number"),
     "str": (str, "a string"),
     "share": ((str, int, float), "a share such as 0.2, a file or a folder"),
+    "list": (list, "a list of strings"),
 }
 _OF_SEARCH = {
     **{"space": "list", "trials": "int", "prune": "bool", "jobs": "int", "storage": "str"},
@@ -148,9 +149,9 @@ class Config:
     def table(self) -> dict[str, Any]:
         """The options as TOML holds them: what is not set is left out, paths are strings."""
         plain = {
-            key: str(value) if isinstance(value, Path) else value
+            key: _in_toml(value)
             for key, value in self.values().items()
-            if value is not None
+            if value is not None and value != ()
         }
         method = {"name": plain.pop("method")}
         for key in [key for key in plain if key.startswith("method.")]:
@@ -166,6 +167,12 @@ class Config:
         content = {**said, **self.table(), "versions": versions()}
         with whole_file(path) as file:
             tomli_w.dump(content, file)
+
+
+def _in_toml(value: object) -> object:
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Path) else value
 
 
 def versions() -> dict[str, str]:
@@ -197,7 +204,7 @@ def find(name: str) -> Path:
     return Path(name)
 
 
-def options(table: Mapping[str, Any], source: Path, flags: Iterable[str]) -> dict[str, str]:
+def options(table: Mapping[str, Any], source: Path, flags: Iterable[str]) -> dict[str, Any]:
     """A table of a TOML file as the options of a command line, without their dashes.
 
     A file's parameters of the method are dropped where a flag names another method, and its number
@@ -228,9 +235,7 @@ def options(table: Mapping[str, Any], source: Path, flags: Iterable[str]) -> dic
     for name, value in flat.items():
         if name not in known:
             raise InputError(f"{source}: {unknown('key', name, known)}")
-        wanted, word = _KINDS[kinds.get(name, "bool" if name != "out" else "str")]
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-            raise InputError(f"{source}: {name} must be {word}, got {value!r}")
+        _check_kind(name, value, kinds.get(name, "bool" if name != "out" else "str"), source)
     chosen = flag_value(flags, "--method")
     if chosen is not None and chosen != flat.get("method"):
         flat = {name: value for name, value in flat.items() if not name.startswith("method.")}
@@ -238,10 +243,24 @@ def options(table: Mapping[str, Any], source: Path, flags: Iterable[str]) -> dic
         for flag, dropped in ((one, other), (other, one)):
             if flag_value(flags, f"--{flag}") is not None:
                 flat.pop(dropped, None)
-    return {
-        name.lower(): str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in flat.items()
-    }
+    return {name.lower(): _as_flag(value) for name, value in flat.items() if value != []}
+
+
+def _check_kind(name: str, value: object, kind: str, source: Path) -> None:
+    """Refuse a value of a TOML file that is not of the kind, a key of `_KINDS`."""
+    wanted, word = _KINDS[kind]
+    is_such = isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
+    if isinstance(value, list):
+        is_such = is_such and all(isinstance(one, str) for one in value)
+    if not is_such:
+        raise InputError(f"{source}: {name} must be {word}, got {value!r}")
+
+
+def _as_flag(value: object) -> str | list[str]:
+    """A value of a TOML file as a command line says it."""
+    if isinstance(value, list):
+        return value
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def of_search(table: dict[str, Any], source: Path) -> dict[str, Any]:
@@ -260,16 +279,9 @@ def of_search(table: dict[str, Any], source: Path) -> dict[str, Any]:
         value = table.pop(name, table.pop(name.replace("-", "_"), None))
         if value is None:
             continue
-        if kind == "list":
-            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-                raise InputError(f"{source}: {name} must be a list of strings, got {value!r}")
-            if value:
-                found[name] = value
-            continue
-        wanted, word = _KINDS[kind]
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-            raise InputError(f"{source}: {name} must be {word}, got {value!r}")
-        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        _check_kind(name, value, kind, source)
+        if value != []:
+            found[name] = _as_flag(value)
     return found
 
 
@@ -281,7 +293,7 @@ def _kinds() -> dict[str, str]:
             types = get_args(hint) or (hint,)
             number = next((one for one in (bool, int, float) if one in types), str)
             result[prefix + name.replace("_", "-")] = number.__name__
-    return {**result, "trusted": "share"}
+    return {**result, "trusted": "share", "ignore-column": "list"}
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -303,6 +315,8 @@ def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     return "not set" if value is None else str(value)
 
 

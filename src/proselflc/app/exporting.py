@@ -236,6 +236,7 @@ def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
             path_column=wanted.path_column,
             text_column=wanted.text_column,
             id_column=wanted.id_column,
+            ignored=wanted.ignore_column,
         )
         what_it_is = f"the table {source} of {run.path}"
         rows = found.rows[original.places(run.labels.ids, found.ids, what_it_is)]

@@ -73,7 +73,14 @@ def without_labels(request: Request) -> Request:
         return plain
     path = Path(request.data)
     if path.suffix.lower() not in TABLES:
-        return replace(plain, label_column=None, text_column=None, path_column=None, id_column=None)
+        return replace(
+            plain,
+            label_column=None,
+            text_column=None,
+            path_column=None,
+            id_column=None,
+            ignore_column=(),
+        )
     named = (request.label_column, request.id_column)
     if not any(named) or not path.is_file():
         return plain
@@ -147,6 +154,7 @@ def _open_parts(
                 path_column=request.path_column,
                 text_column=request.text_column,
                 id_column=request.id_column,
+                ignored=request.ignore_column,
                 on_bad_image=request.on_bad_image,
                 inputs_elsewhere=request.features is not None,
             )
@@ -170,9 +178,10 @@ def _check_columns(request: Request) -> None:
     tables = [Path(request.data), *([request.labels] if request.labels else [])]
     if any(path.suffix.lower() in TABLES for path in tables):
         return
-    for name in ("label", "text", "path", "id"):
+    for name in ("label", "text", "path", "id", "ignore"):
         column = getattr(request, f"{name}_column")
-        if column is not None:
+        if column:
+            column = column[0] if name == "ignore" else column
             raise InputError(
                 f'--{name}-column "{column}" names a column, but '
                 f"{request.data or request.features} is no table: leave it out, or give a .csv, "
@@ -210,6 +219,7 @@ def _open_path(request: Request) -> Dataset:
             path_column=request.path_column,
             text_column=request.text_column,
             id_column=request.id_column,
+            ignored=request.ignore_column,
             on_bad_image=request.on_bad_image,
             inputs_elsewhere=request.features is not None,
         )

@@ -1,6 +1,6 @@
 """What data is asked for, as options of the command line say it.
 
-Only the standard library is imported, so that `--help` shows them at once.
+Nothing that is slow to import is, so that `--help` shows them at once.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from proselflc.options import Several
 
 FROM_PYTHON = "given in Python"  # what config.toml says of data that no --data names
 PARQUET = (".parquet", ".pq")
@@ -32,6 +34,8 @@ class Request:
         text_column: the table's column of texts.
         path_column: the table's column of image paths.
         id_column: the table's column of ids.
+        ignore_column: columns of the table that are not learned from; several, one after the
+            other.
         features: precomputed embeddings (.npy or .npz) to use instead of the inputs, row for row.
         on_bad_image: what to do with an image that cannot be read.
         cache: a folder for faster copies of archives.
@@ -46,6 +50,7 @@ class Request:
     text_column: str | None = None
     path_column: str | None = None
     id_column: str | None = None
+    ignore_column: Several = ()
     features: Path | None = None
     on_bad_image: Literal["error", "skip"] = "error"
     cache: Path | None = None
@@ -56,6 +61,9 @@ class Request:
         for name in ("data_root", "labels", "features", "cache"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else Path(value))
+        ignored = self.ignore_column
+        ignored = (ignored,) if isinstance(ignored, str) else tuple(ignored)
+        object.__setattr__(self, "ignore_column", ignored)
 
 
 @dataclass(frozen=True)

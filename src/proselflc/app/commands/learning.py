@@ -12,7 +12,7 @@ from proselflc.app.config import Config
 from proselflc.app.printing import is_main, print_json, say
 from proselflc.data.request import InputsRequest
 from proselflc.errors import InputError, RunError, shown
-from proselflc.options import Whole
+from proselflc.options import Several, Whole
 
 
 def train(
@@ -73,7 +73,7 @@ def train(
 def search(
     *,
     out: Path | None = None,
-    space: Annotated[tuple[str, ...], Parameter(consume_multiple=True, show_default=False)] = (),
+    space: Several = (),
     trials: Whole = 20,
     prune: bool = False,
     jobs: Whole = 1,

@@ -70,17 +70,18 @@ def load(
     path_column: str | None = None,
     text_column: str | None = None,
     id_column: str | None = None,
+    ignored: Sequence[str] = (),
     on_bad_image: OnBadImage = "error",
     inputs_elsewhere: bool = False,
 ) -> Dataset:
     """Read a table with a label column and image paths, texts or numbers.
 
-    Columns that are not named are found by their usual names. Without a path or a text column,
-    every remaining column is a feature and must hold numbers. Labels lose the white space around
-    them; classes are sorted as people do, integers by value. A column `split` tells train, test
-    and validation apart; a column `clean` or `clean_label` gives the true labels of train. Ids
-    come from the id column (or pandas' unnamed first column), else they are the paths, else the row
-    numbers from 0.
+    Columns that are not named are found by their usual names, but for those that are `ignored`.
+    Without a path or a text column, every remaining column is a feature and must hold numbers.
+    Labels lose the white space around them; classes are sorted as people do, integers by value. A
+    column `split` tells train, test and validation apart; a column `clean` or `clean_label` gives
+    the true labels of train. Ids come from the id column (or pandas' unnamed first column), else
+    they are the paths, else the row numbers from 0.
 
     Of cleanlab's columns `given_label` is the label if there is no other, and none is a feature;
     those with general names are cleanlab's where `is_label_issue` is beside them.
@@ -92,7 +93,7 @@ def load(
     for the caller to put embeddings in their place.
     """
     table = open_table(path)
-    roles = _roles(table, label_column, path_column, text_column, id_column)
+    roles = _roles(table, label_column, path_column, text_column, id_column, ignored)
     label = _needed_label(table, roles.label)
     _must_have_rows(table)
     given = _filled(table, label, "label")
@@ -139,6 +140,7 @@ def examples(
     path_column: str | None = None,
     text_column: str | None = None,
     id_column: str | None = None,
+    ignored: Sequence[str] = (),
     on_bad_image: OnBadImage = "error",
     inputs_elsewhere: bool = False,
 ) -> dict[str, Examples]:
@@ -147,7 +149,7 @@ def examples(
     There need not be a label column, and it may be empty for a whole split: that has no labels.
     """
     table = open_table(path)
-    roles = _roles(table, label_column, path_column, text_column, id_column)
+    roles = _roles(table, label_column, path_column, text_column, id_column, ignored)
     _must_have_rows(table)
     inputs, example_ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere)
     found = {one: rows for one, rows in _split_rows(table, roles.split).items() if len(rows)}
@@ -178,7 +180,7 @@ def read_labels(
     table = open_table(path)
     label = _needed_label(table, _label_column(table, label_column))
     labels = _filled(table, label, "label")
-    column = _id_column(table, id_column, label)
+    column = _id_column(table, id_column, (label,))
     if column is None:
         column = _find(table, None, PATH, option="--id-column", taken=(label,))
     if column is None:
@@ -219,10 +221,11 @@ def labelled(
     path_column: str | None = None,
     text_column: str | None = None,
     id_column: str | None = None,
+    ignored: Sequence[str] = (),
 ) -> Labelled:
     """Where `load` finds the labels of its training examples; images are not looked at."""
     table = open_table(path)
-    roles = _roles(table, label_column, path_column, text_column, id_column)
+    roles = _roles(table, label_column, path_column, text_column, id_column, ignored)
     label = _needed_label(table, roles.label)
     rows = _split_rows(table, roles.split)["train"]
     ids = _inputs(table, roles, inputs_elsewhere=True)[1]
@@ -286,6 +289,7 @@ class _Roles:
     texts: str | None
     split: str | None
     clean: str | None
+    ignored: tuple[str, ...] = ()
 
 
 def _roles(
@@ -294,30 +298,48 @@ def _roles(
     path_column: str | None,
     text_column: str | None,
     id_column: str | None,
+    ignore: Sequence[str],
 ) -> _Roles:
     """Find the columns, and refuse a table with two things to learn from."""
-    label = _label_column(table, label_column)
+    ignored = _ignored(table, ignore)
+    label = _label_column(table, label_column, ignored)
     asked_for_one = path_column is not None or text_column is not None
-    ids = _id_column(table, id_column, label)
+    taken = (label, *ignored)
+    ids = _id_column(table, id_column, taken)
     files = _find(
-        table, path_column, () if asked_for_one else PATH, option="--path-column", taken=(label,)
+        table, path_column, () if asked_for_one else PATH, option="--path-column", taken=taken
     )
     texts = _find(
-        table, text_column, () if asked_for_one else TEXT, option="--text-column", taken=(label,)
+        table, text_column, () if asked_for_one else TEXT, option="--text-column", taken=taken
     )
+    for option, column in {"label": label, "id": ids, "path": files, "text": texts}.items():
+        if column in ignored:
+            raise InputError(
+                f'the column "{short(column)}" of {table.path} is named by --{option}-column and '
+                "by --ignore-column: leave one of them out"
+            )
     if files is not None and texts is not None:
         raise InputError(
             f'{table.path} has a path column "{files}" and a text column "{texts}": choose what to '
             f'learn from with --path-column "{files}" or --text-column "{texts}"'
         )
-    split = _find(table, None, SPLIT, taken=(label, ids, files, texts))
-    clean = _find(table, None, CLEAN, taken=(label, ids, files, texts))
-    return _Roles(label, ids, files, texts, split, clean)
+    taken = (label, ids, files, texts, *ignored)
+    split = _find(table, None, SPLIT, taken=taken)
+    clean = _find(table, None, CLEAN, taken=taken)
+    return _Roles(label, ids, files, texts, split, clean, ignored)
 
 
-def _label_column(table: Table, asked: str | None) -> str | None:
-    found = _find(table, asked, LABEL, option="--label-column")
-    return found or _find(table, None, GIVEN, option="--label-column")
+def _ignored(table: Table, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns that are not to be learned from, as the table names them."""
+    found = (_find(table, name, ()) for name in names)
+    return tuple(dict.fromkeys(column for column in found if column is not None))
+
+
+def _label_column(
+    table: Table, asked: str | None, ignored: Sequence[str | None] = ()
+) -> str | None:
+    found = _find(table, asked, LABEL, option="--label-column", taken=ignored)
+    return found or _find(table, None, GIVEN, option="--label-column", taken=ignored)
 
 
 def _needed_label(table: Table, column: str | None) -> str:
@@ -332,10 +354,10 @@ def _needed_label(table: Table, column: str | None) -> str:
     )
 
 
-def _id_column(table: Table, asked: str | None, label: str | None) -> str | None:
+def _id_column(table: Table, asked: str | None, taken: Sequence[str | None]) -> str | None:
     if asked is not None:
         return _find(table, asked, ())
-    lower = {_plainly(c): c for c in table.columns if c != label}
+    lower = {_plainly(c): c for c in table.columns if c not in taken}
     return next((lower[name] for name in ID if name in lower), None)
 
 
@@ -358,7 +380,7 @@ def _inputs(table: Table, roles: _Roles, *, inputs_elsewhere: bool) -> tuple[Inp
         inputs = Features(np.zeros((len(table), 0), np.float32))
     else:
         apart = {c for c in table.columns if _plainly(c) in ID or _is_about_labels(table, c)}
-        known = (roles.label, roles.ids, roles.split, roles.clean)
+        known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
         inputs = _features(table, apart | {c for c in known if c})
     return inputs, ids if roles.ids is None else _filled(table, roles.ids, "id")
 
