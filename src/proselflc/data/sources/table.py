@@ -27,11 +27,13 @@ from proselflc.data.dataset import (
 from proselflc.data.examples import Examples, Wanted, chosen
 from proselflc.data.image import OnBadImage, sift
 from proselflc.data.sources.table_file import (
+    NoNumberError,
     Table,
     is_number,
     open_table,
     short,
 )
+from proselflc.data.sources.unusable_columns import option, refusal
 from proselflc.errors import InputError, unknown
 
 # What columns are usually called, in lower case.
@@ -312,10 +314,10 @@ def _roles(
     texts = _find(
         table, text_column, () if asked_for_one else TEXT, option="--text-column", taken=taken
     )
-    for option, column in {"label": label, "id": ids, "path": files, "text": texts}.items():
+    for role, column in {"label": label, "id": ids, "path": files, "text": texts}.items():
         if column in ignored:
             raise InputError(
-                f'the column "{short(column)}" of {table.path} is named by --{option}-column and '
+                f'the column "{short(column)}" of {table.path} is named by --{role}-column and '
                 "by --ignore-column: leave one of them out"
             )
     if files is not None and texts is not None:
@@ -381,7 +383,8 @@ def _inputs(table: Table, roles: _Roles, *, inputs_elsewhere: bool) -> tuple[Inp
     else:
         apart = {c for c in table.columns if _plainly(c) in ID or _is_about_labels(table, c)}
         known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
-        inputs = _features(table, apart | {c for c in known if c})
+        left = [c for c in table.columns if c not in apart and c not in known]
+        inputs = _features(table, left, has_ids=roles.ids is not None)
     return inputs, ids if roles.ids is None else _filled(table, roles.ids, "id")
 
 
@@ -489,14 +492,16 @@ def _encode(table: Table, labels: Sequence[str], names: Sequence[str], column: s
     return np.array([class_ids[label] for label in labels], dtype=np.int64)
 
 
-def _features(table: Table, apart: set[str]) -> Features:
-    columns = [c for c in table.columns if c not in apart]
+def _features(table: Table, columns: Sequence[str], *, has_ids: bool) -> Features:
     if not columns:
         raise InputError(
             f"{table.path} has nothing to learn from: add a column of image paths or "
             f"texts, or columns of numbers, to {', '.join(_listed(table, 'text'))}"
         )
-    numbers = table.numbers(columns)
+    try:
+        numbers = table.numbers(columns)
+    except NoNumberError:
+        raise refusal(table, columns, has_ids=has_ids) from None
     with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite, found next
         values = numbers.astype(np.float32)
     if not np.isfinite(values).all():
@@ -504,6 +509,7 @@ def _features(table: Table, apart: set[str]) -> Features:
         cell = "nothing or NaN" if np.isnan(numbers[row, k]) else f"{numbers[row, k]}"
         raise InputError(
             f'the column "{columns[k]}" of {table.path} holds {cell} in {table.where(int(row))}, '
-            "where a finite number is expected: fill it in or drop the row"
+            "where a finite number is expected: fill it in or drop the row, or leave the column "
+            f"out with {option('--ignore-column', [columns[k]])}"
         )
     return Features(values, tuple(columns))

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
 
 
+class NoNumberError(InputError):
+    """A column of numbers has a cell that is none; `unusable_columns` says more about it."""
+
+
 @dataclass(frozen=True)
 class Delimited:
     """A CSV or TSV file, read whole."""
@@ -278,13 +282,8 @@ def _parsed(table: Table, column: str, cells: Sequence[str]) -> npt.NDArray[np.f
     try:
         return np.array([float(cell) for cell in cells])
     except ValueError:
-        row = next(i for i, cell in enumerate(cells) if not is_number(cell))
-        cell = short(cells[row])
-        found = f'"{cell}", which is no number' if cell else "nothing"
-        raise InputError(
-            f'the column "{column}" of {table.path} holds {found} in {table.where(row)}: repair '
-            "the cell, remove the column, or name the column to learn from with --text-column or "
-            "--path-column"
+        raise NoNumberError(
+            f'the column "{column}" of {table.path} is not all numbers: repair it'
         ) from None
 
 

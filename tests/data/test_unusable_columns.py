@@ -1,0 +1,101 @@
+"""Columns that hold no numbers are all named, with advice that can be followed."""
+
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from proselflc.data.sources import table
+from proselflc.errors import InputError
+
+
+def said(path: Path, **options: str) -> str:
+    with pytest.raises(InputError) as caught:
+        table.load(path, **options)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def written(path: Path, columns: dict[str, list[str]]) -> Path:
+    rows = [list(columns), *zip(*columns.values(), strict=True)]
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+BASE = {"age": ["1", "2", "3"], "label": ["a", "b", "a"]}
+
+
+def test_all_are_named_and_the_advice_can_be_followed(tmp_path: Path) -> None:
+    other = {"name": ["Ann", "Bob", "Cy"], "home town": ["Bonn", "Kiel", "Bonn"]}
+    path = written(tmp_path / "a.tsv", {**BASE, **other, "sex": ["f", "m", "m"]})
+    message = said(path)
+    assert f'column "name" of {path} holds "Ann", which is no number in line 2' in message
+    assert ', and "home town" and "sex" are not all numbers either: ' in message
+    assert "--id-column name and leave the others out" in message
+    assert "--text-column" not in message
+    names = shlex.split(message.partition("--ignore-column ")[2])
+    assert names == ["home town", "sex"]
+    data = table.load(path, id_column="name", ignored=names)
+    assert data.train.ids == ("Ann", "Bob", "Cy")
+    # Where something names the rows already, nothing else is to.
+    assert shlex.split(said(path, id_column="age").partition("--text-column ")[2]) == ["home town"]
+    more = written(tmp_path / "b.tsv", {**BASE, **other, "key": ["x", "y", "z"]})
+    message = said(more, id_column="key")
+    assert "--id-column" not in message
+    assert message.endswith("leave them out with --ignore-column name 'home town'")
+
+
+def test_of_very_many_ten_are_named(tmp_path: Path) -> None:
+    many = {f"c{k}": ["x", "x", "y"] for k in range(14)}
+    message = said(written(tmp_path / "a.tsv", {**BASE, **many}))
+    assert '"c8", "c9" and 4 more are not all numbers either' in message
+    assert message.endswith("--ignore-column " + " ".join(many))
+    endless = {f"{k}" * 500: ["x", "x", "y"] for k in range(1, 10)}
+    message = said(written(tmp_path / "b.tsv", {**BASE, **endless}))
+    assert message.endswith(" …")
+    assert len(message) < 4000
+
+
+def test_long_texts_and_image_files_can_be_learned_from(tmp_path: Path) -> None:
+    texts = {"note": ["a long story about a patient " * 2, "no pain at all " * 4, "well " * 9]}
+    message = said(written(tmp_path / "a.tsv", {**BASE, **texts}))
+    assert message.endswith("--ignore-column note, or learn from texts with --text-column note")
+    files = {"shot": ["1.png", "2.JPG", "3.png"]}
+    message = said(written(tmp_path / "b.tsv", {**BASE, **files}))
+    assert message.endswith("or learn from images with --path-column shot")
+    alone = {"says": ["x", "y", "z"], "label": BASE["label"]}
+    message = said(written(tmp_path / "c.tsv", alone))
+    assert message.endswith(": learn from texts with --text-column says")
+
+
+@pytest.mark.parametrize(
+    "cells", [["17,99", "3", "4,5"], ["1,001", "2", "1,234.5"], ["1.234,5"] * 3]
+)
+def test_commas_in_numbers(cells: list[str], tmp_path: Path) -> None:
+    message = said(written(tmp_path / "a.tsv", {**BASE, "price": cells}))
+    assert f'holds "{cells[0]}", which is no number in line 2: decimal commas are not' in message
+    assert message.endswith("save the numbers with decimal points")
+
+
+@pytest.mark.parametrize("cell", ["", "NA", "nan", "inf"])
+def test_gaps_are_filled_or_left_out(cell: str, tmp_path: Path) -> None:
+    message = said(written(tmp_path / "a.tsv", {**BASE, "blood p": ["1", cell, "3"]}))
+    assert "in line 3" in message
+    ending = "fill it in or drop the row, or leave the column out with --ignore-column 'blood p'"
+    assert message.endswith(ending)
+
+
+def test_a_slip_is_repaired(tmp_path: Path) -> None:
+    message = said(written(tmp_path / "a.tsv", {**BASE, "w": ["1", "tall", "3"]}))
+    assert message.endswith(": repair the cells, or leave the column out with --ignore-column w")
+
+
+def test_hostile_names_stay_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    columns = {"-x": ["f", "f"], "a\n\x1b[31m; rm": ["g", "g"], "n": [True, False]}
+    pq.write_table(pa.table({**columns, "label": ["a", "b"]}), path)
+    message = said(path)
+    assert "\x1b" not in message
+    assert message.endswith("--ignore-column=-x")
