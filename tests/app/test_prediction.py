@@ -122,3 +122,70 @@ def test_a_run_that_names_a_factory_is_not_obeyed(
     data = table(tmp_path / "new.csv", labels=False)
     assert command(["predict", str(copy), "--data", str(data)]) == 2
     assert "not one of ours (this:s)" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def table_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on the columns a and class of a table with others."""
+    folder = tmp_path_factory.mktemp("columns")
+    with open(folder / "old.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["key", "town", "a", "class", "verdict", "note"])
+        for k in range(40):
+            writer.writerow([f"k{k}", "Bonn", *X[k], ["low", "high"][Y[k]], "x"])
+    columns = ("--id-column", "key", "--label-column", "verdict", "--ignore-column", "town", "note")
+    out = folder / "run"
+    options = ("--data", str(folder / "old.csv"), *columns, "--epochs", "20", "--batch-size", "8")
+    assert command(["train", *options, "--out", str(out), "--quiet"]) == 0
+    return out
+
+
+def predicted(
+    run: Path, data: Path, text: str, capsys: pytest.CaptureFixture[str], *options: str
+) -> list[dict[str, str]]:
+    data.write_text(text, encoding="utf-8")
+    capsys.readouterr()
+    assert command(["predict", str(run), "--data", str(data), *options]) == 0
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+
+def test_a_model_gets_the_columns_it_was_made_for(
+    table_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = tmp_path / "new.csv"
+    rows = predicted(
+        table_run,
+        new,
+        "class,title,a,key,seen,town\n0,Dr,0,p,01.02.2026,\n1,,1,q,,Kiel\n",
+        capsys,
+    )
+    assert [row["id"] for row in rows] == ["p", "q"]
+    assert [row["predicted_label"] for row in rows] == ["low", "high"]
+    assert "given_label" not in rows[0]
+    labelled = "a,class,verdict,label\n0,0,low,?\n1,1,high,?\n"
+    rows = predicted(table_run, new, labelled, capsys, "--ignore-column", "label")
+    assert [row["given_label"] for row in rows] == ["low", "high"]
+    assert [row["id"] for row in rows] == ["0", "1"]
+    rows = predicted(table_run, new, labelled, capsys, "--ignore-column", "verdict", "label")
+    assert "given_label" not in rows[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2\n", 'lacks the column "class" that the model was made for'),
+        ("x,b\n1,2\n", 'lacks the columns "a" and "class" that'),
+        ("a,class\n1,\n", "holds nothing in line 2: fill it in or drop the row\n"),
+        ("a,class\n1,nan\n", "number is expected: fill it in or drop the row\n"),
+        ("a,class\n1,x\n", 'holds "x", which is no number in line 2: repair the cells\n'),
+    ],
+)
+def test_columns_that_a_model_needs_must_be_there(
+    table_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str
+) -> None:
+    new = tmp_path / "new.csv"
+    new.write_text(text)
+    assert command(["predict", str(table_run), "--data", str(new)]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1

@@ -444,7 +444,9 @@ def test_examples_with_any_id_and_a_label_of_any_kind(tmp_path: Path) -> None:
     assert found.labels.tolist() == [1, 0]
     unlabelled = parquet(tmp_path / "b.parquet", {"h": [0.5, 1.5], "y": [None, float("nan")]})
     assert table.examples(unlabelled, ("1", "2"))["train"].labels is None
-    with pytest.raises(InputError, match=r'"y" of .*, row 1: unknown class "2"; .* rename the col'):
+    with pytest.raises(
+        InputError, match=r'"y" of .*, row 1: unknown class "2"; .*, leave the column out'
+    ):
         table.examples(path, ("1",))
 
 

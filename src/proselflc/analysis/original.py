@@ -101,7 +101,8 @@ def with_trusted(run: Run, found: Dataset) -> Dataset:
             f"from {Path.cwd()}; put them back, or go where the run was trained"
         )
     came = Request() if run.config.get("data") == FROM_PYTHON else request(run)
-    trusted = open_data(replace(came, data=place, labels=None, features=None))
+    came = opening.for_other_table(came, place)
+    trusted = open_data(replace(came, labels=None, features=None))
     return splits.with_trusted_learned(splits.with_trusted(found, trusted))
 
 

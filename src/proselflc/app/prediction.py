@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +12,14 @@ from proselflc.analysis.run import Predictions, Run
 from proselflc.data import spreadsheet
 from proselflc.data.examples import Examples, Wanted
 from proselflc.data.opening import open_inputs
-from proselflc.data.request import Request
+from proselflc.data.request import TABLES, Request
+from proselflc.data.sources.table import columns_there
+from proselflc.data.standardization import Standardization
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
+_COLUMNS = ("label_column", "id_column", "text_column", "path_column")
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,44 @@ class Judged:
 
 
 def judge(run: Run, request: Request, split: Wanted, *, workers: int = 2) -> Judged:
-    """Open the data and have the run's model look at it."""
-    examples = open_inputs(request, run.names, split=split)
+    """Open the data and have the run's model look at it.
+
+    Of a table, a model of numbers gets the columns that it was made for and no others. Those that
+    the user does not name are called what they were when the run was trained.
+    """
+    scaling = run.preprocessing
+    columns = scaling.columns if isinstance(scaling, Standardization) else None
+    asked = _named_as_trained(run, request)
+    examples = open_inputs(asked, run.names, split=split, columns=columns)
     return Judged(examples, run.judge(examples.inputs, workers=workers))
+
+
+def _named_as_trained(run: Run, request: Request) -> Request:
+    """The request with the names of columns that the run was told, where the table has them.
+
+    What the user says about a column comes first.
+    """
+    path = Path(request.data)
+    if path.suffix.lower() not in TABLES or not path.is_file():
+        return request
+    asked = {option: getattr(request, option) for option in _COLUMNS}
+    kept = run.config.get("ignore_column")
+    ignored = kept if isinstance(kept, list) else []
+    known = columns_there(
+        path,
+        [
+            name
+            for name in (*map(run.config.get, _COLUMNS), *ignored)
+            if isinstance(name, str) and name not in (*asked.values(), *request.ignore_column)
+        ],
+    )
+    is_open = {option: name is None for option, name in asked.items()}
+    if not (is_open["text_column"] and is_open["path_column"]):
+        is_open["text_column"] = is_open["path_column"] = False
+    told = {one: run.config.get(one) for one in _COLUMNS if is_open[one]}
+    told = {option: name for option, name in told.items() if name in known}
+    left = [name for name in known if name in ignored and name not in told.values()]
+    return replace(request, **told, ignore_column=(*request.ignore_column, *left))
 
 
 def check_out(

@@ -21,7 +21,7 @@ from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, chec
 from proselflc.data.decisions import read_decisions
 from proselflc.data.image import usual_length
 from proselflc.data.labels import Labels
-from proselflc.data.opening import open_data
+from proselflc.data.opening import for_other_table, open_data
 from proselflc.data.preprocessing import ImageScaling, Preprocessing, fit
 from proselflc.data.request import FROM_PYTHON, TABLES, Request
 from proselflc.errors import InputError
@@ -277,7 +277,8 @@ def _with_validation(config: Config, dataset: Dataset) -> Dataset:
     assert config.trusted is not None
     path = Path(config.trusted)
     if path.exists():
-        trusted = open_data(replace(config.request, data=config.trusted, labels=None))
+        request = for_other_table(config.request, config.trusted)
+        trusted = open_data(replace(request, labels=None))
         return splits.with_trusted(dataset, trusted)
     try:
         float(config.trusted)

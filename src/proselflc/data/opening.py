@@ -91,11 +91,23 @@ def without_labels(request: Request) -> Request:
     return replace(plain, label_column=label, id_column=ids)
 
 
+def for_other_table(request: Request, data: str) -> Request:
+    """The request for another table of the same kind: it need not have what is ignored."""
+    path = Path(data)
+    if not request.ignore_column or path.suffix.lower() not in TABLES or not path.is_file():
+        return replace(request, data=data)
+    from proselflc.data.sources import table
+
+    there = table.columns_there(path, request.ignore_column)
+    return replace(request, data=data, ignore_column=there)
+
+
 def open_inputs(
     request: Request,
     names: tuple[str, ...],
     *,
     split: Literal["test", "train", "all"] | None = None,
+    columns: tuple[str, ...] | None = None,
 ) -> Examples:
     """Open what a model is to judge: all that `open_data` opens, and the same without labels.
 
@@ -106,6 +118,7 @@ def open_inputs(
         request: which data. With `features` and an empty `data` the features are all there is.
         names: the model's C class names.
         split: which part; None for the test part where there is one, else for everything.
+        columns: of numbers that the model was made for; others of a table may hold anything.
     """
     from proselflc.data import examples
 
@@ -115,7 +128,7 @@ def open_inputs(
         )
     _check_columns(request)
     if request.features is None:
-        parts = _open_parts(request, names, split)
+        parts = _open_parts(request, names, split, columns)
     elif not request.data:
         from proselflc.data.sources import npz
 
@@ -130,7 +143,10 @@ def open_inputs(
 
 
 def _open_parts(
-    request: Request, names: tuple[str, ...], split: Literal["test", "train", "all"] | None
+    request: Request,
+    names: tuple[str, ...],
+    split: Literal["test", "train", "all"] | None,
+    columns: tuple[str, ...] | None = None,
 ) -> dict[str, Examples]:
     """The splits that are wanted, or more of them where reading them costs nothing."""
     _must_name_data(request)
@@ -157,6 +173,7 @@ def _open_parts(
                 ignored=request.ignore_column,
                 on_bad_image=request.on_bad_image,
                 inputs_elsewhere=request.features is not None,
+                needed=columns,
             )
         if path.is_file() and suffix in (".npz", ".npy"):
             from proselflc.data.sources import npz

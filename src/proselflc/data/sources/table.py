@@ -33,7 +33,7 @@ from proselflc.data.sources.table_file import (
     open_table,
     short,
 )
-from proselflc.data.sources.unusable_columns import option, refusal
+from proselflc.data.sources.unusable_columns import listed, option, refusal
 from proselflc.errors import InputError, unknown
 
 # What columns are usually called, in lower case.
@@ -145,15 +145,17 @@ def examples(
     ignored: Sequence[str] = (),
     on_bad_image: OnBadImage = "error",
     inputs_elsewhere: bool = False,
+    needed: Sequence[str] | None = None,
 ) -> dict[str, Examples]:
     """The splits of a table as `load` takes it, for a model with these classes.
 
-    There need not be a label column, and it may be empty for a whole split: that has no labels.
+    There need not be a label column, and it may be empty for a whole split: that has no labels. A
+    model that was made for columns of numbers says which are `needed`; others may hold anything.
     """
     table = open_table(path)
-    roles = _roles(table, label_column, path_column, text_column, id_column, ignored)
+    roles = _roles(table, label_column, path_column, text_column, id_column, ignored, needed)
     _must_have_rows(table)
-    inputs, example_ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere)
+    inputs, example_ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere, needed=needed)
     found = {one: rows for one, rows in _split_rows(table, roles.split).items() if len(rows)}
     parts: dict[str, Examples] = {}
     for one in chosen(found, split, str(path)):
@@ -240,6 +242,12 @@ def label_column(path: Path, asked: str | None = None) -> str:
     return _needed_label(table, _label_column(table, asked))
 
 
+def columns_there(path: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the names that `load` would find in a table."""
+    there = {_plainly(column) for column in column_names(path)}
+    return tuple(name for name in names if _plainly(name) in there)
+
+
 def column_names(path: Path) -> tuple[str, ...]:
     """The names of a table's columns."""
     return open_table(path).columns
@@ -301,12 +309,17 @@ def _roles(
     text_column: str | None,
     id_column: str | None,
     ignore: Sequence[str],
+    needed: Sequence[str] | None = None,
 ) -> _Roles:
-    """Find the columns, and refuse a table with two things to learn from."""
+    """Find the columns, and refuse a table with two things to learn from.
+
+    Those that a model needs as numbers are nothing else unless they are asked for.
+    """
     ignored = _ignored(table, ignore)
-    label = _label_column(table, label_column, ignored)
-    asked_for_one = path_column is not None or text_column is not None
-    taken = (label, *ignored)
+    taken: tuple[str | None, ...] = (*ignored, *(needed or ()))
+    label = _label_column(table, label_column, taken)
+    asked_for_one = path_column is not None or text_column is not None or needed is not None
+    taken = (label, *taken)
     ids = _id_column(table, id_column, taken)
     files = _find(
         table, path_column, () if asked_for_one else PATH, option="--path-column", taken=taken
@@ -368,7 +381,9 @@ def _must_have_rows(table: Table) -> None:
         raise InputError(f"{table.path} has column names but no rows: add one row per example")
 
 
-def _inputs(table: Table, roles: _Roles, *, inputs_elsewhere: bool) -> tuple[Inputs, Sequence[str]]:
+def _inputs(
+    table: Table, roles: _Roles, *, inputs_elsewhere: bool, needed: Sequence[str] | None = None
+) -> tuple[Inputs, Sequence[str]]:
     """The inputs of all rows, and the ids."""
     inputs: Inputs
     ids = [str(i) for i in range(len(table))]
@@ -380,12 +395,25 @@ def _inputs(table: Table, roles: _Roles, *, inputs_elsewhere: bool) -> tuple[Inp
         inputs = Texts(tuple(_filled(table, roles.texts, "text")))
     elif inputs_elsewhere:
         inputs = Features(np.zeros((len(table), 0), np.float32))
+    elif needed is not None:
+        _must_have(table, needed)
+        inputs = _features(table, needed, has_ids=True, is_needed=True)
     else:
         apart = {c for c in table.columns if _plainly(c) in ID or _is_about_labels(table, c)}
         known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
         left = [c for c in table.columns if c not in apart and c not in known]
         inputs = _features(table, left, has_ids=roles.ids is not None)
     return inputs, ids if roles.ids is None else _filled(table, roles.ids, "id")
+
+
+def _must_have(table: Table, needed: Sequence[str]) -> None:
+    missing = [name for name in needed if name not in table.columns]
+    if missing:
+        what = "column" if len(missing) == 1 else "columns"
+        raise InputError(
+            f"{table.path} lacks the {what} {listed(missing, 10)} that the model was made for: add "
+            f"what is missing; columns here: {', '.join(map(short, _listed(table, missing[0])))}"
+        )
 
 
 def _is_about_labels(table: Table, column: str) -> bool:
@@ -445,8 +473,8 @@ def _known_labels(
         if cells[row] not in places:
             raise InputError(
                 f'the column "{column}" of {table.path}, {table.where(int(row))}: '
-                f"{unknown('class', short(cells[row]), names)}; rename the column if it holds no "
-                "labels"
+                f"{unknown('class', short(cells[row]), names)}; if these are no labels, leave the "
+                f"column out with {option('--ignore-column', [column])}"
             )
     return np.array([places[cells[row]] for row in rows], dtype=np.int64)
 
@@ -492,7 +520,10 @@ def _encode(table: Table, labels: Sequence[str], names: Sequence[str], column: s
     return np.array([class_ids[label] for label in labels], dtype=np.int64)
 
 
-def _features(table: Table, columns: Sequence[str], *, has_ids: bool) -> Features:
+def _features(
+    table: Table, columns: Sequence[str], *, has_ids: bool, is_needed: bool = False
+) -> Features:
+    """The columns as numbers; those that a model needs cannot be left out."""
     if not columns:
         raise InputError(
             f"{table.path} has nothing to learn from: add a column of image paths or "
@@ -501,15 +532,16 @@ def _features(table: Table, columns: Sequence[str], *, has_ids: bool) -> Feature
     try:
         numbers = table.numbers(columns)
     except NoNumberError:
-        raise refusal(table, columns, has_ids=has_ids) from None
+        raise refusal(table, columns, has_ids=has_ids, is_needed=is_needed) from None
     with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite, found next
         values = numbers.astype(np.float32)
     if not np.isfinite(values).all():
         row, k = np.argwhere(~np.isfinite(values))[0]
         cell = "nothing or NaN" if np.isnan(numbers[row, k]) else f"{numbers[row, k]}"
+        leave = f", or leave the column out with {option('--ignore-column', [columns[k]])}"
         raise InputError(
             f'the column "{columns[k]}" of {table.path} holds {cell} in {table.where(int(row))}, '
-            "where a finite number is expected: fill it in or drop the row, or leave the column "
-            f"out with {option('--ignore-column', [columns[k]])}"
+            f"where a finite number is expected: fill it in or drop the row"
+            f"{'' if is_needed else leave}"
         )
     return Features(values, tuple(columns))
