@@ -295,7 +295,7 @@ def test_paths_or_texts_must_be_chosen(tmp_path: Path) -> None:
         ("text,label\nx,a\ny\0,b\n", "line 3 of .* holds a NUL byte"),
         ("text,label,text\nx,a,1\ny,b,2\n", 'two columns named "text"'),
         ("text,label,\nx,a,1\ny,b,2\n", r"column 3 of .* has cells but no name"),
-        (b"text,label\nx,a\n\xe9,b\n", r"line 3 of .*a\.csv is not UTF-8"),
+        (b"text,label\nx,a\n\xe9,b\n", r"line 3 of .*a\.csv is not UTF-8.*Save as → CSV UTF-8"),
         ("text,label\nx,a\n".encode("utf-16"), "is written in UTF-16"),
     ],
 )
@@ -579,3 +579,15 @@ def test_ignored_columns_are_not_learned_from(tmp_path: Path) -> None:
         label_column="h",
         ignored=["h"],
     )
+
+
+def test_labels_are_not_what_is_learned_from(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "kind,text\nx,u\ny,v\n")
+    for role in ("text_column", "path_column"):
+        option = "--" + role.replace("_", "-")
+        words = f'the column "kind" of .* holds the labels.*name another with {option}'
+        refused(path, words, label_column="kind", **{role: "Kind"})
+    named = written(tmp_path / "b.csv", "class,split\nx,train\ny,train\n")
+    found = table.examples(named, ("a", "b"), text_column="class")["train"]
+    assert found.labels is None
+    refused(named, "has no label column", text_column="class")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePath
@@ -316,32 +316,51 @@ def _roles(
     Those that a model needs as numbers are nothing else unless they are asked for.
     """
     ignored = _ignored(table, ignore)
-    taken: tuple[str | None, ...] = (*ignored, *(needed or ()))
-    label = _label_column(table, label_column, taken)
-    asked_for_one = path_column is not None or text_column is not None or needed is not None
-    taken = (label, *taken)
+    inputs = [_find(table, name, ()) for name in (path_column, text_column) if name is not None]
+    label = _label_column(table, label_column, (*ignored, *(needed or ()), *inputs))
+    taken = (label, *ignored, *(needed or ()))
     ids = _id_column(table, id_column, taken)
+    is_chosen = bool(inputs) or needed is not None
     files = _find(
-        table, path_column, () if asked_for_one else PATH, option="--path-column", taken=taken
+        table, path_column, () if is_chosen else PATH, option="--path-column", taken=taken
     )
     texts = _find(
-        table, text_column, () if asked_for_one else TEXT, option="--text-column", taken=taken
+        table, text_column, () if is_chosen else TEXT, option="--text-column", taken=taken
     )
-    for role, column in {"label": label, "id": ids, "path": files, "text": texts}.items():
+    _must_not_be_ignored(table, {"label": label, "id": ids, "path": files, "text": texts}, ignored)
+    _must_be_one_input(table, label, files, texts)
+    taken = (label, ids, files, texts, *ignored)
+    split = _find(table, None, SPLIT, taken=taken)
+    clean = _find(table, None, CLEAN, taken=taken)
+    return _Roles(label, ids, files, texts, split, clean, ignored)
+
+
+def _must_not_be_ignored(
+    table: Table, roles: Mapping[str, str | None], ignored: Sequence[str]
+) -> None:
+    for role, column in roles.items():
         if column in ignored:
             raise InputError(
                 f'the column "{short(column)}" of {table.path} is named by --{role}-column and '
                 "by --ignore-column: leave one of them out"
+            )
+
+
+def _must_be_one_input(
+    table: Table, label: str | None, files: str | None, texts: str | None
+) -> None:
+    """Refuse two things to learn from, and labels as what is learned from."""
+    for role, column in {"path": files, "text": texts}.items():
+        if column is not None and column == label:
+            raise InputError(
+                f'the column "{short(column)}" of {table.path} holds the labels, which cannot be '
+                f"what is learned from: name another with --{role}-column"
             )
     if files is not None and texts is not None:
         raise InputError(
             f'{table.path} has a path column "{files}" and a text column "{texts}": choose what to '
             f'learn from with --path-column "{files}" or --text-column "{texts}"'
         )
-    taken = (label, ids, files, texts, *ignored)
-    split = _find(table, None, SPLIT, taken=taken)
-    clean = _find(table, None, CLEAN, taken=taken)
-    return _Roles(label, ids, files, texts, split, clean, ignored)
 
 
 def _ignored(table: Table, names: Sequence[str]) -> tuple[str, ...]:
