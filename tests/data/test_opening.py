@@ -465,3 +465,20 @@ def test_ignored_columns_are_named_once_or_several_times(tmp_path: Path) -> None
     found = open_inputs(Request(str(path), ignore_column=("city", "name")), ("a", "b"))
     assert isinstance(found.inputs, Features)
     assert found.inputs.columns == ("h",)
+
+
+@pytest.mark.parametrize("ending", [".xlsx", ".XLS", ".ods"])
+@pytest.mark.parametrize("column", [None, "kind"])
+def test_a_spreadsheet_is_to_be_saved_as_csv(
+    ending: str, column: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / f"patients{ending}"
+    path.write_bytes(b"PK")
+    request = Request(str(path), label_column=column)
+    words = rf"patients{ending} is a spreadsheet.*: save the sheet as CSV UTF-8"
+    with pytest.raises(InputError, match=words):
+        open_data(request)
+    with pytest.raises(InputError, match=words):
+        open_inputs(request, NAMES)
+    with pytest.raises(InputError, match=words):
+        open_data(Request("digits", labels=path))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from proselflc.data.label_files import must_not_choose, read_label_file
 from proselflc.data.reading import must_be_file
-from proselflc.data.request import TABLES, Request
+from proselflc.data.request import SPREADSHEETS, TABLES, Request
 from proselflc.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Named:
 
 def open_data(request: Request) -> Dataset:
     """Open what the user asked for, with other labels or inputs if they asked for those."""
+    _must_be_no_spreadsheet(request)
     _check_columns(request)
     _must_name_data(request)
     if request.data in DATASETS:
@@ -126,6 +127,7 @@ def open_inputs(
         raise InputError(
             "other labels than the data's own make no difference to predictions: leave --labels out"
         )
+    _must_be_no_spreadsheet(request)
     _check_columns(request)
     if request.features is None:
         parts = _open_parts(request, names, split, columns)
@@ -188,6 +190,15 @@ def _open_parts(
 def _must_name_data(request: Request) -> None:
     if not request.data:  # which as a path would be the working directory
         raise InputError("--data is empty: give a name, a folder or a file")
+
+
+def _must_be_no_spreadsheet(request: Request) -> None:
+    for path in (Path(request.data), request.labels):
+        if path is not None and path.suffix.lower() in SPREADSHEETS and not path.is_dir():
+            raise InputError(
+                f"{path} is a spreadsheet, which may hold several sheets: save the sheet as CSV "
+                "UTF-8, and give that file"
+            )
 
 
 def _check_columns(request: Request) -> None:

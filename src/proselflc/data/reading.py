@@ -21,16 +21,22 @@ def decoded(path: Path) -> str:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"{path} is written in UTF-16: save it as UTF-8")
+        raise InputError(f"{path} is written in UTF-16: save it as UTF-8{_in_excel(path)}")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"line {line} of {path} is not UTF-8 text: save it as UTF-8") from None
+        raise InputError(
+            f"line {line} of {path} is not UTF-8 text: save it as UTF-8{_in_excel(path)}"
+        ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise InputError(f"line {line} of {path} holds a NUL byte, so it is no text: save it anew")
     return text
+
+
+def _in_excel(path: Path) -> str:
+    return ", in Excel: Save as → CSV UTF-8" if path.suffix.lower() == ".csv" else ""
 
 
 def lines(path: Path) -> list[str]:

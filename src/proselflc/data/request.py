@@ -14,6 +14,7 @@ from proselflc.options import Several
 FROM_PYTHON = "given in Python"  # what config.toml says of data that no --data names
 PARQUET = (".parquet", ".pq")
 TABLES = (".csv", ".tsv", ".tab", *PARQUET)
+SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")  # which are not read
 
 
 @dataclass(frozen=True)
