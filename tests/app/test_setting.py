@@ -192,7 +192,7 @@ def test_noise_does_not_undo_the_corrections_of_a_run(tmp_path: Path) -> None:
 
 
 def test_labels_that_hardly_two_examples_share_are_doubted(tmp_path: Path) -> None:
-    rows = [f"{k},{k % 30},{k % 2}" for k in range(90)]
+    rows = [f"{k / 2},{k % 30},{k % 2}" for k in range(90)]
     (tmp_path / "people.csv").write_text("\n".join(["height,age,smokes", *rows]))
     x = np.zeros((90, 2), np.float32)
     np.savez(tmp_path / "people.npz", x=x, y=np.arange(90) % 30)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,7 @@ def _named_as_trained(run: Run, request: Request) -> Request:
     is_open = {option: name is None for option, name in asked.items()}
     if not (is_open["text_column"] and is_open["path_column"]):
         is_open["text_column"] = is_open["path_column"] = False
-    told = {one: run.config.get(one) for one in _COLUMNS if is_open[one]}
+    told: dict[str, Any] = {one: run.config.get(one) for one in _COLUMNS if is_open[one]}
     told = {option: name for option, name in told.items() if name in known}
     left = [name for name in known if name in ignored and name not in told.values()]
     return replace(request, **told, ignore_column=(*request.ignore_column, *left))

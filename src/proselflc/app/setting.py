@@ -12,6 +12,7 @@ import numpy as np
 from torch import nn
 
 from proselflc.analysis.examples import read_examples
+from proselflc.app import odd_data
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted, surprises
 from proselflc.data import labels as labels_of
@@ -112,6 +113,8 @@ def prepare(
     if dataset is None:
         dataset = open_data(config.request)
         _note_scarce_classes(config, dataset, report)
+        for note in odd_data.notes(config.request, dataset):
+            report(note)
     else:
         config = replace(config, request=Request(data=FROM_PYTHON))
     _note_labels(config, dataset, report)
