@@ -339,7 +339,7 @@ def _must_not_be_ignored(
     table: Table, roles: Mapping[str, str | None], ignored: Sequence[str]
 ) -> None:
     for role, column in roles.items():
-        if column in ignored:
+        if column is not None and column in ignored:
             raise InputError(
                 f'the column "{short(column)}" of {table.path} is named by --{role}-column and '
                 "by --ignore-column: leave one of them out"
