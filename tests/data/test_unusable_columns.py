@@ -77,6 +77,10 @@ def test_commas_in_numbers(cells: list[str], tmp_path: Path) -> None:
     message = said(written(tmp_path / "a.tsv", {**BASE, "price": cells}))
     assert f'holds "{cells[0]}", which is no number in line 2: decimal commas are not' in message
     assert message.endswith("save the numbers with decimal points")
+    both = {**BASE, "price": cells, "sex": ["f", "m", "m"]}
+    message = said(written(tmp_path / "b.tsv", both))
+    ending = 'numbers of "price" with decimal points; leave the column out with --ignore-column sex'
+    assert message.endswith(ending)
 
 
 @pytest.mark.parametrize("cell", ["", "NA", "nan", "inf"])

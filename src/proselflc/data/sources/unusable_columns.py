@@ -44,11 +44,16 @@ def refusal(
     if others:
         verb = "are" if len(others) > 1 else "is"
         also = f", and {listed(others, NAMED - 1)} {verb} not all numbers either"
-    is_all = is_needed or len(found) == len(columns)
-    advice = _repairs(found) if is_needed else _advice(found, has_ids=has_ids, is_all=is_all)
+    commas = [one for one in found if one.kind == "commas"]
+    rest = [one for one in found if one.kind != "commas"]
+    advice = [_about_commas(commas, is_all=not rest)] if commas else []
+    if rest:
+        advice.append(
+            _repairs(rest) if is_needed else _advice(rest, has_ids, len(rest) == len(columns))
+        )
     return InputError(
         f'the column "{short(first.name)}" of {table.path} holds {came} in {table.where(row)}'
-        f"{also}: {advice}"
+        f"{also}: {'; '.join(advice)}"
     )
 
 
@@ -126,26 +131,29 @@ def _repairs(columns: Sequence[_Column]) -> str:
     """How to make numbers of the cells."""
     kinds = {one.kind for one in columns}
     ways = []
-    if "commas" in kinds:
-        ways.append(
-            "decimal commas are not read, nor are commas between thousands, so save the numbers "
-            "with decimal points"
-        )
     if "gaps" in kinds:
         ways.append("fill it in or drop the row")
-    if kinds - {"commas", "gaps"}:
+    if kinds - {"gaps"}:
         ways.append("repair the cells")
     return ", and ".join(ways)
 
 
-def _advice(columns: Sequence[_Column], *, has_ids: bool, is_all: bool) -> str:
+def _about_commas(columns: Sequence[_Column], *, is_all: bool) -> str:
+    """What to do about numbers with commas; their columns are named if there are others."""
+    which = "" if is_all else f" of {listed([one.name for one in columns], NAMED)}"
+    return (
+        "decimal commas are not read, nor are commas between thousands, so save the numbers"
+        f"{which} with decimal points"
+    )
+
+
+def _advice(columns: Sequence[_Column], has_ids: bool, is_all: bool) -> str:
     """What to do about the columns; if they are all there is, none can be left out."""
-    can_be_numbers = [one for one in columns if one.kind in ("gaps", "commas", "slips")]
+    can_be_numbers = [one for one in columns if one.kind in ("gaps", "slips")]
     ways = [_repairs(can_be_numbers)] if can_be_numbers else []
-    left = [one.name for one in columns if one.kind != "commas"]
-    if left and not is_all:
+    if not is_all:
         ids = next((one.name for one in columns if one.kind == "names"), None)
-        ways.append(_leaving_out(left, None if has_ids else ids))
+        ways.append(_leaving_out([one.name for one in columns], None if has_ids else ids))
     files = next((one.name for one in columns if one.kind == "files"), None)
     if files is not None:
         ways.append("learn from images with " + option("--path-column", [files]))
