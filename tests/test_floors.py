@@ -12,7 +12,7 @@ BELOW = {
     "options": {"errors"},
     "correction": {"errors"},
     "models": {"errors"},
-    "data": {"errors"},
+    "data": {"errors", "options"},
     "training": {"data", "models", "correction", "errors", "options"},
     "analysis": {"training", "data", "models", "correction", "errors"},
     "presenting": {"analysis", "training", "data", "models", "correction", "errors"},

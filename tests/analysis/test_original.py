@@ -44,7 +44,7 @@ def made(
     from_dataset(dataset, None).save(path / "labels.npz")
     for name in (field.name for field in fields(Request)):
         value = getattr(request, name)
-        if value is not None:
+        if value is not None and value != ():
             config[name] = str(value)
     (path / "config.toml").write_text(tomli_w.dumps(config))
     return Run(path)

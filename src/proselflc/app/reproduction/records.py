@@ -12,7 +12,7 @@ import os
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +176,5 @@ def _shown(config: Config) -> dict[str, Any]:
 
 def resolved_table(config: Config) -> dict[str, Any]:
     """The options, with those parameters of the method that are its defaults."""
-    table = config.table()
-    table["method"] |= resolved(config.method, config.parameters).given()
-    return table
+    parameters = resolved(config.method, config.parameters)
+    return replace(config, parameters=parameters).table()

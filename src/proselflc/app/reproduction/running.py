@@ -88,7 +88,8 @@ def complete(one: Reproduction, say: Callable[[str], None]) -> None:
             continue
         if not waits:
             waits = True
-            say(f"waiting for {len(wanted)} runs that other processes do")
+            many = "a run" if len(wanted) == 1 else f"{len(wanted)} runs"
+            say(f"waiting for {many} that other processes do")
         time.sleep(WAITING)
 
 

@@ -23,7 +23,8 @@ from proselflc.data.dataset import (
     in_order,
 )
 from proselflc.data.image import rgb
-from proselflc.data.sources.table import LABEL, PATH, SPLITS, TEXT
+from proselflc.data.sources.table import SPLITS
+from proselflc.data.sources.table_roles import LABEL, PATH, TEXT
 from proselflc.errors import InputError
 
 _INPUT = frozenset({*TEXT, *PATH, "img", "pixel_values", "x", "input", "inputs", "features"})

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Literal
 
@@ -33,26 +31,21 @@ from proselflc.data.sources.table_file import (
     open_table,
     short,
 )
+from proselflc.data.sources.table_roles import (
+    ID,
+    PATH,
+    Roles,
+    find,
+    ids_of,
+    is_about_labels,
+    label_of,
+    needed_label,
+    plainly,
+    roles_of,
+    worth_showing,
+)
 from proselflc.data.sources.unusable_columns import listed, option, refusal
 from proselflc.errors import InputError, unknown
-
-# What columns are usually called, in lower case.
-LABEL = ("label", "labels", "y", "class", "target", "category")
-GIVEN = ("given_label",)  # the label where there is no other: cleanlab's name, and ours beside one
-TEXT = ("text", "sentence", "title", "news_title", "headline", "content", "document", "review")
-PATH = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
-ID = ("id", "ids", "index", "__index_level_0__", "")  # the first of these that is there
-CLEAN = ("clean", "clean_label", "clean_labels")
-SPLIT = ("split",)
-# What cleanlab says about labels, and what an export of ours adds to it: nothing to learn from.
-OPINION = {
-    "is_label_issue",
-    "label_quality",
-    "label_score",
-    "predicted_label",
-    "corrected_label",
-}
-BEFORE = "label_before"  # what the labels were, in a corrected copy of a table
 
 SPLITS = {
     "train": "train",
@@ -95,8 +88,8 @@ def load(
     for the caller to put embeddings in their place.
     """
     table = open_table(path)
-    roles = _roles(table, label_column, path_column, text_column, id_column, ignored)
-    label = _needed_label(table, roles.label)
+    roles = roles_of(table, label_column, path_column, text_column, id_column, ignored)
+    label = needed_label(table, roles.label)
     _must_have_rows(table)
     given = _filled(table, label, "label")
     parts = _split_rows(table, roles.split)
@@ -153,7 +146,7 @@ def examples(
     model that was made for columns of numbers says which are `needed`; others may hold anything.
     """
     table = open_table(path)
-    roles = _roles(table, label_column, path_column, text_column, id_column, ignored, needed)
+    roles = roles_of(table, label_column, path_column, text_column, id_column, ignored, needed)
     _must_have_rows(table)
     inputs, example_ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere, needed=needed)
     found = {one: rows for one, rows in _split_rows(table, roles.split).items() if len(rows)}
@@ -182,11 +175,11 @@ def read_labels(
         follow row for row; and as many label names.
     """
     table = open_table(path)
-    label = _needed_label(table, _label_column(table, label_column))
+    label = needed_label(table, label_of(table, label_column))
     labels = _filled(table, label, "label")
-    column = _id_column(table, id_column, (label,))
+    column = ids_of(table, id_column, (label,))
     if column is None:
-        column = _find(table, None, PATH, option="--id-column", taken=(label,))
+        column = find(table, None, PATH, option="--id-column", taken=(label,))
     if column is None:
         return None, tuple(labels)
     ids = _filled(table, column, "id")
@@ -229,8 +222,8 @@ def labelled(
 ) -> Labelled:
     """Where `load` finds the labels of its training examples; images are not looked at."""
     table = open_table(path)
-    roles = _roles(table, label_column, path_column, text_column, id_column, ignored)
-    label = _needed_label(table, roles.label)
+    roles = roles_of(table, label_column, path_column, text_column, id_column, ignored)
+    label = needed_label(table, roles.label)
     rows = _split_rows(table, roles.split)["train"]
     ids = _inputs(table, roles, inputs_elsewhere=True)[1]
     return Labelled(table, label, rows, tuple(ids[i] for i in rows))
@@ -239,160 +232,18 @@ def labelled(
 def label_column(path: Path, asked: str | None = None) -> str:
     """Which column `read_labels` takes labels from."""
     table = open_table(path)
-    return _needed_label(table, _label_column(table, asked))
+    return needed_label(table, label_of(table, asked))
 
 
 def columns_there(path: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Those of the names that `load` would find in a table."""
-    there = {_plainly(column) for column in column_names(path)}
-    return tuple(name for name in names if _plainly(name) in there)
+    there = {plainly(column) for column in column_names(path)}
+    return tuple(name for name in names if plainly(name) in there)
 
 
 def column_names(path: Path) -> tuple[str, ...]:
     """The names of a table's columns."""
     return open_table(path).columns
-
-
-def _find(
-    table: Table,
-    asked: str | None,
-    usual: Sequence[str],
-    *,
-    option: str = "",
-    taken: Sequence[str | None] = (),
-) -> str | None:
-    """The column that was asked for, or the only one left with a usual name, or None."""
-    if asked is not None:
-        if asked in table.columns:
-            return asked
-        alike = [c for c in table.columns if _plainly(c) == _plainly(asked)]
-        if len(alike) == 1:
-            return alike[0]
-        raise InputError(f"{table.path}: {unknown('column', asked, _listed(table, asked))}")
-    found = [c for c in table.columns if _plainly(c) in usual and c not in taken]
-    if len(found) > 1:
-        advice = f"choose one with {option}" if option else "rename one"
-        raise InputError(
-            f"{table.path} has several columns for one thing, {' and '.join(found)}: {advice}"
-        )
-    return found[0] if found else None
-
-
-def _plainly(name: str) -> str:
-    return name.strip().lower()
-
-
-def _listed(table: Table, name: str) -> list[str]:
-    """The columns worth showing: all, or of very many those that resemble the name."""
-    if len(table.columns) <= 30:
-        return list(table.columns)
-    return get_close_matches(name, table.columns, n=5) or [*table.columns[:30], "…"]
-
-
-@dataclass(frozen=True)
-class _Roles:
-    """Which column is what; None where there is none."""
-
-    label: str | None
-    ids: str | None
-    files: str | None
-    texts: str | None
-    split: str | None
-    clean: str | None
-    ignored: tuple[str, ...] = ()
-
-
-def _roles(
-    table: Table,
-    label_column: str | None,
-    path_column: str | None,
-    text_column: str | None,
-    id_column: str | None,
-    ignore: Sequence[str],
-    needed: Sequence[str] | None = None,
-) -> _Roles:
-    """Find the columns, and refuse a table with two things to learn from.
-
-    Those that a model needs as numbers are nothing else unless they are asked for.
-    """
-    ignored = _ignored(table, ignore)
-    inputs = [_find(table, name, ()) for name in (path_column, text_column) if name is not None]
-    label = _label_column(table, label_column, (*ignored, *(needed or ()), *inputs))
-    taken = (label, *ignored, *(needed or ()))
-    ids = _id_column(table, id_column, taken)
-    is_chosen = bool(inputs) or needed is not None
-    files = _find(
-        table, path_column, () if is_chosen else PATH, option="--path-column", taken=taken
-    )
-    texts = _find(
-        table, text_column, () if is_chosen else TEXT, option="--text-column", taken=taken
-    )
-    _must_not_be_ignored(table, {"label": label, "id": ids, "path": files, "text": texts}, ignored)
-    _must_be_one_input(table, label, files, texts)
-    taken = (label, ids, files, texts, *ignored)
-    split = _find(table, None, SPLIT, taken=taken)
-    clean = _find(table, None, CLEAN, taken=taken)
-    return _Roles(label, ids, files, texts, split, clean, ignored)
-
-
-def _must_not_be_ignored(
-    table: Table, roles: Mapping[str, str | None], ignored: Sequence[str]
-) -> None:
-    for role, column in roles.items():
-        if column is not None and column in ignored:
-            raise InputError(
-                f'the column "{short(column)}" of {table.path} is named by --{role}-column and '
-                "by --ignore-column: leave one of them out"
-            )
-
-
-def _must_be_one_input(
-    table: Table, label: str | None, files: str | None, texts: str | None
-) -> None:
-    """Refuse two things to learn from, and labels as what is learned from."""
-    for role, column in {"path": files, "text": texts}.items():
-        if column is not None and column == label:
-            raise InputError(
-                f'the column "{short(column)}" of {table.path} holds the labels, which cannot be '
-                f"what is learned from: name another with --{role}-column"
-            )
-    if files is not None and texts is not None:
-        raise InputError(
-            f'{table.path} has a path column "{files}" and a text column "{texts}": choose what to '
-            f'learn from with --path-column "{files}" or --text-column "{texts}"'
-        )
-
-
-def _ignored(table: Table, names: Sequence[str]) -> tuple[str, ...]:
-    """The columns that are not to be learned from, as the table names them."""
-    found = (_find(table, name, ()) for name in names)
-    return tuple(dict.fromkeys(column for column in found if column is not None))
-
-
-def _label_column(
-    table: Table, asked: str | None, ignored: Sequence[str | None] = ()
-) -> str | None:
-    found = _find(table, asked, LABEL, option="--label-column", taken=ignored)
-    return found or _find(table, None, GIVEN, option="--label-column", taken=ignored)
-
-
-def _needed_label(table: Table, column: str | None) -> str:
-    if column is not None:
-        return column
-    # A slip of the pen alone: at the usual cutoff "age" would be taken for "target".
-    close = [c for name in LABEL for c in get_close_matches(name, table.columns, 1, cutoff=0.75)]
-    hint = f'; did you mean "{close[0]}"?' if close else "."
-    raise InputError(
-        f"{table.path} has no label column{hint} Name it with --label-column. "
-        f"Its columns: {', '.join(_listed(table, 'label'))}"
-    )
-
-
-def _id_column(table: Table, asked: str | None, taken: Sequence[str | None]) -> str | None:
-    if asked is not None:
-        return _find(table, asked, ())
-    lower = {_plainly(c): c for c in table.columns if c not in taken}
-    return next((lower[name] for name in ID if name in lower), None)
 
 
 def _must_have_rows(table: Table) -> None:
@@ -401,7 +252,7 @@ def _must_have_rows(table: Table) -> None:
 
 
 def _inputs(
-    table: Table, roles: _Roles, *, inputs_elsewhere: bool, needed: Sequence[str] | None = None
+    table: Table, roles: Roles, *, inputs_elsewhere: bool, needed: Sequence[str] | None = None
 ) -> tuple[Inputs, Sequence[str]]:
     """The inputs of all rows, and the ids."""
     inputs: Inputs
@@ -418,7 +269,7 @@ def _inputs(
         _must_have(table, needed)
         inputs = _features(table, needed, has_ids=True, is_needed=True)
     else:
-        apart = {c for c in table.columns if _plainly(c) in ID or _is_about_labels(table, c)}
+        apart = {c for c in table.columns if plainly(c) in ID or is_about_labels(table, c)}
         known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
         left = [c for c in table.columns if c not in apart and c not in known]
         inputs = _features(table, left, has_ids=roles.ids is not None)
@@ -429,17 +280,11 @@ def _must_have(table: Table, needed: Sequence[str]) -> None:
     missing = [name for name in needed if name not in table.columns]
     if missing:
         what = "column" if len(missing) == 1 else "columns"
+        here = ", ".join(map(short, worth_showing(table, missing[0])))
         raise InputError(
             f"{table.path} lacks the {what} {listed(missing, 10)} that the model was made for: add "
-            f"what is missing; columns here: {', '.join(map(short, _listed(table, missing[0])))}"
+            f"what is missing; columns here: {here}"
         )
-
-
-def _is_about_labels(table: Table, column: str) -> bool:
-    if _plainly(column) in GIVEN or re.fullmatch(rf"{BEFORE}(_[0-9]+)?", _plainly(column)):
-        return True
-    is_of_cleanlab = any(_plainly(c) == "is_label_issue" for c in table.columns)
-    return is_of_cleanlab and _plainly(column) in OPINION
 
 
 def _filled(
@@ -546,7 +391,7 @@ def _features(
     if not columns:
         raise InputError(
             f"{table.path} has nothing to learn from: add a column of image paths or "
-            f"texts, or columns of numbers, to {', '.join(_listed(table, 'text'))}"
+            f"texts, or columns of numbers, to {', '.join(worth_showing(table, 'text'))}"
         )
     try:
         numbers = table.numbers(columns)

@@ -12,8 +12,8 @@ import numpy as np
 
 from proselflc.data.dataset import Ints
 from proselflc.data.reading import decoded
-from proselflc.data.sources.table import BEFORE
 from proselflc.data.sources.table_file import Delimited, Parquet, Table, one_line
+from proselflc.data.sources.table_roles import BEFORE
 from proselflc.data.spreadsheet import neutralised, quoted
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
