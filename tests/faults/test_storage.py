@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from proselflc.app import cli, run
+from proselflc.app import cli, disk_space
 
 DIGITS = ("train", "--data", "digits", "--model", "mlp", "--epochs", "3")
 
@@ -106,7 +106,7 @@ def test_a_run_that_cannot_fit_is_refused_before_it_replaces_another(
     class Usage:
         free = 10_000
 
-    monkeypatch.setattr("proselflc.app.run.shutil.disk_usage", lambda path: Usage())
+    monkeypatch.setattr("proselflc.app.disk_space.shutil.disk_usage", lambda path: Usage())
     text = refused(capfd, "--out", tmp_path, "--overwrite")
     assert text.startswith("the run needs about ")
     assert "0 MB left: make room, or choose another --out" in text
@@ -133,7 +133,7 @@ def test_a_disk_that_fills_up(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run._Run, "_check_space", lambda self: None)
+    monkeypatch.setattr(disk_space, "check", lambda *_: None)
     filling = small_disk / "filling"
     filling.write_bytes(bytes(1_400_000))
     out, options = small_disk / "run", ("--checkpoint-seconds", "0", "--epochs", "30")

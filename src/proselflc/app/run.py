@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from torch import Tensor, nn
 from proselflc.analysis import doubts, suspects
 from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.records import Records
-from proselflc.app import measurement, resumption, tracking
+from proselflc.app import disk_space, measurement, resumption, run_words, tracking
 from proselflc.app.config import Config
 from proselflc.app.display import Display, showing
 from proselflc.app.interruption import Interrupted, stop_signals
@@ -31,7 +29,6 @@ from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data.dataset import Dataset, Ints
 from proselflc.data.preprocessing import Preprocessing
-from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, observations, processes
 from proselflc.training.checkpoint import State
@@ -167,7 +164,7 @@ class _Run:
         elif self.is_main:
             if resume:
                 self.display.note(f"there is no state in {directory.path} yet: the run begins")
-            self._check_space()
+            disk_space.check(directory, setting, self.training)
             directory.clear()
             setting.config.write(directory.config, setting.labels.fingerprint)
             setting.labels.save(directory.labels)
@@ -182,7 +179,11 @@ class _Run:
         setting, training = self.setting, self.training
         stack.enter_context(stop_signals(training))
         if self.is_main:
-            self.display.begin(self._title(), training.step, setting.total_steps)
+            self.display.begin(
+                run_words.title(self.setting, self.directory, self.accelerator.num_processes),
+                training.step,
+                setting.total_steps,
+            )
         saved = shown = time.monotonic()
         self.meter.start()
         for lesson in self._lessons():
@@ -220,7 +221,7 @@ class _Run:
                 saved = f"the state after step {self.saved_step} is saved; go on"
             raise Interrupted(
                 "stopped together with the processes that read images",
-                f"{saved} with: {self._command()}",
+                f"{saved} with: {run_words.command(self.directory, self.setting.config)}",
             ) from None
 
     def _lessons(self) -> Iterator[Lesson]:
@@ -308,17 +309,8 @@ class _Run:
         """How to go on after a stop."""
         if self.is_main and self.saved_step != self.training.step:
             return "and the state could not be saved, for its weights are not finite numbers"
-        return f"the state is saved; go on with: {self._command()}"
-
-    def _command(self) -> str:
-        """That goes on with the run."""
-        path, model = str(self.directory.path), self.setting.config.model or ""
-        command = f"proselflc train --out {shlex.quote(path)} --resume"
-        if ":" in model:  # the user's own code, which a run alone is not believed about
-            command += f" --model {shlex.quote(model)}"
-        if self.setting.config.request.data == FROM_PYTHON:
-            command = f"fit(…, out={path!r}, resume=True)"
-        return command
+        command = run_words.command(self.directory, self.setting.config)
+        return f"the state is saved; go on with: {command}"
 
     def _save(self) -> None:
         """Save the state, unless its weights are no numbers: the next step will say so."""
@@ -393,42 +385,11 @@ class _Run:
             self.accelerator.log(numbers, step=lesson.step)
         self.meter.start_anew()
 
-    def _check_space(self) -> None:
-        """Refuse a run that cannot fit on the disk."""
-        n, C = len(self.setting.dataset.train), self.setting.dataset.num_classes
-        rows = observations.ROW.itemsize * n * self.setting.epochs
-        means = 4 * n * min(C, observations.TOP_CLASSES * 2 if n * C > observations.LARGEST else C)
-        weights = sum(p.numel() * p.element_size() for p in self.training.module.parameters())
-        method = sum(t.numel() * t.element_size() for t in self.training.strategy.buffers())
-        # Of weights, average and optimiser, and of the method: two states, and one being written.
-        needed = rows + 4 * means + 14 * weights + 3 * method + 10**6
-        free = shutil.disk_usage(self.directory.path).free
-        if free < needed:
-            raise InputError(
-                f"the run needs about {needed / 1e6:,.0f} MB and {self.directory.path} has "
-                f"{free / 1e6:,.0f} MB left: make room, or choose another --out"
-            )
-
     def _g(self) -> float | None:
         """g(t) of a method that has one."""
         method = self.training.criterion.method
         part = global_part(method.trust) if isinstance(method, Target) else None
         return None if part is None else part.at(self.training.progress)
-
-    def _title(self) -> tuple[str, str]:
-        setting = self.setting
-        config, labels = setting.config, setting.labels
-        title = (
-            f"{setting.dataset.name}: {len(labels.given):,} examples of {len(labels.names)} classes"
-        )
-        if labels.clean is not None:
-            title += f", {labels.flipped.mean():.1%} of the labels wrong"
-        many = f" in {self.accelerator.num_processes} processes"
-        return title, (
-            f"{config.method} with {config.model}, {setting.total_steps:,} "
-            f"step{'s' if setting.total_steps != 1 else ''}"
-            f"{many if self.accelerator.num_processes > 1 else ''}, into {self.directory.path}"
-        )
 
 
 @contextlib.contextmanager
