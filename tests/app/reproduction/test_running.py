@@ -154,7 +154,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-import test_reproduction as t
+import test_running as t
 from proselflc.app.reproduction import artefacts
 artefacts.ARTEFACTS["table2"] = artefacts.Artefact("table2", "two runs", t.Tiny.make)
 from dataclasses import replace
