@@ -61,6 +61,9 @@ def decided(review: Review) -> Iterator[str]:
         _counted(kept, "given label is right", "given labels are right"),
         f"of {precision.unsure:,} nobody can tell" if precision.unsure else "",
     ]
+    if not many:  # all decisions are about labels that an earlier audit suspected
+        yield f"A person has decided about none of the {suspects:,} suspects yet."
+        return
     yield (
         f"A person has decided about {many:,} of {suspects:,} suspects: "
         f"{_listed([words for words in found if words])}."

@@ -1,0 +1,130 @@
+"""Runs that version 0.1.0 wrote are read, audited, reported, exported, reviewed and resumed.
+
+`fixtures/runs-of-0.1.0.tar.xz` was made with commit 4a06c7b: one small run of each kind, on a table
+of 120 trees.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+import proselflc
+from proselflc.app.cli import run as command
+
+ARCHIVE = Path(__file__).parent / "fixtures" / "runs-of-0.1.0.tar.xz"
+FINISHED = ("finished", "finished-in-stages", "fitted", "folds", "recorded", "reviewed")
+WITH_MODEL = tuple(name for name in FINISHED if name != "recorded")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with the table and the old runs, which is the current one."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def succeeds(*words: str) -> None:
+    assert command([*words, "--quiet"] if words[0] in ("train", "audit") else list(words)) == 0
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_every_file_is_read(folder: Path, name: str) -> None:
+    run = proselflc.load_run(folder / name)
+    assert len(run.labels.ids) == run.examples.num_rows == 120
+    assert run.labels.names in (("ash", "birch", "cedar"), ("0", "1", "2"))
+    assert run.summary["label_accuracy_before"] is None
+    assert 0 < run.audit.suspects < 60
+    assert len(run.history) in (5, 6)
+    assert len(list(run.dynamics)) in (5, 6)
+    assert len(run.stages) == (2 if name == "finished-in-stages" else 0)
+    if name == "reviewed":
+        assert {one.example: one.label for one in run.decisions.standing.values()} == {
+            "tree-000": "birch",
+            "tree-001": None,
+        }
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_audit_finds_the_same_suspects(folder: Path, name: str) -> None:
+    before = proselflc.load_run(folder / name).examples
+    succeeds("audit", name)
+    after = proselflc.load_run(folder / name).examples
+    for column in ("id", "given_label", "suggested_label", "is_suspect"):
+        assert after[column].to_pylist() == before[column].to_pylist()
+    np.testing.assert_allclose(after["quality"], before["quality"], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_report_and_export(folder: Path, name: str) -> None:
+    succeeds("report", name, "--out", "page.html")
+    assert "</html>" in (folder / "page.html").read_text(encoding="utf-8")
+    succeeds("export", name, "--format", "csv", "--out", "labels.csv")
+    assert len((folder / "labels.csv").read_text(encoding="utf-8").splitlines()) == 121
+
+
+@pytest.mark.parametrize("name", WITH_MODEL)
+def test_predict(folder: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    columns = ("id", "label") if name == "fitted" else ("id",)  # that run calls its classes 0, 1, 2
+    words = [word for column in columns for word in ("--ignore-column", column)]
+    assert command(["predict", name, "--data", "trees.csv", *words, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["examples"] == 120
+
+
+@pytest.mark.parametrize("name", ["finished", "reviewed", "recorded"])
+def test_review(folder: Path, name: str, serve: Callable[..., Any]) -> None:
+    server = serve(folder / name)
+    server.enter()
+    assert server.get("/api/start")["suspects"] == proselflc.load_run(folder / name).audit.suspects
+
+
+@pytest.mark.parametrize(
+    ("stopped", "finished", "method"),
+    [
+        ("stopped", "finished", "proselflc"),
+        ("stopped-in-stage-2", "finished-in-stages", "joint_soft"),
+    ],
+)
+def test_resumed_as_if_never_stopped(
+    folder: Path, stopped: str, finished: str, method: str
+) -> None:
+    options = ["--data", "trees.csv", "--id-column", "id", "--epochs", "6", "--batch-size", "32"]
+    succeeds("train", *options, "--method", method, "--out", stopped, "--resume")
+    resumed, whole = (
+        load_file(folder / name / "model.safetensors") for name in (stopped, finished)
+    )
+    assert resumed.keys() == whole.keys()
+    for name, weight in whole.items():
+        torch.testing.assert_close(resumed[name], weight, rtol=1e-5, atol=1e-6)
+
+
+def test_a_recording_goes_on(folder: Path) -> None:
+    rows = [line.split(",") for line in (folder / "trees.csv").read_text().splitlines()[1:]]
+    x = torch.tensor([[float(cell) for cell in row[1:5]] for row in rows])
+    names = ("ash", "birch", "cedar")
+    y = np.array([names.index(row[5]) for row in rows])
+    model = nn.Linear(4, 3)
+    with proselflc.record(
+        120, 3, out="recorded-stopped", labels=y, names=names, inputs=x.numpy(), resume=True
+    ) as recording:
+        assert recording.epoch == 3
+        recording(torch.arange(120), model(x))
+    assert len(list(recording.run.dynamics)) == 4
+    assert recording.run.examples.num_rows == 120
+
+
+def test_a_finished_study_is_read(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command(["search", "--resume", "--out", "study", "--quiet", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["chosen"]["proselflc"]["parameters"] == {"sharpness": 8.0}
