@@ -187,11 +187,9 @@ class _Run:
         saved = shown = time.monotonic()
         self.meter.start()
         for lesson in self._lessons():
-            self.meter.add(lesson)
             now = time.monotonic()
-            if setting.is_point(lesson.step):
-                self._evaluate(lesson)
-            elif self.is_main and now - shown >= SHOWN_EVERY:
+            is_point = setting.is_point(lesson.step)  # its evaluation has shown it already
+            if self.is_main and not is_point and now - shown >= SHOWN_EVERY:
                 shown = now
                 numbers = {"epoch": float(lesson.epoch + 1), **self.meter.numbers(self._g())}
                 self.display.step(lesson.step, numbers)
@@ -227,7 +225,7 @@ class _Run:
     def _lessons(self) -> Iterator[Lesson]:
         """The steps; where the loss of one is no number, the state before it is saved."""
         try:
-            yield from lessons(self.training, self.setting.train, self._scene, self._record)
+            yield from lessons(self.training, self.setting.train, self._scene, self._watch)
         except DivergenceError:
             if self.is_main and self.saved_step < self.training.step:
                 self._save()
@@ -328,6 +326,16 @@ class _Run:
         }
         checkpoint.write(self.directory.checkpoints, State(self.training.step, tensors, facts))
         self.saved_step = self.training.step
+
+    def _watch(self, lesson: Lesson) -> None:
+        """Record a step and evaluate after it, before the strategy changes at an epoch's end.
+
+        So the history's ε is that of the targets of this step, as in the records.
+        """
+        self._record(lesson)
+        self.meter.add(lesson)
+        if self.setting.is_point(lesson.step):
+            self._evaluate(lesson)
 
     def _record(self, lesson: Lesson) -> None:
         """Keep what the step has shown, all processes' in the main one."""
