@@ -6,12 +6,12 @@ The numbers here are the oracle: they were typed from the paper's LaTeX (arXiv 2
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tomllib
 from PIL import Image
 
 from proselflc.app.config import Config, find
