@@ -102,8 +102,7 @@ def test_wrong_labels_are_found_and_corrected(run: Path) -> None:
     suspect, wrong = found.examples["is_suspect"].to_numpy(), (given != clean).numpy()
     assert suspect[wrong].mean() > 0.9
     assert suspect[~wrong].mean() < 0.05
-    names = np.array(["ant", "bee", "cow"])
-    right = np.array(proselflc.corrected_labels(run)) == names[clean.numpy()]
+    right = proselflc.corrected_labels(run) == clean.numpy()
     assert right.mean() > 0.95
     assert found.summary["label_accuracy_before"] == pytest.approx(0.8)
     assert found.summary["label_accuracy_after"] == pytest.approx(right.mean())

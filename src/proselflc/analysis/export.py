@@ -17,6 +17,7 @@ from proselflc.data.dataset import Bools, Floats, Ints
 from proselflc.data.decisions import Decisions
 from proselflc.data.exported import Exported
 from proselflc.data.label_files import least_confidence
+from proselflc.data.label_values import Returned, returned
 from proselflc.errors import InputError
 from proselflc.regular_files import is_regular
 from proselflc.training.observations import TOP_CLASSES
@@ -111,6 +112,15 @@ class Corrected:
                 "id": examples["id"],
             }
         )
+
+    def class_ids_of_issues(self) -> dict[str, Ints]:
+        """[n] class ids of each column of `issues` that holds labels."""
+        examples = self.examples
+        return {
+            "given_label": self._class_ids(examples["given_label"]),
+            "predicted_label": self._class_ids(examples["suggested_label"]),
+            "corrected_label": self.labels,
+        }
 
     def write_npz(self, file: IO[bytes], *, soft: bool = False) -> None:
         """`ids`, `labels`, `given`, `names`, `is_suspect`, `quality`, `reviewed` for `--labels`.
@@ -260,8 +270,12 @@ class Corrected:
 
 def corrected_labels(
     run: Run | str | Path, *, min_confidence: float | None = None, reviewed: bool = False
-) -> list[str]:
-    """The class names of a run's training examples, corrected, in the order of training.
+) -> Returned:
+    """The labels of a run's training examples, corrected, in the order of training.
+
+    They are of the type that the labels of `fit` or `record` were of, so that they can be compared:
+    a list for lists; an array of the same dtype for arrays and for columns of data frames; a tensor
+    for tensors. Class names, in a list, where the run has its labels from files.
 
     What a person has decided in `proselflc review` comes before what the run suggests.
 
@@ -271,8 +285,8 @@ def corrected_labels(
         reviewed: unless a least confidence is given, follow no suggestion at all.
     """
     corrected = Corrected(_loaded(run), min_confidence, reviewed=reviewed)
-    names = corrected.run.labels.names
-    return [names[k] for k in corrected.labels]
+    labels = corrected.run.labels
+    return returned(corrected.labels, labels.names, labels.values)
 
 
 def find_label_issues(run: Run | str | Path) -> pd.DataFrame:
@@ -285,10 +299,16 @@ def find_label_issues(run: Run | str | Path) -> pd.DataFrame:
         A pandas data frame with a row per training example, in their order, and the columns of
         cleanlab's `CleanLearning.get_label_issues()`: `is_label_issue`, `label_quality` (low =
         probably mislabelled), `given_label`, `predicted_label`; then `corrected_label` and `id`.
-        Labels are class names.
+        Labels are of the type that `fit` was given, or class names where they came from files.
     """
     _pandas()
-    return Corrected(_loaded(run)).issues().to_pandas()
+    corrected = Corrected(_loaded(run))
+    frame = corrected.issues().to_pandas()
+    values = corrected.run.labels.values
+    if values is not None:
+        for name, classes in corrected.class_ids_of_issues().items():
+            frame[name] = values.column(classes)
+    return frame
 
 
 def issues_frame(

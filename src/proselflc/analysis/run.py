@@ -20,6 +20,7 @@ from proselflc.analysis.records import Records
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Floats, Inputs, Ints, Part, check_rows
 from proselflc.data.decisions import Decisions, read_decisions
+from proselflc.data.label_values import LabelValues, Returned, returned
 from proselflc.data.labels import Labels
 from proselflc.data.noise import Matrix, checked_transition
 from proselflc.data.preprocessing import Preprocessing
@@ -47,10 +48,13 @@ class Predictions:
     Attributes:
         probabilities: [n, C].
         names: C class names.
+        values: the labels of the classes as the caller of `fit` wrote them; None where they came
+            from files.
     """
 
     probabilities: Floats
     names: tuple[str, ...]
+    values: LabelValues | None = None
 
     @property
     def classes(self) -> Ints:
@@ -59,7 +63,16 @@ class Predictions:
         return classes
 
     @property
-    def labels(self) -> list[str]:
+    def labels(self) -> Returned:
+        """[n] the likeliest label of each example, in the type of the labels that `fit` was given.
+
+        A list for lists; an array of the same dtype for arrays and for columns of data frames; a
+        tensor for tensors. Class names where the run has its labels from files.
+        """
+        return returned(self.classes, self.names, self.values)
+
+    @property
+    def class_names(self) -> list[str]:
         """n names of the likeliest classes."""
         return [self.names[k] for k in self.classes]
 
@@ -256,7 +269,7 @@ class Run:
             device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
             for batch, logits in answers(self.model, batches, device):
                 probabilities[batch.index.numpy()] = torch.softmax(logits, 1).cpu().numpy()
-        return Predictions(probabilities, self.names)
+        return Predictions(probabilities, self.names, self._saved.label_values)
 
     @cached_property
     def _saved(self) -> SavedModel:

@@ -220,7 +220,7 @@ class RecordedRun:
 
     def _labels(self) -> Labels:
         about = self._about
-        return labelled(about.given, about.clean, about.names, about.ids)
+        return labelled(about.given, about.clean, about.names, about.ids, values=about.label_values)
 
     def _measured(self, epoch: int, step: int, count: int) -> Json:
         """A line of the history: what the epoch has shown of the examples that it saw."""

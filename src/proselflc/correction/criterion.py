@@ -59,8 +59,7 @@ class Criterion(nn.CrossEntropyLoss):
 
     Example:
         >>> import torch
-        >>> from proselflc import Growth, Memory, Target
-        >>> from proselflc.correction.reference import RememberedPrediction
+        >>> from proselflc import Growth, Memory, RememberedPrediction, Target
         >>> criterion = Criterion(
         ...     Target(RememberedPrediction(), Growth(sharpness=10)),
         ...     total_steps=100,

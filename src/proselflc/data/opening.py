@@ -46,7 +46,12 @@ class Named:
 
 
 def open_data(request: Request) -> Dataset:
-    """Open what the user asked for, with other labels or inputs if they asked for those."""
+    """Open what the user asked for, with other labels or inputs if they asked for those.
+
+    The labels of a run that learns from it come back as class names.
+    """
+    from proselflc.data.label_values import LabelValues
+
     _must_be_no_spreadsheet(request)
     _check_columns(request)
     _must_name_data(request)
@@ -62,7 +67,7 @@ def open_data(request: Request) -> Dataset:
         from proselflc.data.sources import features
 
         dataset = features.attach(dataset, request.features)
-    return dataset
+    return replace(dataset, label_values=LabelValues(dataset.names))  # in files labels are texts
 
 
 def without_labels(request: Request) -> Request:

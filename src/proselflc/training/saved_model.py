@@ -10,6 +10,7 @@ from pathlib import Path
 from torch import nn
 
 from proselflc.data import preprocessing
+from proselflc.data.label_values import LabelValues
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.models import catalogue
@@ -38,6 +39,12 @@ class SavedModel:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise InputError(f"{self.directory.model} lists no class names: it is damaged")
         return tuple(names)
+
+    @cached_property
+    def label_values(self) -> LabelValues | None:
+        """The labels of the classes as the caller wrote them; None for class names."""
+        said = self._description.get("label_type")
+        return LabelValues.from_json(said, len(self.names), self.directory.model)
 
     @cached_property
     def preprocessing(self) -> Preprocessing:
