@@ -112,7 +112,7 @@ def test_a_run_that_says_what_cannot_be_is_one_sentence(
 def test_the_format_is_written_and_no_option(tmp_path: Path) -> None:
     Config().write(tmp_path / "config.toml", "0123")
     table = read_toml(tmp_path / "config.toml")
-    assert table["format"] == FORMAT == 1
+    assert table["format"] == FORMAT == 2
     del table["format"]  # of the first version
     assert Config.from_table(table, tmp_path / "config.toml") == Config()
 
@@ -120,8 +120,8 @@ def test_the_format_is_written_and_no_option(tmp_path: Path) -> None:
 def test_a_run_of_a_later_format_is_not_resumed(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     Config().write(path, "0123")
-    path.write_text(path.read_text().replace("format = 1", "format = 2\nbrand_new = 1"))
-    words = r"a newer version of proselflc \(format 2, this one reads 1\): update it"
+    path.write_text(path.read_text().replace("format = 2", "format = 3\nbrand_new = 1"))
+    words = r"a newer version of proselflc \(format 3, this one reads 2\): update it"
     with pytest.raises(InputError, match=words):
         cli._read_config(["train", "--out", str(tmp_path), "--resume"])
     with pytest.raises(InputError, match=words):

@@ -97,7 +97,7 @@ class Audit:
             InputError: there is none, or it is damaged.
         """
         for path in (directory.audit, directory.audit_arrays):
-            if not path.is_file():
+            if not directory.checked(path).is_file():
                 raise InputError(
                     f"{directory.path} has no {path.name}: make it with proselflc audit "
                     f"{directory.path}"

@@ -137,12 +137,13 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
     """
     import numpy as np
 
+    from proselflc.data import manifest
     from proselflc.data.decisions import NAME, read_decisions
     from proselflc.data.examples import class_ids
     from proselflc.data.labels import Labels
     from proselflc.data.sources import table, table_file
 
-    path = run / "examples.parquet"
+    path = manifest.checked(run, run / "examples.parquet")
     if not path.is_file():
         raise InputError(
             f"{run} is not a finished run: it holds no {path.name}; finish it with --resume, or "
@@ -179,7 +180,7 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
             for one, other, enough in zip(labels, as_given, sure, strict=True)
         ]
     if (run / NAME).is_file():
-        own = Labels.load(run / "labels.npz")
+        own = Labels.load(manifest.checked(run, run / "labels.npz"))
         decided = read_decisions(run / NAME, own.fingerprint)
         decided.check(set(own.ids), own.names)
         standing = decided.standing

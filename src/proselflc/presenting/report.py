@@ -270,7 +270,8 @@ def _shown(
     same = _same_labels(readings)
     agreeing = None
     if same:
-        others = (read_examples(one.run.directory.examples) for one in same)
+        directories = (one.run.directory for one in same)
+        others = (read_examples(one.checked(one.examples)) for one in directories)
         agreeing = _or_note(lambda: gallery.agreement(table, rows, others), notes)
     why: list[str] = []
     if inputs is not None:
