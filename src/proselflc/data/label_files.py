@@ -150,6 +150,8 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
             "give a file of labels"
         )
     place = {name: i for i, name in enumerate(dataset.train.ids)}
+    own_labels = manifest.checked(run, run / "labels.npz")
+    own = Labels.load(own_labels) if own_labels.is_file() else None
 
     def column(name: str) -> tuple[list[str], list[str]]:
         """The ids and the labels of a column."""
@@ -159,6 +161,12 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
             raise InputError(
                 f'{run} is a run on other data: it has labels for "{lost}", which {dataset.name} '
                 "does not hold; give the data that it was made from"
+            )
+        if own is not None and tuple(ids or ()) != own.ids:
+            raise InputError(
+                f"{path} is not of the same run as its labels, it has {len(ids or ()):,} rows for "
+                f"{len(own.ids):,} labels, or others: restore it from a copy, or make it anew with "
+                f"proselflc audit {run}"
             )
         return list(ids or ()), list(names)
 
@@ -180,7 +188,8 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
             for one, other, enough in zip(labels, as_given, sure, strict=True)
         ]
     if (run / NAME).is_file():
-        own = Labels.load(manifest.checked(run, run / "labels.npz"))
+        if own is None:
+            own = Labels.load(own_labels)
         decided = read_decisions(run / NAME, own.fingerprint)
         decided.check(set(own.ids), own.names)
         standing = decided.standing
