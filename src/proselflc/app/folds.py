@@ -20,10 +20,11 @@ from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data import noise
 from proselflc.data import splits as splits_of
-from proselflc.data.batches import Order, generator_for
+from proselflc.data.batches import Order
 from proselflc.data.dataset import Bools, Dataset, Ints, Part
 from proselflc.data.labels import Labels
 from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.random_streams import random_stream
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.splits import Split
 from proselflc.errors import InputError
@@ -103,7 +104,7 @@ def cut(labels: Labels, folds: int, seed: int) -> tuple[Split, ...]:
     n = len(labels.given)
     if folds < 2:
         raise InputError(f"--folds must be at least 2, got {folds}")
-    stream = noise.stream(generator_for("folds", seed, folds).initial_seed())
+    stream = random_stream(seed, "folds", folds)
     # Trusted examples are few: every fold has its share of them, class by class.
     kinds = labels.given if labels.trusted is None else 2 * labels.given + labels.trusted
     splits = splits_of.folds(kinds, folds, generator=stream)

@@ -25,6 +25,7 @@ from proselflc.data.image import usual_length
 from proselflc.data.labels import Labels
 from proselflc.data.opening import for_other_table, open_data
 from proselflc.data.preprocessing import ImageScaling, Preprocessing, fit
+from proselflc.data.random_streams import random_stream
 from proselflc.data.request import FROM_PYTHON, TABLES, Request
 from proselflc.errors import InputError
 from proselflc.models import catalogue
@@ -295,7 +296,7 @@ def _with_validation(config: Config, dataset: Dataset) -> Dataset:
         dataset.train.labels,
         dataset.clean,
         fraction=config.trusted,
-        generator=noise.stream(config.recipe.seed),
+        generator=random_stream(config.recipe.seed, "trusted split"),
     )
     return splits.with_split(dataset, split)
 

@@ -161,7 +161,10 @@ def corrupt(
 
 
 def stream(seed: int) -> np.random.Generator:
-    """The random stream of this seed: PCG64, the same everywhere."""
+    """Return the random stream of the noise: PCG64 of the seed itself, the same everywhere.
+
+    For the noise alone; any other use takes `random_streams.random_stream`.
+    """
     if seed < 0:
         raise InputError(f"the seed is {seed}: it must be a whole number, 0 or more")
     return np.random.Generator(np.random.PCG64(seed))
