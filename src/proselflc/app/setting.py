@@ -126,6 +126,8 @@ def prepare(
         report(f"{which} ({first.reason}); the run's model.json lists them")
     dataset, labels = _labelled(config, dataset, report)
     n, C = len(dataset.train), dataset.num_classes
+    if preprocessing is not None:
+        preprocessing.check(dataset.train.inputs)
     scaling = preprocessing or _fitted(config, dataset.train.inputs, report)
     shape = shape_of(scaling)
     recipe = config.recipe
