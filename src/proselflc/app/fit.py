@@ -49,6 +49,7 @@ def fit(
     weights: str | Path | None = None,
     noise: str | None = None,
     trusted: float | str | Path | None = None,
+    normalize: str | None = None,
     augment: Literal["crop-flip", "crop", "flip", "none"] | None = None,
     image_size: int = 224,
     epochs: int | None = None,
@@ -134,6 +135,7 @@ def fit(
         weights=None if weights is None else Path(weights),
         noise=noise,
         trusted=None if trusted is None else str(trusted),
+        normalize=normalize,
         augment=augment,
         image_size=image_size,
         recipe=Recipe(
