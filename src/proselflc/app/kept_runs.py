@@ -47,6 +47,7 @@ def key(config: Config, dataset: Dataset | None = None) -> str:
     depends: dict[str, Any] = {k: str(v) for k, v in config.table().items() if k not in _ASIDE}
     if config.weights is not None:
         depends["weights"] = _said(config.weights)
+        depends.setdefault("normalize", "of the weights")
     if dataset is not None:
         labels = noise.fingerprint(dataset.train.labels, dataset.num_classes)
         depends["dataset"] = [dataset.name, labels]

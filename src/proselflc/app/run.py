@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from proselflc.analysis import doubts, suspects
 from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.records import Records
-from proselflc.app import disk_space, measurement, resumption, run_words, tracking
+from proselflc.app import (
+    disk_space,
+    measurement,
+    normalization,
+    resumption,
+    run_words,
+    tracking,
+)
 from proselflc.app.config import Config
 from proselflc.app.display import Display, showing
 from proselflc.app.interruption import Interrupted, stop_signals
@@ -84,6 +91,8 @@ def train(
         # The main process decides: others may be on machines that do not see the directory.
         if not processes.agreed(is_begun):
             return directory.path
+        if start.resume and directory.is_begun:
+            config = normalization.as_begun(config, directory)
         setting = prepare(
             config,
             dataset,

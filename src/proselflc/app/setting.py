@@ -13,13 +13,13 @@ import numpy as np
 from torch import nn
 
 from proselflc.analysis.examples import read_examples
-from proselflc.app import odd_data
+from proselflc.app import normalization, odd_data
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted, surprises
 from proselflc.data import labels as labels_of
 from proselflc.data import noise, splits
 from proselflc.data.batches import Batches, Order
-from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, checked
+from proselflc.data.dataset import Dataset, ImageFiles, Images, Inputs, Ints, Part, checked
 from proselflc.data.decisions import read_decisions
 from proselflc.data.image import usual_length
 from proselflc.data.labels import Labels
@@ -128,6 +128,12 @@ def prepare(
         report(f"{which} ({first.reason}); the run's model.json lists them")
     dataset, labels = _labelled(config, dataset, report)
     n, C = len(dataset.train), dataset.num_classes
+    of_weights: list[str] = []  # said when they are read, for they may not fit
+    if preprocessing is not None:
+        preprocessing.check(dataset.train.inputs)
+    else:
+        normalize = normalization.chosen(config, dataset.train.inputs, of_weights.append)
+        config = replace(config, normalize=normalize)
     scaling = preprocessing or _fitted(config, dataset.train.inputs, report)
     shape = shape_of(scaling)
     recipe = config.recipe
@@ -151,6 +157,8 @@ def prepare(
         model = catalogue.build(
             name, shape, C, generator_seed=recipe.seed, weights=config.weights, report=report
         )
+    for note in of_weights:
+        report(note)
     known = catalogue.MODELS.get(name, catalogue.MODELS[catalogue.default_name(shape)])
     recipe = replace(
         recipe,
@@ -306,6 +314,7 @@ def _noise_seed(config: Config) -> int:
 
 
 def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Preprocessing:
+    known = normalization.known(config)
     if isinstance(inputs, ImageFiles):
         size, warp = config.image_size, round(config.image_size * 8 / 7)
         longer = usual_length(inputs.paths)
@@ -315,8 +324,8 @@ def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Pr
                 f"{catalogue.default_name(ImageShape(3, size, size))}; "
                 f"--image-size {max(longer, 16)}, with a network for small images, is much faster"
             )
-        return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp))
-    return fit(inputs)
+        return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp), known=known)
+    return ImageScaling.fit(inputs, known=known) if isinstance(inputs, Images) else fit(inputs)
 
 
 def _eval_steps(config: Config, batches: int, total: int) -> int:
