@@ -136,9 +136,10 @@ def inputs(run: Run, *, data: str | None = None) -> Inputs:
     Raises:
         InputError: the data is gone, has changed, or came from Python.
     """
-    files = (run.directory.inputs_table, run.directory.inputs_arrays)
-    files = tuple(map(run.directory.checked, files))
-    kept = None if data is not None else kept_inputs.read(*files)
+    own = run.directory
+    kept = None
+    if data is None:
+        kept = kept_inputs.read(own.checked(own.inputs_table), own.checked(own.inputs_arrays))
     if kept is not None:
         if len(kept) != len(run.labels.ids):
             raise InputError(

@@ -137,9 +137,11 @@ def _reading(run: Run, name: str) -> Reading:
             notes.append(str(error))
             return otherwise
 
-    evaluation: Json = {}
-    if directory.evaluation.is_file():
-        evaluation = part(lambda: run.evaluation, evaluation)
+    def measured() -> Json:
+        return run.evaluation if directory.checked(directory.evaluation).is_file() else {}
+
+    nothing: Json = {}
+    evaluation = part(measured, nothing)
     return Reading(
         run=run,
         name=name,
