@@ -8,8 +8,10 @@ their labels say, and the labels that these carry show the noise.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from proselflc.analysis.few_classes import first_of_rows
 from proselflc.analysis.records import Records
@@ -158,7 +160,7 @@ def _candidates(records: Records, given: Ints, C: int, epochs: int) -> tuple[Int
     An anchor is among the surest examples of its class, so that class is among its likeliest.
     """
     kept = min(KEPT, C)
-    parts = []
+    parts: list[tuple[npt.NDArray[Any], ...]] = []
     for rows in records.slices(len(given), C):
         if not is_dense(C):
             few = records.few(rows, given, C, epochs=epochs)

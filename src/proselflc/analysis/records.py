@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -125,9 +126,8 @@ class Records:
         """
         if self.held_out is None:
             return few_classes.of_epochs(self.observed[:epochs], rows, given, num_classes)
-        kept = self.held_out.p[rows]
-        if self.held_out.is_whole:
-            kept = few_classes.largest(kept, given[rows])
+        p: npt.NDArray[Any] = self.held_out.p[rows]
+        kept = few_classes.largest(p, given[rows]) if self.held_out.is_whole else p
         return few_classes.of_largest(kept, given[rows], num_classes)
 
     def slices(self, num_examples: int, num_classes: int) -> Iterator[slice]:

@@ -188,7 +188,9 @@ def _blocks(counts: ClassMatrix, together: int) -> Matrix:
         return blocks
     many = -(-C // together)
     rows, columns, values = class_matrix.cells(counts)
-    sums = np.bincount(rows // together * many + columns // together, values, minlength=many * many)
+    sums: Matrix = np.bincount(
+        rows // together * many + columns // together, values, minlength=many * many
+    )
     return sums.reshape(many, many)
 
 
