@@ -255,8 +255,9 @@ def _predict(
 
     def pieces() -> Iterator[Halves]:
         for rows in slices(len(positions), max(len(model.names), _WIDTH)):
-            some = whole.inputs.take(positions[rows])
-            yield model.judge(some, workers=config.workers).probabilities.astype(np.float16)
+            some = positions[rows]
+            p = model.judge(whole.inputs.take(some), workers=config.workers).probabilities
+            yield held_out.kept(p, whole.labels[some])
 
     with directory.replacing(directory.held_out):
         held_out.write(directory.held_out, shape, pieces())
@@ -268,8 +269,10 @@ def _put_together(run: Run, splits: tuple[Split, ...], seed: int) -> None:
     n, C = len(labels.given), len(labels.names)
 
     def pieces() -> Iterator[Halves]:
-        for rows in slices(n, C):
-            piece = np.full((rows.stop - rows.start, C), np.nan, np.float16)
+        kind, (_, width) = held_out.form(n, C)
+        unknown = np.array(np.nan if kind.names is None else (0, np.nan), kind)
+        for rows in slices(n, width):
+            piece = np.full((rows.stop - rows.start, width), unknown, kind)
             for k, split in enumerate(splits, 1):
                 first, last = np.searchsorted(split.validation, (rows.start, rows.stop))
                 # Mapped anew each time, so that what was read does not stay in memory.

@@ -280,8 +280,10 @@ class _Run:
         """Write what a reader of the run wants, then the summary and last the manifest."""
         setting, directory, training = self.setting, self.directory, self.training
         training.share_buffers()
-        test = measurement.logits(setting, training, setting.dataset.test)
-        validation = measurement.logits(setting, training, setting.dataset.validation)
+        test, validation = (
+            measurement.logits(setting, training, part, directory.path)
+            for part in (setting.dataset.test, setting.dataset.validation)
+        )
         if self.is_main:
             self.recorder.end()
             write_model(directory, setting, training.evaluated)

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import nn
 
 from proselflc.analysis.examples import read_examples
@@ -17,7 +18,7 @@ from proselflc.app import normalization, odd_data
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted, surprises
 from proselflc.data import labels as labels_of
-from proselflc.data import noise, splits
+from proselflc.data import memory_budget, noise, splits
 from proselflc.data.batches import Batches, Order
 from proselflc.data.dataset import Dataset, ImageFiles, Images, Inputs, Ints, Part, checked
 from proselflc.data.decisions import read_decisions
@@ -39,6 +40,7 @@ from proselflc.training.strategy import Situation, Strategy
 EVALUATIONS = 20  # about so many in a run whose user does not say
 SHORT_EVALUATIONS = 5  # and so many in one of less than two epochs
 EVALUATION_BATCH = 512
+LOGITS = 12  # arrays like the logits of a batch that a step makes, about
 SCARCE = 5  # examples per class of which a note says that they are few
 
 
@@ -149,6 +151,7 @@ def prepare(
             f"process{'es need' if shard[1] > 1 else ' needs'} at least {2 * shard[1]} examples at "
             "a time, so raise --batch-size"
         )
+    _check_room_for_batches(config, batch_size, C)
     name = config.model or catalogue.default_name(shape)
     if model is not None:
         name = f"{type(model).__module__}.{type(model).__qualname__}"
@@ -217,6 +220,18 @@ def prepare(
         total_steps=total,
         eval_steps=_eval_steps(config, len(train), total),
         shard=shard,
+    )
+
+
+def _check_room_for_batches(config: Config, batch_size: int, num_classes: int) -> None:
+    """Refuse a batch whose logits alone would not fit, before anything is made."""
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        return  # they are not in the system's memory
+    at_once = max(-(-batch_size // config.recipe.accumulate), EVALUATION_BATCH)
+    memory_budget.require(
+        4 * LOGITS * at_once * num_classes,
+        f"a batch of {at_once:,} examples with logits of {num_classes:,} classes",
+        "lower --batch-size, or raise --accumulate",
     )
 
 
