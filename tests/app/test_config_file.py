@@ -41,8 +41,8 @@ def test_every_other_option_comes_back(tmp_path: Path) -> None:
     )  # fmt: skip
     config = Config(
         request=request, noise="pairflip:0.29", noise_seed=5, trusted="0.2", model="a.b:c",
-        weights=Path("w.pt"), normalize="none", augment="flip", image_size=64, recipe=recipe, eval_steps=13,
-        eval_examples=99,
+        weights=Path("w.pt"), normalize="none", augment="flip", image_size=64, recipe=recipe,
+        eval_steps=13, eval_examples=99,
         checkpoint_seconds=0.5, workers=0, tracker="tensorboard",
     )  # fmt: skip
     _assert_comes_back(config, tmp_path / "config.toml")
