@@ -291,7 +291,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"class_weight has a weight of {factor[wrong][0]:g}: a weight is a number of 0 or "
                 "more"
             )
-        product = weight * factor[given]
+        product: npt.NDArray[np.float64] = weight * factor[given]
         if not (product > 0).any():
             raise ValueError("class_weight is zero for every row: there is nothing to learn from")
         return product
