@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import weakref
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,6 +28,7 @@ class StoredLogits:
     def __init__(self, folder: Path, num_examples: int, num_classes: int) -> None:
         self.shape = torch.Size((num_examples, num_classes))
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # it lives as long as this
+        weakref.finalize(self, self._file.close)
 
     def __len__(self) -> int:
         return self.shape[0]
