@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from proselflc.app import queue_storage
 from proselflc.app.config import MAY_CHANGE, Config, versions
 from proselflc.app.kept_runs import key
+from proselflc.app.run_queue import Queue
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 from proselflc.training.methods import PATHS, resolved
@@ -103,30 +104,21 @@ class Store:
             file.write(json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n")
         return Record(whole)
 
-    @contextmanager
-    def claimed(self, config: Config) -> Iterator[bool]:
-        """Whether this process may do a run; False while another one does it.
+    def queue(self) -> Queue:
+        """Return the queue of runs for the workers that share the directory.
 
         Raises:
-            InputError: the directory cannot be written to.
+            InputError: the directory cannot be written to, or the queue's journal is damaged.
         """
-        from filelock import FileLock, Timeout
-
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.runs / f"{key(config)}.lock")
-            lock.acquire(timeout=0)
-        except Timeout:
-            yield False
-            return
         except OSError as error:
             raise InputError(
-                f"cannot write to {self.path}: {error.strerror or error}; give another --out"
+                f"cannot write to {self.path}: {error.strerror or error}; choose another --out"
             ) from None
-        try:
-            yield True
-        finally:
-            lock.release()
+        cure = "remove it; what is recorded is kept"
+        storage = queue_storage.opened(self.runs / "journal.log", cure=cure)
+        return Queue(storage, "proselflc-runs", self.runs)
 
 
 def _is_record(facts: object, name: str) -> bool:

@@ -1,10 +1,11 @@
-"""Where the trials of a study are kept: a journal in its directory, or a database anywhere."""
+"""The storages of a queue: a journal file, any database, or Optuna's gRPC proxy to one."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from sqlalchemy.engine import URL
 
-    from proselflc.app.study_directory import StudyDirectory
+
+GRPC = "grpc://"  # how the address of a gRPC proxy begins
+PATIENCE = 10.0  # seconds for a gRPC proxy to answer
 
 
-def check_installed() -> None:
-    """Refuse to search without Optuna.
+def check_installed(command: str) -> None:
+    """Refuse a command that needs Optuna where Optuna is not installed.
 
     Raises:
         InputError: it is not installed.
@@ -29,7 +32,7 @@ def check_installed() -> None:
         import optuna  # noqa: F401
     except ImportError:
         raise InputError(
-            'search needs Optuna, which is not installed: pip install "proselflc[search]"'
+            f'{command} needs Optuna, which is not installed: pip install "proselflc[search]"'
         ) from None
 
 
@@ -49,37 +52,80 @@ def delete(storage: BaseStorage, key: str) -> None:
 
 
 def opened(
-    directory: StudyDirectory, url: str | None, report: Callable[[str], None] | None = None
+    journal: Path,
+    url: str | None = None,
+    report: Callable[[str], None] | None = None,
+    *,
+    cure: str = "begin the study anew with --overwrite",
 ) -> BaseStorage:
-    """Where the trials are kept: a journal in the study's directory, or a database.
+    """Open the storage of a queue.
 
     Args:
-        directory: of the study.
-        url: of the database, as SQLAlchemy takes it, or None.
+        journal: the file that keeps it where there is no address.
+        url: the address of a database, as SQLAlchemy takes it, or grpc://host:port; or None.
         report: is told in a sentence what the user may not expect.
+        cure: what to do about a damaged journal.
 
     Raises:
         InputError: it cannot be reached, or is damaged.
     """
-    from optuna.storages import JournalStorage, RDBStorage
+    if url is None:
+        return _journal(journal, report, cure)
+    return _proxy(url) if url.startswith(GRPC) else _database(url)
+
+
+def _journal(journal: Path, report: Callable[[str], None] | None, cure: str) -> BaseStorage:
+    from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    if url is None:
-        journal = directory.journal
-        lock: Any = _Lock(journal.with_name(f".{journal.name}.lock"))
+    def damaged(reason: str) -> InputError:
+        return InputError(f"{journal} is damaged ({reason}): {cure}")
+
+    lock: Any = _Lock(journal.with_name(f".{journal.name}.lock"))
+    try:
         lock.acquire()
         try:
             _drop_damaged_line(journal, report)
         finally:
             lock.release()
-        try:
-            return JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
-        except AssertionError:  # Optuna's, of a code that is none of its own
-            raise _damaged(journal, "it has a record of a kind that is not known") from None
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise _damaged(journal, _reason(error)) from None
-        except OSError as error:
-            raise InputError(f"cannot read {journal}: {error.strerror or error}") from None
+        return JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
+    except AssertionError:  # Optuna's, of a code that is none of its own
+        raise damaged("it has a record of an unknown kind") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise damaged(_reason(error)) from None
+    except OSError as error:
+        raise InputError(f"cannot read {journal}: {error.strerror or error}") from None
+
+
+def _proxy(url: str) -> BaseStorage:
+    import optuna
+
+    found = re.fullmatch(r"([\w.-]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?", url.removeprefix(GRPC))
+    if found is None:
+        raise InputError(
+            f"the storage {redacted(url)} cannot be reached: the address of a gRPC proxy is "
+            f"{GRPC}host:port"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            proxy = optuna.storages.GrpcStorageProxy(host=found[1], port=int(found[2]))
+        proxy.wait_server_ready(timeout=PATIENCE)
+    except ImportError:
+        raise InputError(
+            f"the storage {url} needs gRPC, which is not installed: pip install grpcio protobuf"
+        ) from None
+    except ConnectionError:
+        raise InputError(
+            f"the storage {url} cannot be reached: no gRPC proxy has answered in {PATIENCE:.0f} "
+            "seconds; start one with optuna.storages.run_grpc_proxy_server"
+        ) from None
+    return proxy
+
+
+def _database(url: str) -> BaseStorage:
+    from optuna.storages import RDBStorage
+
     if _address(url) is None:
         raise InputError(
             f"the storage {redacted(url)} cannot be reached: it should be an address such as "
@@ -102,9 +148,15 @@ def storage_errors(url: str | None) -> Iterator[None]:
 
     was = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    lost: list[type[Exception]] = [optuna.exceptions.StorageInternalError]
+    if url is not None and url.startswith(GRPC):
+        with suppress(ImportError):
+            import grpc
+
+            lost.append(grpc.RpcError)
     try:
         yield
-    except optuna.exceptions.StorageInternalError as error:
+    except tuple(lost) as error:
         raise InputError(
             f"the storage {redacted(url or 'journal')} cannot be reached any more "
             f"({_reason(error, url)}): what is done is kept, go on with --resume"
@@ -180,17 +232,13 @@ class _Lock:
         self._lock.release()
 
 
-def _damaged(journal: Path, reason: str) -> InputError:
-    return InputError(f"{journal} is damaged ({reason}): begin the study anew with --overwrite")
-
-
 def _drop_damaged_line(journal: Path, report: Callable[[str], None] | None) -> None:
     """Drop what a process that was killed, or a power cut, has left at the end.
 
     Optuna would read over it now, and stumble when there is another line after it.
 
     Raises:
-        InputError: it is more than a line.
+        ValueError: it is more than a line.
     """
     if not journal.is_file():
         return
@@ -200,7 +248,7 @@ def _drop_damaged_line(journal: Path, report: Callable[[str], None] | None) -> N
         if not last or _is_record(last):
             return
         if before and not _is_record(before[-1]):
-            raise _damaged(journal, "more than its last line cannot be read")
+            raise ValueError("more than its last line cannot be read")
         file.truncate(len(content) - len(last))
     if report is not None:
         report(f"the last line of {journal} was not written to its end and is dropped")
