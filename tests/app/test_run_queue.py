@@ -33,7 +33,7 @@ def _silent() -> Iterator[None]:
 
 @pytest.fixture(params=["journal", "sqlite"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Return what makes a queue, each time as another process would."""
+    """Return a function that makes a queue, each time as another process would."""
     url = None if request.param == "journal" else f"sqlite:///{tmp_path / 'trials.db'}"
 
     def queue(folder: str = "runs") -> Queue:
@@ -68,7 +68,7 @@ def test_entries_are_claimed_in_their_order_and_each_once(make: Make) -> None:
     for k in range(3):
         claim = claimed((one, other)[k % 2])
         found.append(claim.name)
-        assert states(one)[k] == ["RUNNING"]
+        assert states(one) == {**{j: ["COMPLETE"] for j in range(k)}, k: ["RUNNING"]}
         with claim:
             assert make().claim([k]) is None  # another worker has it
             claim.complete(k / 10, f"run-{k}")
@@ -84,7 +84,7 @@ def test_entries_are_claimed_in_their_order_and_each_once(make: Make) -> None:
     assert not list(make().folder.iterdir())  # no lock is left
 
 
-def test_names_may_be_keys_of_runs_and_are_added_when_they_are_asked_for(make: Make) -> None:
+def test_names_may_be_keys_of_runs(make: Make) -> None:
     queue = make()
     with claimed(queue, ["one"]) as claim:
         claim.complete(1.0, "run")
@@ -148,7 +148,12 @@ def test_a_killed_worker_s_entry_is_claimed_at_once_in_the_same_directory(
 
 @pytest.mark.parametrize(
     ("facts", "is_claimed"),
-    [({}, False), ({"alive": time.time() - 1e4}, True), ({"alive": "never"}, False)],
+    [
+        ({}, False),
+        ({"alive": time.time() - 1e4}, True),
+        ({"alive": "never"}, True),
+        ({"claim": "../../" + "0" * 16}, False),
+    ],
 )
 def test_elsewhere_a_worker_is_dead_when_it_is_silent(
     make: Make, facts: dict[str, object], is_claimed: bool
@@ -169,19 +174,6 @@ def test_elsewhere_a_worker_is_dead_when_it_is_silent(
         assert current.value == 0.25
 
 
-def test_a_worker_killed_before_its_first_sign_of_life_is_silent_by_when_it_began(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue = make()
-    study = queue.storage.create_new_study([optuna.study.StudyDirection.MAXIMIZE], "a/b")
-    waiting = optuna.trial.create_trial(state=TrialState.WAITING, user_attrs={"place": 0})
-    trial = queue.storage.create_new_trial(study, waiting)
-    assert queue.storage.set_trial_state_values(trial, TrialState.RUNNING)
-    assert queue.claim([0]) is None
-    monkeypatch.setattr(run_queue, "DEAD_AFTER", -1.0)
-    assert claimed(queue, [0]).name == 0
-
-
 def test_a_claim_shows_signs_of_life(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_queue, "ALIVE_EVERY", 0.01)
     queue = make()
@@ -200,22 +192,25 @@ def test_a_claim_shows_signs_of_life(make: Make, monkeypatch: pytest.MonkeyPatch
         assert abs(alive() - time.time()) < 30
 
 
-def test_of_two_attempts_at_the_same_moment_the_first_counts_and_the_other_is_a_spare(
-    make: Make,
+def test_of_two_attempts_at_the_same_moment_the_first_counts(
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = make()
-    study = queue.storage.create_new_study([optuna.study.StudyDirection.MAXIMIZE], "a/b")
-    waiting = optuna.trial.create_trial(state=TrialState.WAITING, user_attrs={"place": 0})
-    for _ in range(2):  # two machines
-        queue.storage.create_new_trial(study, waiting)
-    with claimed(queue, [0]) as claim:
-        claim.fix({"lr": 0.5}, RANGES)
-    assert states(queue)[0] == ["FAIL", "WAITING"]
-    with claimed(queue, [0]) as claim:
-        assert claim.values == {"lr": 0.5}
-        claim.complete(0.5, "run")
-    assert queue.claim([0]) is None
-    assert states(queue)[0] == ["FAIL", "COMPLETE"]
+    one, other = make(), make("elsewhere")
+    found: list[Claim] = []
+    entries = Queue._entries
+
+    def late(self: Queue, study: int) -> dict[Any, Any]:
+        """Have another worker claim the same entry right after this one has looked."""
+        seen = entries(self, study)
+        if self is one and not found:
+            found.append(claimed(other))
+        return seen
+
+    monkeypatch.setattr(Queue, "_entries", late)
+    claim = claimed(one)
+    assert (found[0].name, claim.name) == (0, 1)
+    assert states(one) == {0: ["RUNNING", "FAIL"], 1: ["RUNNING"]}
+    assert len(list(one.folder.iterdir())) == 1  # the lock of what it has
 
 
 def test_an_entry_that_diverged_is_over_and_one_that_was_pruned_has_its_last_report(

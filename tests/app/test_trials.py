@@ -35,7 +35,7 @@ def _silent() -> Iterator[None]:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """Return what makes the trials, each time as another process would."""
+    """Return a function that makes the trials, each time as another process would."""
 
     def stage(choices: Mapping[str, Choice] = GRID, **options: Any) -> Trials:
         storage = queue_storage.opened(tmp_path / "journal.log")

@@ -1,10 +1,10 @@
 """One queue of runs for searches and reproductions, kept by Optuna's storages.
 
-An entry of the queue is a run that is to be done once. Each attempt at it is one of Optuna's
-trials, so that a journal file, a database and Optuna's gRPC proxy serve alike. Workers claim
-entries: a storage lets only one of them turn a waiting trial into a running one. A worker that was
-killed leaves a running trial behind. The next worker that looks fails that trial, which again only
-one can do, and makes another attempt, which keeps the values and reports of the one before.
+An entry of the queue is a run that is to be done once. A worker claims it by adding an attempt, one
+of Optuna's trials, and owns the entry if no earlier attempt is alive. Storages number the trials
+one after the other, so all workers agree on which is the first: in a journal file, in a database
+and behind Optuna's gRPC proxy. A worker that was killed leaves a running trial behind. The next
+worker fails that trial and adds another attempt, which keeps the values and reports of the last.
 
 A worker is known to be dead in two ways. In the same directory, the lock of its claim is free: the
 system sees to that. Anywhere else, it has shown no sign of life for `DEAD_AFTER` seconds.
@@ -12,7 +12,8 @@ system sees to that. Anywhere else, it has shown no sign of life for `DEAD_AFTER
 
 from __future__ import annotations
 
-import hashlib
+import re
+import secrets
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 ALIVE_EVERY = 20.0  # seconds between two signs of life of a worker
 DEAD_AFTER = 300.0  # seconds without one, after which a worker elsewhere counts as dead
 _NAME = "place"  # the attribute that names a trial's entry, as version 0.1.0 called it
+_TOKEN = re.compile(r"[0-9a-f]{16}")
 
 Name: TypeAlias = int | str
 
@@ -49,10 +51,7 @@ class Entry:
 
     @property
     def current(self) -> FrozenTrial | None:
-        """Return the attempt that counts: the first that its worker has not left, or None.
-
-        Where two machines have added the entry at the same moment, the second attempt is a spare.
-        """
+        """Return the attempt that counts, the first that no worker has left; None without one."""
         return next((one for one in self.attempts if not _is_left(one)), None)
 
     @property
@@ -61,14 +60,14 @@ class Entry:
         return current is not None and current.state.is_finished()
 
     @property
-    def values(self) -> dict[str, Any]:
-        """Return the parameters that some attempt has fixed; empty if none has."""
-        return next((dict(one.params) for one in self.attempts if one.params), {})
+    def fixed(self) -> FrozenTrial | None:
+        """Return an attempt whose parameters are fixed; None without one."""
+        return next((one for one in self.attempts if one.params), None)
 
     @property
-    def reports(self) -> dict[int, float]:
-        """Return what all attempts have reported, by step."""
-        return {step: v for one in self.attempts for step, v in one.intermediate_values.items()}
+    def values(self) -> dict[str, Any]:
+        """Return the parameters that an attempt has fixed; empty without one."""
+        return {} if self.fixed is None else dict(self.fixed.params)
 
 
 @dataclass(frozen=True)
@@ -86,13 +85,13 @@ class Queue:
     folder: Path
 
     def entries(self) -> dict[Name, Entry]:
-        """Return what the queue holds, by name."""
+        """Return the entries that some worker has claimed, by name."""
         return self._entries(self._study())
 
     def claim(self, names: Iterable[Name]) -> Claim | None:
-        """Claim the first of some entries that is to be done and that no living worker has.
+        """Claim the first of some entries that is not over and that no living worker has.
 
-        Entries that the queue does not hold are added. Use the claim as a context.
+        Use the claim as a context.
 
         Returns:
             The claim, or None if all entries are over or belong to other workers.
@@ -100,46 +99,43 @@ class Queue:
         Raises:
             InputError: the folder cannot be written to.
         """
-        study, wanted = self._study(), list(names)
+        study = self._study()
         entries = self._entries(study)
-        for name in wanted:
-            if entries.get(name, Entry()).current is None:
-                self._attempt(study, name)
-        entries = self._entries(study)
-        for name in wanted:
-            claim = self._claim(study, name, entries[name])
+        for name in names:
+            entry = entries.get(name, Entry())
+            if entry.is_over or self._is_claimed(study, entry.current):
+                continue
+            claim = self._attempt(study, name, entry)
             if claim is not None:
                 return claim
+            entries = self._entries(study)
         return None
 
-    def _claim(self, study: int, name: Name, entry: Entry) -> Claim | None:
-        from optuna.exceptions import UpdateFinishedTrialError
-        from optuna.trial import TrialState
+    def _attempt(self, study: int, name: Name, entry: Entry) -> Claim | None:
+        """Add an attempt; return None if another worker's was earlier."""
+        from optuna.trial import TrialState, create_trial
 
-        current = entry.current
-        if current is None or current.state.is_finished():
-            return None
-        is_running = current.state == TrialState.RUNNING
-        path = self._lock(current)
-        was_here = path.exists()
-        if is_running and not was_here and not _is_silent(current):
-            return None  # it belongs to a worker in another directory
-        lock = _locked(path)
-        if lock is None:
-            return None
-        number = self.storage.get_trial_id_from_study_id_trial_number(study, current.number)
-        try:
-            if is_running:
-                self.storage.set_trial_state_values(number, TrialState.FAIL)
-            elif self.storage.set_trial_state_values(number, TrialState.RUNNING):
-                return Claim(self.storage, number, name, entry, lock)
-        except UpdateFinishedTrialError:  # another worker was quicker
-            is_running = False
+        token = secrets.token_hex(8)
+        lock = _locked(self._lock(token))
+        assert lock is not None
+        running = create_trial(
+            state=TrialState.RUNNING,
+            params=entry.values,
+            distributions={} if entry.fixed is None else entry.fixed.distributions,
+            user_attrs={_NAME: name, "claim": token, "alive": time.time()},
+            intermediate_values={
+                step: value
+                for one in entry.attempts
+                for step, value in one.intermediate_values.items()
+            },
+        )
+        trial = self.storage.create_new_trial(study, running)
+        first = self._entries(study)[name].current
+        if first is not None and first.user_attrs.get("claim") == token:
+            return Claim(self.storage, trial, name, running, lock)
+        _left(self.storage, trial)
         _unlocked(lock)
-        if not is_running:
-            return None
-        self._attempt(study, name)
-        return self._claim(study, name, self._entries(study)[name])
+        return None
 
     def _study(self) -> int:
         """Return the number of Optuna's study, which is made if it is not there."""
@@ -154,23 +150,37 @@ class Queue:
             return self.storage.get_study_id_from_name(self.name)
 
     def _entries(self, study: int) -> dict[Name, Entry]:
+        from optuna.trial import TrialState
+
         found: dict[Name, list[FrozenTrial]] = {}
         trials = self.storage.get_all_trials(study, deepcopy=False)
         for one in sorted(trials, key=lambda one: one.number):
             name = one.user_attrs.get(_NAME)
-            if isinstance(name, int | str):
+            # Version 0.1.0 added all entries as waiting trials.
+            if isinstance(name, int | str) and one.state != TrialState.WAITING:
                 found.setdefault(name, []).append(one)
         return {name: Entry(tuple(attempts)) for name, attempts in found.items()}
 
-    def _attempt(self, study: int, name: Name) -> None:
-        from optuna.trial import TrialState, create_trial
+    def _is_claimed(self, study: int, attempt: FrozenTrial | None) -> bool:
+        """Return whether the worker of an attempt is alive; mark what a dead one has left."""
+        if attempt is None:
+            return False
+        token, alive = (attempt.user_attrs.get(name) for name in ("claim", "alive"))
+        lock = None
+        if isinstance(token, str) and _TOKEN.fullmatch(token) and self._lock(token).exists():
+            lock = _locked(self._lock(token))
+            if lock is None:
+                return True
+        elif isinstance(alive, int | float) and time.time() - alive < DEAD_AFTER:
+            return True
+        trial = self.storage.get_trial_id_from_study_id_trial_number(study, attempt.number)
+        _left(self.storage, trial)
+        if lock is not None:
+            _unlocked(lock)
+        return False
 
-        waiting = create_trial(state=TrialState.WAITING, user_attrs={_NAME: name})
-        self.storage.create_new_trial(study, waiting)
-
-    def _lock(self, attempt: FrozenTrial) -> Path:
-        digest = hashlib.sha256(self.name.encode()).hexdigest()[:16]
-        return self.folder / f".claim-{digest}-{attempt.number}.lock"
+    def _lock(self, token: str) -> Path:
+        return self.folder / f".claim-{token}.lock"
 
 
 class Claim:
@@ -182,38 +192,35 @@ class Claim:
     Attributes:
         name: of the entry.
         values: the parameters that an earlier attempt has fixed.
-        reports: what earlier attempts have reported, by step.
+        reports: what was reported, by step, also by earlier attempts.
     """
 
     def __init__(
-        self, storage: BaseStorage, number: int, name: Name, entry: Entry, lock: BaseFileLock
+        self, storage: BaseStorage, trial: int, name: Name, start: FrozenTrial, lock: BaseFileLock
     ) -> None:
         self.name = name
-        self.values = entry.values
-        self.reports: dict[int, float] = {}
+        self.values = dict(start.params)
+        self.reports = dict(start.intermediate_values)
         self._storage = storage
-        self._number = number
+        self._trial = trial
         self._lock = lock
         self._is_finished = False
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._show_life, daemon=True)
-        self._note("alive", time.time())
-        for step, value in entry.reports.items():
-            self.report(step, value)
 
     def fix(self, values: Mapping[str, Any], ranges: Mapping[str, BaseDistribution]) -> None:
         """Fix the parameters of the run, for this attempt and those that may follow it."""
-        self.values = dict(values)
         for name, one in ranges.items():
             with suppress(_finished()):
                 internal = one.to_internal_repr(values[name])
-                self._storage.set_trial_param(self._number, name, internal, one)
+                self._storage.set_trial_param(self._trial, name, internal, one)
+        self.values = dict(values)
 
     def report(self, step: int, value: float) -> None:
         """Report a value on the way."""
         self.reports[step] = value
         with suppress(_finished()):
-            self._storage.set_trial_intermediate_value(self._number, step, value)
+            self._storage.set_trial_intermediate_value(self._trial, step, value)
 
     def complete(self, value: float, run: str) -> None:
         """Finish the entry with what the run came to."""
@@ -222,7 +229,7 @@ class Claim:
         self._finish(TrialState.COMPLETE, value, run=run)
 
     def prune(self, run: str) -> None:
-        """Finish the entry with a run that was ended early, with its last report."""
+        """Finish the entry with a run that was ended early, and its last report."""
         from optuna.trial import TrialState
 
         last = self.reports[max(self.reports)] if self.reports else None
@@ -239,12 +246,12 @@ class Claim:
             self._note(name, fact)
         with suppress(_finished()):
             values = None if value is None else [value]
-            self._storage.set_trial_state_values(self._number, state, values)
+            self._storage.set_trial_state_values(self._trial, state, values)
         self._is_finished = True
 
     def _note(self, name: str, value: object) -> None:
         with suppress(_finished()):  # another worker took this one for dead
-            self._storage.set_trial_user_attr(self._number, name, value)
+            self._storage.set_trial_user_attr(self._trial, name, value)
 
     def _show_life(self) -> None:
         while not self._is_over.wait(ALIVE_EVERY):
@@ -261,34 +268,31 @@ class Claim:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        from optuna.trial import TrialState
-
         self._is_over.set()
         self._thread.join()
         if not self._is_finished:
-            with suppress(
-                Exception
-            ):  # another worker took this one for dead, or no storage is there
-                self._storage.set_trial_state_values(self._number, TrialState.FAIL)
+            with suppress(Exception):  # the storage may be away
+                _left(self._storage, self._trial)
         _unlocked(self._lock)
 
 
 def _is_left(attempt: FrozenTrial) -> bool:
-    """Return whether a worker left an attempt unfinished; one that failed for a reason diverged."""
+    """Return whether an attempt was left unfinished; one that failed for a reason diverged."""
     from optuna.trial import TrialState
 
     return attempt.state == TrialState.FAIL and "reason" not in attempt.user_attrs
 
 
-def _is_silent(attempt: FrozenTrial) -> bool:
-    alive = attempt.user_attrs.get("alive")
-    if not isinstance(alive, int | float):  # it was killed before its first sign of life
-        began = attempt.datetime_start
-        alive = began.timestamp() if began is not None else 0.0
-    return time.time() - alive > DEAD_AFTER
+def _left(storage: BaseStorage, trial: int) -> None:
+    """Mark an attempt as left, unless it is over."""
+    from optuna.trial import TrialState
+
+    with suppress(_finished()):
+        storage.set_trial_state_values(trial, TrialState.FAIL)
 
 
 def _locked(path: Path) -> BaseFileLock | None:
+    """Return a lock that this process has now, or None if another process has it."""
     from filelock import FileLock, Timeout
 
     try:

@@ -20,7 +20,7 @@ from proselflc.training.run_directory import FORMAT, RunDirectory, check_format,
 OPTIONS = ("space", "trials", "prune")
 _CHOSEN = re.compile(r"chosen(-[a-z0-9_]+)?\.toml")
 _RUN = re.compile(r"[a-z0-9_]+-[0-9a-f]{16}")
-_LOCK = re.compile(rf"\.({_RUN.pattern}|claim-[0-9a-f]{{16}}-\d+)\.lock")
+_LOCK = re.compile(rf"\.({_RUN.pattern}|claim-[0-9a-f]{{16}})\.lock")
 _KEY = re.compile(r"[0-9a-f]{16}")
 
 

@@ -97,7 +97,8 @@ class Trials:
             known = {**claim.values, **self._planned[int(claim.name)]}
             if known.keys() != ranges.keys():
                 known = self._proposed(int(claim.name), ranges, known)
-            claim.fix(known, ranges)
+            if claim.values != known:
+                claim.fix(known, ranges)
         return claim
 
     def is_behind(self, claim: Claim, progress: float, accuracy: float) -> bool:
