@@ -79,6 +79,15 @@ def test_a_file_counts_by_what_is_in_it(tmp_path: Path) -> None:
     assert key(replace(small(), weights=paths[0])) == weights[2]
 
 
+def test_a_teacher_that_is_named_by_its_key_is_the_same_in_every_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = Parameters(teacher=Path(key(small())))
+    here = key(replace(small(method="distillation"), parameters=teacher))
+    monkeypatch.chdir(tmp_path)
+    assert key(replace(small(method="distillation"), parameters=teacher)) == here
+
+
 def test_a_run_is_recorded_whole_and_not_done_again(tmp_path: Path) -> None:
     store = Store(tmp_path)
     config = small()
