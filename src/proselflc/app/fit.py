@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,8 @@ from proselflc.app.parameter_names import NamingParameters, naming_parameters
 from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data.dataset import Dataset, checked
+from proselflc.data.label_values import class_ids
+from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays, python_dataset
 from proselflc.data.writing import fleeting
 from proselflc.errors import InputError, unknown
@@ -47,6 +49,7 @@ def fit(
     weights: str | Path | None = None,
     noise: str | None = None,
     trusted: float | str | Path | None = None,
+    normalize: str | None = None,
     augment: Literal["crop-flip", "crop", "flip", "none"] | None = None,
     image_size: int = 224,
     epochs: int | None = None,
@@ -69,6 +72,7 @@ def fit(
     eval_epochs: int | None = None,
     eval_steps: int | None = None,
     eval_examples: int = 50_000,
+    preprocessing: Preprocessing | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -83,7 +87,12 @@ def fit(
     Args:
         x: numbers [n, D], images (bytes, or floats in 0 … 1), n texts or n paths of image files;
             or, without y, a PyTorch or Hugging Face data set, or a `Dataset` of ours.
-        y: n labels, integers or texts.
+        y: n labels, integers or texts, in a list, an array, a column of a data frame or a tensor.
+            Labels come back in the same type and dtype: from `corrected_labels`, from
+            `find_label_issues` and as `.labels` of predictions, also when the run is read again.
+            A column comes back as an array. A data set gives its items' labels back; a `Dataset` of
+            ours its class ids, or class names if it was read from files. In files and on the
+            command line labels are class names.
         x_test, y_test: clean examples to measure on.
         clean: n true labels, where they are known: for measuring alone.
         names: C class names; y then holds class ids.
@@ -93,6 +102,8 @@ def fit(
         parameters: the method's own, such as {"epsilon": 0.2}.
         model: see `proselflc models`, or a module that maps a batch to logits [N, C]. It is
             trained in place.
+        preprocessing: of x, as an earlier run did it (`run.preprocessing`), to go on with a model
+            that has learned so; left out, fitted to x.
         out: the run's directory; left out, a temporary one that lives as long as the result.
         quiet: show no progress.
         notes: say on stderr what may not be expected, such as labels that were learned by heart.
@@ -112,6 +123,11 @@ def fit(
     """
     if resume and out is None:
         raise InputError("resume needs out, the directory of the run to go on with")
+    if preprocessing is not None and not isinstance(preprocessing, Preprocessing):
+        raise InputError(
+            f"preprocessing is a {type(preprocessing).__name__}: expected that of an earlier run, "
+            "run.preprocessing"
+        )
     config = Config(
         method=method,
         parameters=_parameters(parameters or {}),
@@ -119,6 +135,7 @@ def fit(
         weights=None if weights is None else Path(weights),
         noise=noise,
         trusted=None if trusted is None else str(trusted),
+        normalize=normalize,
         augment=augment,
         image_size=image_size,
         recipe=Recipe(
@@ -146,6 +163,8 @@ def fit(
     )
     if isinstance(x, Dataset):
         dataset = checked(x)
+        if dataset.label_values is None:  # what the caller has are its class ids
+            dataset = replace(dataset, label_values=class_ids(dataset.num_classes))
     elif y is None:
         dataset = python_dataset.load(x)
     else:
@@ -158,11 +177,18 @@ def fit(
         weakref.finalize(result, shutil.rmtree, path, ignore_errors=True)
     display = NamingParameters(Silent(notes) if quiet else chosen(quiet=False), fit)
     with contextlib.nullcontext() if out is not None else _fleeting_run():
-        train(config, Start(path, resume, overwrite), display, dataset=dataset, model=module)
+        train(
+            config,
+            Start(path, resume, overwrite),
+            display,
+            dataset=dataset,
+            model=module,
+            preprocessing=preprocessing,
+        )
     for doubt in doubts(result.history, len(result.names)):
         display.note(doubt)
     if module is not None:  # what was evaluated and saved: an average, or an earlier part's result
-        weights = result.directory.weights
+        weights = result.directory.checked(result.directory.weights)
         load_strictly(module, read_state(weights), weights)
     return result
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 
 from proselflc.app import config as config_file
 from proselflc.app.setting import Setting
+from proselflc.data import manifest
+from proselflc.data.labels import Labels
+from proselflc.data.manifest import Written
 from proselflc.errors import InputError
 from proselflc.training import processes
 from proselflc.training.checkpoint import State
@@ -28,7 +32,7 @@ def facts(setting: Setting) -> dict[str, object]:
 
 
 def check_run(directory: RunDirectory, setting: Setting) -> None:
-    """Refuse to go on with other options or other labels.
+    """Refuse to go on with other options, other labels or other examples.
 
     Raises:
         InputError: they are not those of the run in the directory.
@@ -44,8 +48,33 @@ def check_run(directory: RunDirectory, setting: Setting) -> None:
         raise InputError(
             f"the labels are not those that {directory.path} was begun with (fingerprint "
             f"{str(stored.get('fingerprint'))[:12]}… there, {setting.labels.fingerprint[:12]}… "
-            "now): has the data changed?"
+            f"now): {_why_other_examples(setting)}"
         )
+    # A run that was stopped in its very beginning has no labels yet, and no state.
+    if not _draws_trusted(setting) or not directory.labels.is_file():
+        return
+    if Labels.load(directory.labels).ids != setting.labels.ids:
+        raise InputError(
+            f"the training examples are not those that {directory.path} was begun with, though "
+            f"their labels are the same: {_why_other_examples(setting)}"
+        )
+
+
+def _why_other_examples(setting: Setting) -> str:
+    """Say what may be the reason why a run has other examples now."""
+    if not _draws_trusted(setting):
+        return "has the data changed?"
+    return (
+        "has the data changed? If not, the run was begun by a version of proselflc that drew the "
+        f"examples of --trusted {setting.config.trusted} in another way, and this version cannot "
+        "continue it: begin anew with --overwrite, or with another --out"
+    )
+
+
+def _draws_trusted(setting: Setting) -> bool:
+    """Return whether trusted examples are a share of the data, which is drawn."""
+    trusted = setting.config.trusted
+    return trusted is not None and not Path(trusted).exists()
 
 
 def check_state(state: State, directory: RunDirectory, setting: Setting) -> None:
@@ -80,6 +109,42 @@ def check_state(state: State, directory: RunDirectory, setting: Setting) -> None
             f"the sample weights are not those that {directory.path} was begun with: use those, or "
             "begin another run with another --out"
         )
+
+
+def files(written: Written, history: bytes) -> dict[str, object]:
+    """What a state says of the files that the run has written until then."""
+    return {
+        "files": manifest.to_json(written.files),
+        "history": hashlib.sha256(history).hexdigest(),
+    }
+
+
+def check_files(state: State, directory: RunDirectory, history: bytes) -> Written:
+    """Refuse to go on from files that are not as they were when the state was saved.
+
+    Args:
+        state: one of an earlier version says nothing of files, and all are believed then.
+        directory: of the run.
+        history: what is there of it until the state.
+
+    Returns:
+        What is known of the files.
+
+    Raises:
+        InputError: one is gone or differs.
+    """
+    if "files" not in state.facts:
+        return Written(directory.path)
+    written = Written(
+        directory.path, manifest.from_json(state.facts["files"], directory.checkpoints)
+    )
+    written.check_all()
+    if state.facts.get("history") != hashlib.sha256(history).hexdigest():
+        raise InputError(
+            f"{directory.history} differs from what the run wrote before its last checkpoint: "
+            "restore it from a copy, or train the run again with --overwrite"
+        )
+    return written
 
 
 def check_everybody_sees(directory: RunDirectory, accelerator: Accelerator) -> None:

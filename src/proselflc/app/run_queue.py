@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from proselflc.data.locking import file_lock
 from proselflc.errors import InputError
 
 if TYPE_CHECKING:
@@ -293,11 +294,11 @@ def _left(storage: BaseStorage, trial: int) -> None:
 
 def _locked(path: Path) -> BaseFileLock | None:
     """Return a lock that this process has now, or None if another process has it."""
-    from filelock import FileLock, Timeout
+    from filelock import Timeout
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
+        lock = file_lock(path)
         lock.acquire(timeout=0)
     except Timeout:
         return None

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import nn
 
 from proselflc.analysis.examples import read_examples
-from proselflc.app import odd_data
+from proselflc.app import normalization, odd_data
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted, surprises
 from proselflc.data import labels as labels_of
-from proselflc.data import noise, splits
+from proselflc.data import memory_budget, noise, splits
 from proselflc.data.batches import Batches, Order
-from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, checked
+from proselflc.data.dataset import Dataset, ImageFiles, Images, Inputs, Ints, Part, checked
 from proselflc.data.decisions import read_decisions
 from proselflc.data.image import usual_length
 from proselflc.data.labels import Labels
 from proselflc.data.opening import for_other_table, open_data
 from proselflc.data.preprocessing import ImageScaling, Preprocessing, fit
+from proselflc.data.random_streams import random_stream
 from proselflc.data.request import FROM_PYTHON, TABLES, Request
 from proselflc.errors import InputError
 from proselflc.models import catalogue
@@ -37,6 +40,7 @@ from proselflc.training.strategy import Situation, Strategy
 EVALUATIONS = 20  # about so many in a run whose user does not say
 SHORT_EVALUATIONS = 5  # and so many in one of less than two epochs
 EVALUATION_BATCH = 512
+LOGITS = 12  # arrays like the logits of a batch that a step makes, about
 SCARCE = 5  # examples per class of which a note says that they are few
 
 
@@ -126,6 +130,12 @@ def prepare(
         report(f"{which} ({first.reason}); the run's model.json lists them")
     dataset, labels = _labelled(config, dataset, report)
     n, C = len(dataset.train), dataset.num_classes
+    of_weights: list[str] = []  # said when they are read, for they may not fit
+    if preprocessing is not None:
+        preprocessing.check(dataset.train.inputs)
+    else:
+        normalize = normalization.chosen(config, dataset.train.inputs, of_weights.append)
+        config = replace(config, normalize=normalize)
     scaling = preprocessing or _fitted(config, dataset.train.inputs, report)
     shape = shape_of(scaling)
     recipe = config.recipe
@@ -141,6 +151,7 @@ def prepare(
             f"process{'es need' if shard[1] > 1 else ' needs'} at least {2 * shard[1]} examples at "
             "a time, so raise --batch-size"
         )
+    _check_room_for_batches(config, batch_size, C)
     name = config.model or catalogue.default_name(shape)
     if model is not None:
         name = f"{type(model).__module__}.{type(model).__qualname__}"
@@ -149,6 +160,8 @@ def prepare(
         model = catalogue.build(
             name, shape, C, generator_seed=recipe.seed, weights=config.weights, report=report
         )
+    for note in of_weights:
+        report(note)
     known = catalogue.MODELS.get(name, catalogue.MODELS[catalogue.default_name(shape)])
     recipe = replace(
         recipe,
@@ -210,6 +223,18 @@ def prepare(
     )
 
 
+def _check_room_for_batches(config: Config, batch_size: int, num_classes: int) -> None:
+    """Refuse a batch whose logits alone would not fit, before anything is made."""
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        return  # they are not in the system's memory
+    at_once = max(-(-batch_size // config.recipe.accumulate), EVALUATION_BATCH)
+    memory_budget.require(
+        4 * LOGITS * at_once * num_classes,
+        f"a batch of {at_once:,} examples with logits of {num_classes:,} classes",
+        "lower --batch-size, or raise --accumulate",
+    )
+
+
 def _labelled(
     config: Config, dataset: Dataset, report: Callable[[str], None]
 ) -> tuple[Dataset, Labels]:
@@ -246,7 +271,8 @@ def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]
     path = config.request.labels
     if path is not None and path.is_dir():
         _note_decisions(RunDirectory(path), bool(config.request.reviewed), report)
-        seen = set(read_examples(RunDirectory(path).examples)["id"].to_pylist())
+        run = RunDirectory(path)
+        seen = set(read_examples(run.checked(run.examples))["id"].to_pylist())
         known, n = sum(name in seen for name in dataset.train.ids), len(dataset.train)
         if known < n:
             report(f"{known:,} of {n:,} labels are from {path}, the others stay as they are")
@@ -254,8 +280,8 @@ def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]
 
 def _note_decisions(run: RunDirectory, wanted: bool, report: Callable[[str], None]) -> None:
     """Say how many labels of a run were decided by people, where there are any or should be."""
-    if run.review.is_file():
-        found = read_decisions(run.review, Labels.load(run.labels).fingerprint)
+    if os.path.lexists(run.review):
+        found = read_decisions(run.review, Labels.load(run.checked(run.labels)).fingerprint)
         for note in found.notes:
             report(note)
         many = sum(one.label is not None for one in found.standing.values())
@@ -293,7 +319,7 @@ def _with_validation(config: Config, dataset: Dataset) -> Dataset:
         dataset.train.labels,
         dataset.clean,
         fraction=config.trusted,
-        generator=noise.stream(config.recipe.seed),
+        generator=random_stream(config.recipe.seed, "trusted split"),
     )
     return splits.with_split(dataset, split)
 
@@ -303,6 +329,7 @@ def _noise_seed(config: Config) -> int:
 
 
 def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Preprocessing:
+    known = normalization.known(config)
     if isinstance(inputs, ImageFiles):
         size, warp = config.image_size, round(config.image_size * 8 / 7)
         longer = usual_length(inputs.paths)
@@ -312,8 +339,8 @@ def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Pr
                 f"{catalogue.default_name(ImageShape(3, size, size))}; "
                 f"--image-size {max(longer, 16)}, with a network for small images, is much faster"
             )
-        return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp))
-    return fit(inputs)
+        return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp), known=known)
+    return ImageScaling.fit(inputs, known=known) if isinstance(inputs, Images) else fit(inputs)
 
 
 def _eval_steps(config: Config, batches: int, total: int) -> int:

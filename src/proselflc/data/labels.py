@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.data import class_matrix, label_values
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.data.dataset import Bools, Dataset, Ints
+from proselflc.data.label_values import LabelValues
 from proselflc.data.noise import (
-    Matrix,
     Noise,
     checked_transition,
     fingerprint,
@@ -30,7 +32,8 @@ class Labels:
         given: [n] the labels to learn from, 0 … C−1.
         clean: [n] the true ones, or None if unknown.
         flipped: [n] where `given` differs from `clean`; nowhere if that is unknown.
-        transition: [C, C] realised, row = true class; the identity if that is unknown.
+        transition: [C, C] realised, row = true class; the identity if that is unknown. Beyond
+            `memory_budget.DENSE_CLASSES` classes it is a scipy.sparse.csr_array.
         names: C class names.
         ids: n distinct strings that name the examples.
         generator: the noise as `--noise` takes it with its full name, or "none" for labels as
@@ -38,24 +41,27 @@ class Labels:
         fingerprint: SHA-256 of `given` and C, the same on every platform.
         trusted: [n] which of `given` are known to be right and were learned as such, or None where
             the method makes no difference.
+        values: the labels of the classes as the caller wrote them; None for a list of class names,
+            as all labels are that were read from files.
     """
 
     given: Ints
     clean: Ints | None
     flipped: Bools
-    transition: Matrix
+    transition: ClassMatrix
     names: tuple[str, ...]
     ids: tuple[str, ...]
     generator: str
     fingerprint: str
     trusted: Bools | None = None
+    values: LabelValues | None = None
 
     def save(self, path: Path) -> None:
         """Write `labels.npz`, whole or not at all."""
         arrays: dict[str, npt.NDArray[Any]] = {
             "given": self.given.astype("<i8"),
             "flipped": self.flipped,
-            "transition": self.transition.astype("<f8"),
+            **class_matrix.arrays("transition", self.transition),
             "names": np.array(self.names, dtype=np.str_),
             "ids": np.array(self.ids, dtype=np.str_),
             "generator": np.array(self.generator),
@@ -65,15 +71,20 @@ class Labels:
             arrays["clean"] = self.clean.astype("<i8")
         if self.trusted is not None:
             arrays["trusted"] = self.trusted
+        if self.values is not None:
+            arrays["label_type"] = np.array(label_values.text_of(self.values))
         with whole_file(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
     @classmethod
     def load(cls, path: Path) -> Labels:
         """Read `labels.npz` and believe nothing that its other parts contradict."""
-        wanted = ("given", "flipped", "transition", "names", "ids", "generator", "fingerprint")
-        arrays = npz.arrays(path, (*wanted, "clean", "trusted"))
+        wanted = ("given", "flipped", "names", "ids", "generator", "fingerprint")
+        of_transition = class_matrix.array_names("transition")
+        arrays = npz.arrays(path, (*wanted, *of_transition, "clean", "trusted", "label_type"))
         missing = [name for name in wanted if name not in arrays]
+        if not any(name in arrays for name in of_transition):
+            missing.append("transition")
         if missing:
             raise InputError(
                 f'{path} holds no "{missing[0]}": it is not a file of labels that proselflc wrote'
@@ -90,7 +101,7 @@ class Labels:
         if "trusted" in arrays:
             trusted = _yes_or_no(path, "trusted", arrays["trusted"], n)
         try:
-            transition = checked_transition(arrays["transition"], C)
+            transition = checked_transition(class_matrix.read(arrays, "transition", C, path), C)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         generator = _string(path, "generator", arrays["generator"])
@@ -105,7 +116,14 @@ class Labels:
             raise InputError(f'"flipped" in {path} contradicts its given and clean labels')
         if len(set(ids)) != n or len(set(names)) != C:
             raise InputError(f"ids or names in {path} are not distinct")
-        return cls(given, clean, flipped, transition, names, ids, generator, claimed, trusted)
+        values = None
+        if "label_type" in arrays:
+            values = label_values.of_text(
+                _string(path, "label_type", arrays["label_type"]), C, path
+            )
+        return cls(
+            given, clean, flipped, transition, names, ids, generator, claimed, trusted, values
+        )
 
 
 def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
@@ -126,6 +144,7 @@ def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
         dataset.train.ids,
         generator="none" if noise is None else noise.spec,
         trusted=dataset.trusted,
+        values=None if dataset.label_values == LabelValues(dataset.names) else dataset.label_values,
     )
 
 
@@ -137,6 +156,7 @@ def labelled(
     *,
     generator: str = "none",
     trusted: Bools | None = None,
+    values: LabelValues | None = None,
 ) -> Labels:
     """Labels with what follows from them; see `Labels` for the arguments."""
     C = len(names)
@@ -144,12 +164,15 @@ def labelled(
         given=given,
         clean=clean,
         flipped=np.zeros(len(given), dtype=np.bool_) if clean is None else given != clean,
-        transition=np.eye(C) if clean is None else realised_transition(clean, given, C),
+        transition=(
+            class_matrix.identity(C) if clean is None else realised_transition(clean, given, C)
+        ),
         names=names,
         ids=ids,
         generator=generator,
         fingerprint=fingerprint(given, C),
         trusted=trusted,
+        values=values,
     )
 
 

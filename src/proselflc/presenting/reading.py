@@ -126,7 +126,7 @@ def _own_name(path: Path) -> str:
 
 
 def _reading(run: Run, name: str) -> Reading:
-    notes: list[str] = []
+    notes = list(run.notes)
     none: list[Json] = []
     directory = run.directory
 
@@ -137,9 +137,11 @@ def _reading(run: Run, name: str) -> Reading:
             notes.append(str(error))
             return otherwise
 
-    evaluation: Json = {}
-    if directory.evaluation.is_file():
-        evaluation = part(lambda: run.evaluation, evaluation)
+    def measured() -> Json:
+        return run.evaluation if directory.checked(directory.evaluation).exists() else {}
+
+    nothing: Json = {}
+    evaluation = part(measured, nothing)
     return Reading(
         run=run,
         name=name,

@@ -251,12 +251,13 @@ def _loss_correction(backward: bool) -> Callable[[Mapping[str, Any], Situation],
     def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
         import torch
 
+        from proselflc.data.class_matrix import check_room_for_transition, checked_transition
         from proselflc.data.matrix_files import read_transition
-        from proselflc.data.noise import checked_transition
         from proselflc.training.strategies.loss_correction import LossCorrection
 
         T = None
         if "transition" in p:
+            check_room_for_transition(situation.num_classes)
             matrix = read_transition(p["transition"])
             try:
                 T = torch.from_numpy(checked_transition(matrix, situation.num_classes))

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+from proselflc.data import memory_budget
 from proselflc.data.batches import Batch
 from proselflc.data.dataset import Features, Ints
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, processes
-from proselflc.training import strategy as strategies
 from proselflc.training.checkpoint import State
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
@@ -240,8 +240,8 @@ def test_resuming_in_either_stage_changes_nothing(hard: bool, stop: int, tmp_pat
 
 
 def test_what_is_too_large_to_keep_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 2 * 11 * 50_000 * 100 < strategies.LARGEST < 2 * 11 * 1_281_167 * 1000
-    monkeypatch.setattr(strategies, "LARGEST", 22 * n * C - 1)
+    assert 2 * 11 * 50_000 * 100 < memory_budget.LIMIT < 2 * 11 * 1_281_167 * 1000
+    monkeypatch.setattr(memory_budget, "LIMIT", 66 * n * C - 1)
     with pytest.raises(InputError) as caught:
         strategy()
     assert "keeps 10 predictions and a label of 90 examples of 3 classes" in str(caught.value)

@@ -22,8 +22,9 @@ from proselflc.app import queue_storage
 from proselflc.app.config import MAY_CHANGE, Config, versions
 from proselflc.app.kept_runs import key
 from proselflc.app.run_queue import Queue
-from proselflc.data.writing import whole_file
+from proselflc.data.writing import must_be_own_folder, whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import content_of, is_regular, open_regular
 from proselflc.training.methods import PATHS, resolved
 
 _COMPACT: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
@@ -126,19 +127,19 @@ class Store:
         return list(self._records.glob("*.json"))
 
     def _packed(self) -> Mapping[str, bytes]:
-        if not self.archive.is_file():
+        if not is_regular(self.archive):
             return {}
         state = self.archive.stat()
         return _lines(self.archive, state.st_mtime_ns, state.st_size)
 
     def _read(self, name: str) -> Record | None:
         path = self._records / f"{name}.json"
-        is_file = path.is_file()
+        is_file = is_regular(path)
         packed = None if is_file else self._packed().get(name)
         if not is_file and packed is None:
             return None
         try:
-            facts = json.loads(path.read_bytes() if packed is None else packed)
+            facts = json.loads(content_of(path) if packed is None else packed)
         except (OSError, ValueError, RecursionError):
             facts = None
         if not _is_record(facts, name):
@@ -164,6 +165,7 @@ class Store:
         Raises:
             InputError: the directory cannot be written to, or the queue's journal is damaged.
         """
+        must_be_own_folder(self.runs)
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -180,7 +182,7 @@ def _lines(archive: Path, changed: int, size: int) -> Mapping[str, bytes]:
     """Return the lines of an archive by the keys that they begin with."""
     found = {}
     try:
-        with lzma.open(archive) as file:
+        with open_regular(archive) as packed, lzma.open(packed) as file:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             raise ValueError(f"it has more than {_LARGEST:,} bytes")

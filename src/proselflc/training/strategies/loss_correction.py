@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from proselflc.correction.criteria import BackwardCorrection, CrossEntropy, ForwardCorrection
 from proselflc.correction.criterion import Criterion
 from proselflc.errors import InputError, unknown
-from proselflc.training.strategy import Scene, Situation, Stage, Strategy, all_probabilities
+from proselflc.training.strategy import (
+    Scene,
+    Situation,
+    Stage,
+    Strategy,
+    all_probabilities,
+    check_probabilities,
+)
 from proselflc.training.transition_estimate import ESTIMATES, invertible
 
 # Of all epochs. A network that goes on learns the labels by heart, and T would be the identity.
@@ -49,6 +56,9 @@ class LossCorrection(Strategy):
             raise InputError(unknown("--method.estimate", estimate, ESTIMATES))
         if transition is not None and not backward:
             _check_possible(transition, situation)
+        # T, its copy in the criterion, in checkpoints and in a step; an inverse needs float64.
+        n = 0 if transition is not None else situation.num_examples
+        check_probabilities(n, situation.num_classes, 80 if backward else 40)
         corrected: Callable[[Tensor], Criterion]
         corrected = BackwardCorrection if backward else ForwardCorrection
         super().__init__(CrossEntropy() if transition is None else corrected(transition.float()))

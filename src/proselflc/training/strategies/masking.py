@@ -11,7 +11,14 @@ from torch import Tensor, nn
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch, generator_for
 from proselflc.errors import InputError
-from proselflc.training.strategy import Scene, Situation, Stage, Strategy, all_probabilities
+from proselflc.training.strategy import (
+    Scene,
+    Situation,
+    Stage,
+    Strategy,
+    all_probabilities,
+    check_probabilities,
+)
 from proselflc.training.transition_estimate import percentile
 
 FIRST = 0.25  # of all epochs; later, the estimate would show labels that are learned by heart
@@ -72,6 +79,7 @@ class Masking(Strategy):
                 f"masking makes a matrix per example and is for at most {MOST_CLASSES} classes, "
                 f"got {C}: use forward"
             )
+        check_probabilities(situation.num_examples, C, 20)
         if mask is None:
             if situation.coarse is None:
                 raise InputError(

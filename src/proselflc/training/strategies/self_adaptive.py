@@ -7,13 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.information import expected_surprise
 from proselflc.correction.parameter import kept_share, share_of_training
 from proselflc.data.batches import Batch
-from proselflc.training.strategy import Scene, Situation, Strategy, check_memory
+from proselflc.training.strategy import Scene, Situation, Strategy, check_memory, one_hot
 
 
 class SelfAdaptiveTraining(Strategy):
@@ -43,7 +42,7 @@ class SelfAdaptiveTraining(Strategy):
         self.momentum = kept_share(momentum)
         self.begin = round(share_of_training(begin, "begin") * situation.epochs)
         given = torch.from_numpy(situation.given)
-        self.register_buffer("memory", F.one_hot(given, C).float())  # t
+        self.register_buffer("memory", one_hot(given, C, torch.float32))  # t
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
 
     def targets(self, batch: Batch) -> Tensor:
