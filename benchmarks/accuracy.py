@@ -17,9 +17,8 @@ knows the coarse classes, within which all of this noise is.
     python benchmarks/accuracy.py --time             # time per epoch instead
     python benchmarks/accuracy.py --report           # only the table, from the committed results
 
-Runs are shared with the reproduction of the paper: each is a file in results/paper/records/, named
-by a hash of all that it depends on, so an interrupted sitting continues; cells not yet run are
-shown as "–".
+Runs are shared with the reproduction of the paper: each is recorded in results/paper by a hash of
+all that it depends on, so an interrupted sitting continues; cells not yet run are shown as "–".
 """
 
 from __future__ import annotations

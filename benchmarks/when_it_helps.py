@@ -9,7 +9,7 @@ and the longest with a lower learning rate too, three seeds.
     python benchmarks/when_it_helps.py --jobs 2
     python benchmarks/when_it_helps.py --report       # from the committed results
 
-Every run is a file in results/when_it_helps/records/, by a hash of its options.
+Runs are recorded in results/paper, by a hash of their options.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="only what is there")
     options = parser.parse_args()
     artefact = Artefact("when_it_helps", "when ProSelfLC helps", table)
-    one = Reproduction(artefact, SCALES["cpu"], SEEDS, RESULTS / "when_it_helps")
+    one = Reproduction(artefact, SCALES["cpu"], SEEDS, RESULTS / "paper")
     if not options.report:
         command.run(one, options.jobs, functools.partial(print, flush=True))
     output, _ = one.look()

@@ -57,6 +57,8 @@ def key(config: Config, dataset: Dataset | None = None) -> str:
 def _said(value: object) -> str:
     if isinstance(value, Path) and value.is_file():
         return _digest(value, value.stat().st_mtime_ns)
+    if isinstance(value, Path) and not value.exists():  # a run to come, named by its key
+        return value.name
     return str(value)
 
 
