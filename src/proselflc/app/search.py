@@ -28,6 +28,7 @@ from proselflc.app.study_directory import StudyDirectory
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError, unknown
+from proselflc.options import MOST_PROCESSES, check_least
 from proselflc.training.methods import TRAINABLE, Parameters
 
 if TYPE_CHECKING:
@@ -59,9 +60,7 @@ class Options:
     quiet: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("trials", "jobs"):
-            if getattr(self, name) < 1:
-                raise InputError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        check_least(self, {"trials": 1, "jobs": 1}, {"jobs": MOST_PROCESSES})
 
 
 def search(
