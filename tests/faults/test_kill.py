@@ -278,4 +278,3 @@ def test_an_unfinished_run_is_not_replaced_without_being_asked(program: Any, kil
     done = program(*OPTIONS, "--out", killed, code=2)
     assert "holds an unfinished run: pass --resume to go on, --overwrite to" in done.stderr
     assert done.stderr.count("\n") == 1
-
