@@ -111,15 +111,24 @@ def write_parquet(table: pa.Table, path: Path) -> None:
         pq.write_table(table, file, compression="zstd")
 
 
-def read_examples(path: Path) -> pa.Table:
+def read_examples(path: Path, rows: int | None = None) -> pa.Table:
     """Read `examples.parquet` and believe no column that is not what `table` writes.
 
     Columns beyond those are left alone.
+
+    Args:
+        path: the file.
+        rows: how many the run has examples, which is looked at before they are read.
 
     Raises:
         InputError: damaged, or not such a file.
     """
     file = open_parquet(path)
+    if rows is not None and len(file) != rows:
+        raise InputError(
+            f"{path} has {len(file):,} rows, but the run has {rows:,} examples: write it again "
+            f"with proselflc audit {path.parent}"
+        )
     wanted = _types()
     missing = [name for name in wanted if name not in file.columns and name != "clean_label"]
     if missing:

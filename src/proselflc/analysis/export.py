@@ -18,6 +18,7 @@ from proselflc.data.decisions import Decisions
 from proselflc.data.exported import Exported
 from proselflc.data.label_files import least_confidence
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 from proselflc.training.observations import TOP_CLASSES
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Corrected:
     @cached_property
     def examples(self) -> pa.Table:
         """The rows of `examples.parquet` that are meant."""
-        if not self.run.directory.examples.is_file():
+        if not is_regular(self.run.directory.examples):
             raise InputError(
                 f"the run {self.run.path} has no {self.run.directory.examples.name}, so nothing is "
                 "known about its labels: train it again"

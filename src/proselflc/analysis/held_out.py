@@ -13,6 +13,7 @@ from proselflc.analysis.records import HeldOut
 from proselflc.data.labels import Labels
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 from proselflc.training.observations import mapped
 from proselflc.training.run_directory import RunDirectory
 
@@ -58,7 +59,7 @@ def of_run(directory: RunDirectory, labels: Labels) -> HeldOut | None:
         InputError: they are damaged, elsewhere, or of other labels.
     """
     directory.check_folds()
-    if not directory.folds_done.is_file():
+    if not is_regular(directory.folds_done):
         return None
     facts = directory.read_json(directory.folds_done)
     folds = facts.get("folds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from threading import RLock
@@ -14,6 +15,7 @@ from proselflc.analysis.run import Run
 from proselflc.data.dataset import Floats, Ints
 from proselflc.data.decisions import Sample
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 
 if TYPE_CHECKING:
     from typing import TypeGuard
@@ -98,7 +100,7 @@ class Review:
         Raises:
             InputError: nothing is known of its labels, or its decisions are damaged or of others.
         """
-        if not run.directory.examples.is_file():
+        if not is_regular(run.directory.examples):
             raise InputError(
                 f"the run {run.path} has no {run.directory.examples.name}, so there are no "
                 "suspects to review: train it again"
@@ -314,7 +316,7 @@ def reviewed(run: Run) -> Review | None:
     Raises:
         InputError: what was decided cannot be read.
     """
-    if not run.directory.review.is_file():
+    if not os.path.lexists(run.directory.review):
         return None
     found = Review(run)
     return found if (found.label != NOBODY).any() else None

@@ -25,6 +25,7 @@ from proselflc.data.noise import Matrix, checked_transition
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays, npz
 from proselflc.errors import InputError
+from proselflc.regular_files import content_of, is_regular
 from proselflc.training import observations
 from proselflc.training.inference import answers
 from proselflc.training.observations import Mean, Rows
@@ -123,7 +124,7 @@ class Run:
     def stages(self) -> list[Json]:
         """Name, first epoch and step and length of the stages, in order; empty if there was one."""
         path = self.directory.stages
-        if not path.is_file():
+        if not is_regular(path):
             return []
         stages = self.directory.read_json(path).get("stages")
         numbers = ("first_epoch", "epochs", "first_step", "steps")
@@ -149,7 +150,14 @@ class Run:
     @cached_property
     def examples(self) -> pa.Table:
         """One row per training example, a pyarrow table; `.to_pandas()` gives a data frame."""
-        return read_examples(self.directory.examples)
+        rows = len(self.labels.ids) if is_regular(self.directory.labels) else None
+        found = read_examples(self.directory.examples, rows)
+        if len(found) == 0:
+            raise InputError(
+                f"{self.directory.examples} has no rows, so nothing is known about labels: train "
+                "the run again"
+            )
+        return found
 
     @cached_property
     def audit(self) -> Audit:
@@ -164,7 +172,7 @@ class Run:
             InputError: the file is no such matrix.
         """
         path = self.directory.transition
-        if not path.is_file():
+        if not is_regular(path):
             return None
         matrix = npz.array(path)
         try:
@@ -258,8 +266,8 @@ class Run:
 def _small_json(path: Path) -> Json:
     """An object in a file; an empty one where there is none, or it is large or damaged."""
     try:
-        found = json.loads(path.read_bytes()) if path.stat().st_size <= _SMALL else {}
-    except (OSError, ValueError, RecursionError):
+        found = json.loads(content_of(path)) if path.stat().st_size <= _SMALL else {}
+    except (OSError, ValueError, RecursionError, InputError):
         return {}
     return found if isinstance(found, dict) else {}
 

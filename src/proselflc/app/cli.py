@@ -21,6 +21,7 @@ from proselflc import __version__
 from proselflc.app.commands import data, labels, learning, listing, machine, paper
 from proselflc.app.printing import complain
 from proselflc.errors import InputError, RunError
+from proselflc.regular_files import is_regular
 
 app = App(
     name="proselflc",
@@ -140,7 +141,7 @@ def _read_config(arguments: Sequence[str]) -> None:
         if out is None or not any(word.partition("=")[0] == "--resume" for word in arguments):
             return
         path = Path(out) / kept[command]
-        if not path.is_file():
+        if not is_regular(path):
             if command == "train" and not {"--help", "-h"} & set(arguments):
                 _check_begins(arguments, Path(out))
             return

@@ -26,6 +26,7 @@ from proselflc.data.sources.table_copy import Relabelling
 from proselflc.data.sources.table_file import Table, open_table
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 
 Format: TypeAlias = Literal["csv", "parquet", "npz", "cleanlab"]
 
@@ -209,7 +210,7 @@ def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
             f"so a corrected copy would be worse than {source}: write the labels with --out "
             "FILE.csv, or corrupt a file with proselflc noise, train on that and copy it"
         )
-    if not source.is_file():
+    if not is_regular(source):
         raise InputError(
             f"the label file of {run.path}, {source}, is not there any more, seen from "
             f"{Path.cwd()}: put it back, or go where the run was trained"

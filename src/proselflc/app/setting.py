@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -254,7 +255,7 @@ def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]
 
 def _note_decisions(run: RunDirectory, wanted: bool, report: Callable[[str], None]) -> None:
     """Say how many labels of a run were decided by people, where there are any or should be."""
-    if run.review.is_file():
+    if os.path.lexists(run.review):
         found = read_decisions(run.review, Labels.load(run.labels).fingerprint)
         for note in found.notes:
             report(note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from proselflc.data.reading import must_be_file
 from proselflc.data.request import PARQUET, Request
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 
 if TYPE_CHECKING:
     from proselflc.data.dataset import Dataset, Ints
@@ -143,7 +145,7 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
     from proselflc.data.sources import table, table_file
 
     path = run / "examples.parquet"
-    if not path.is_file():
+    if not is_regular(path):
         raise InputError(
             f"{run} is not a finished run: it holds no {path.name}; finish it with --resume, or "
             "give a file of labels"
@@ -178,7 +180,7 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
             one if enough else other
             for one, other, enough in zip(labels, as_given, sure, strict=True)
         ]
-    if (run / NAME).is_file():
+    if os.path.lexists(run / NAME):
         own = Labels.load(run / "labels.npz")
         decided = read_decisions(run / NAME, own.fingerprint)
         decided.check(set(own.ids), own.names)

@@ -17,6 +17,7 @@ from proselflc.data.label_files import must_not_choose, read_label_file
 from proselflc.data.reading import must_be_file
 from proselflc.data.request import SPREADSHEETS, TABLES, Request
 from proselflc.errors import InputError, unknown
+from proselflc.regular_files import is_regular
 
 if TYPE_CHECKING:
     from proselflc.data.dataset import Dataset
@@ -235,7 +236,7 @@ def _open_path(request: Request) -> Dataset:
     path = Path(request.data)
     if path.is_dir():
         return _open_folder(path, request)
-    if not path.is_file():
+    if not is_regular(path):
         raise InputError(f"there is no file or folder {path}" + _meant(path))
     suffix = path.suffix.lower()
     if suffix in TABLES:

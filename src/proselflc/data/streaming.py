@@ -35,6 +35,7 @@ from proselflc.data.dataset import Bytes, ImageFiles, Ints, Part, Skipped
 from proselflc.data.image import QUIET, OnBadImage
 from proselflc.data.image_scaling import ImageScaling, Window, warped
 from proselflc.errors import InputError
+from proselflc.regular_files import open_regular
 
 BATCHES_OF_64 = Order(64)  # the paper's for ImageNet and Clothing1M
 _AHEAD = 2  # batches that are asked of each worker before they are needed
@@ -385,7 +386,7 @@ def _raw_samples_of(path: Path) -> Iterator[dict[str, object]]:
     members = _webdataset().tariterators
     try:
         # Opened here and not by the library, which would run what a name like "pipe:…" says.
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             # Without compression no member can be larger than its file.
             if stream.read(262)[257:] != b"ustar":
                 raise InputError(f"{path} is not a plain tar file: decompress it first")

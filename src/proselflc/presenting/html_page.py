@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proselflc import __version__
+from proselflc.regular_files import open_regular
 
 GENERATOR = "proselflc"  # how a page of ours is known again
 
@@ -94,7 +95,7 @@ def is_ours(path: Path) -> bool:
 def begins_with(path: Path, tag: str) -> bool:
     """Whether a tag is among the first of a file."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return tag.encode() in file.read(1000)
     except OSError:
         return False

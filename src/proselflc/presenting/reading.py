@@ -138,7 +138,7 @@ def _reading(run: Run, name: str) -> Reading:
             return otherwise
 
     evaluation: Json = {}
-    if directory.evaluation.is_file():
+    if directory.evaluation.exists():
         evaluation = part(lambda: run.evaluation, evaluation)
     return Reading(
         run=run,

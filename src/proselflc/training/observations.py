@@ -19,8 +19,10 @@ import torch
 from torch import Tensor
 
 from proselflc.data.batches import Batch
+from proselflc.data.sources import npz
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import open_regular
 from proselflc.training.strategy import Strategy
 
 # 65535 and NaN mark an example that was not seen in the epoch.
@@ -279,11 +281,13 @@ def mapped(path: Path) -> npt.NDArray[Any]:
     """
     try:
         # Not np.load, which would also open an archive.
-        array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
-    except (OSError, ValueError, TypeError, OverflowError) as error:
-        reason = " ".join(str(error).split())[:200]
+        with open_regular(path) as file:
+            return npz.mapped(file)
+    except InputError as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    except npz.DAMAGE as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"cannot read {path}: {reason}") from None
-    return array
 
 
 class _Mean(Protocol):

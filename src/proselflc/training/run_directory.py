@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from proselflc.data import decisions
-from proselflc.data.writing import whole_file
+from proselflc.data.locking import file_lock
+from proselflc.data.writing import must_be_own_folder, whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import content_of, is_regular
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -174,7 +176,7 @@ class RunDirectory:
     @property
     def is_begun(self) -> bool:
         """Whether there is a run: a config.toml that a run has written."""
-        if not self.config.is_file():
+        if not is_regular(self.config):
             return False
         table = read_toml(self.config)
         return "fingerprint" in table and "versions" in table
@@ -182,12 +184,12 @@ class RunDirectory:
     @property
     def is_recorded(self) -> bool:
         """Whether the run is of a training loop that is not ours."""
-        return self.config.is_file() and is_recorded(read_toml(self.config))
+        return is_regular(self.config) and is_recorded(read_toml(self.config))
 
     @property
     def is_finished(self) -> bool:
         """Whether the run went to its end: the summary is written last."""
-        return self.summary.is_file()
+        return is_regular(self.summary)
 
     def check_format(self) -> None:
         """Refuse a run that a later version has written.
@@ -221,10 +223,15 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else may write to the run meanwhile. The lock goes with the process."""
-        from filelock import FileLock, Timeout
+        """Nobody else may write to the run meanwhile. The lock goes with the process.
 
-        lock = FileLock(self._lock, timeout=0)
+        Raises:
+            InputError: another process has it, it cannot be made, or a folder of the run is a link.
+        """
+        from filelock import Timeout
+
+        self.check_links()
+        lock = file_lock(self._lock, timeout=0)
         try:
             lock.acquire()
         except Timeout:
@@ -239,13 +246,23 @@ class RunDirectory:
         finally:
             lock.release()
 
+    def check_links(self) -> None:
+        """Refuse to write to a run whose folders are links: what they lead to is not the run's.
+
+        Raises:
+            InputError: one is.
+        """
+        for folder in self._folders:
+            must_be_own_folder(folder)
+
     def present(self) -> tuple[str, ...]:
         """The names that a run would use and that are taken."""
         return tuple(path.name for path in (*self._folders, *self._files) if path.exists())
 
     def sweep(self) -> None:
-        """Remove what a process that was killed has left half written."""
-        for folder in (self.path, *self._folders):
+        """Remove what a process that was killed has left half written; links are not followed."""
+        own = (folder for folder in self._folders if not folder.is_symlink())
+        for folder in (self.path, *own):
             for path in folder.glob(".*.part"):
                 if _PART.fullmatch(path.name):
                     path.unlink(missing_ok=True)
@@ -253,7 +270,7 @@ class RunDirectory:
             fold.sweep()
 
     def clear(self) -> None:
-        """Remove what a run has written, and nothing else."""
+        """Remove what a run has written, and nothing else; links are not followed."""
         self.summary.unlink(missing_ok=True)  # first: what is half removed must not look finished
         self.sweep()
         if self.is_begun and self.tracking.is_dir() and not self.tracking.is_symlink():
@@ -331,7 +348,7 @@ class RunDirectory:
 
     def read_history(self) -> list[Json]:
         """The history; empty if there is none yet."""
-        if not self.history.is_file():
+        if not is_regular(self.history):
             return []
         text = read_text(self.history)
         return [_object(self.history, line) for line in text.splitlines() if line.strip()]
@@ -344,7 +361,7 @@ class RunDirectory:
 def read_text(path: Path) -> str:
     """A text file of a run."""
     try:
-        return path.read_text(encoding="utf-8")
+        return content_of(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise InputError(f"cannot read {path}: {reason}") from None
@@ -384,8 +401,8 @@ def is_recorded(table: Mapping[str, object]) -> bool:
 
 
 def _empty(folder: Path) -> None:
-    """Remove a run's files from a folder, and the folder if nothing else is in it."""
-    for path in folder.iterdir() if folder.is_dir() else ():
+    """Remove a run's files from a folder that is no link, and the folder if it is empty then."""
+    for path in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
         if _OURS.fullmatch(path.name):
             path.unlink()
     _remove_if_empty(folder)

@@ -13,6 +13,7 @@ from proselflc.app.printing import is_main, print_json, say
 from proselflc.data.request import InputsRequest
 from proselflc.errors import InputError, RunError, shown
 from proselflc.options import MOST_PROCESSES, Several, Whole
+from proselflc.regular_files import is_regular
 
 
 def train(
@@ -64,7 +65,7 @@ def train(
     if json:
         print_json({"run": str(path), **directory.read_json(directory.summary)})
     elif not quiet:
-        if directory.audit.is_file():
+        if is_regular(directory.audit):
             found = Run(path)
             say("\n" + auditing.in_words(found, found.audit, found.examples, 3))
         sys.stdout.write(f"{shown(str(path))}\n")
