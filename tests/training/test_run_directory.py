@@ -106,7 +106,7 @@ def test_folds_behind_links_are_not_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        ("2", "newer version of proselflc (format 2, this one reads 1): update it"),
+        ("3", "newer version of proselflc (format 3, this one reads 2): update it"),
         ("'x'", "damaged"),
     ],
 )

@@ -98,7 +98,7 @@ class Audit:
             InputError: there is none, or it is damaged.
         """
         for path in (directory.audit, directory.audit_arrays):
-            if not is_regular(path):
+            if not is_regular(directory.checked(path)):
                 raise InputError(
                     f"{directory.path} has no {path.name}: make it with proselflc audit "
                     f"{directory.path}"

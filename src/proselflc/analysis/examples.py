@@ -146,6 +146,32 @@ def read_examples(path: Path, rows: int | None = None) -> pa.Table:
     return columns
 
 
+def check_examples(table: pa.Table, labels: Labels, path: Path) -> None:
+    """Refuse `examples.parquet` of other examples, or of some of them alone.
+
+    Args:
+        table: as `read_examples` gives it.
+        labels: of the same run.
+        path: of the file, for the message.
+
+    Raises:
+        InputError: its rows are not those of the labels, one for each and in their order.
+    """
+    ids = tuple(table["id"].to_pylist())
+    if ids != labels.ids:
+        at = next(
+            (k for k, two in enumerate(zip(ids, labels.ids, strict=False)) if two[0] != two[1]),
+            None,
+        )
+        how = f"it has {len(ids):,} rows for {len(labels.ids):,} labels"
+        if at is not None:
+            how = f'its row {at} is of "{ids[at]}" and the label there of "{labels.ids[at]}"'
+        raise InputError(
+            f"{path} is not of the same run as its labels, {how}: restore it from a copy, or make "
+            f"it anew with proselflc audit {path.parent}"
+        )
+
+
 @dataclass(frozen=True)
 class _Past:
     """What all epochs together say, each [n]; NaN or −1 where there is nothing."""

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.analysis.examples import check_examples
 from proselflc.analysis.run import Run, load_run
 from proselflc.data import spreadsheet
 from proselflc.data.dataset import Bools, Floats, Ints
@@ -145,6 +146,7 @@ class Corrected:
                 "known about its labels: train it again"
             )
         table = self.run.examples
+        check_examples(table, self.run.labels, self.run.directory.examples)
         return table.filter(table["is_suspect"]) if self.only_suspects else table
 
     @cached_property

@@ -136,7 +136,10 @@ def inputs(run: Run, *, data: str | None = None) -> Inputs:
     Raises:
         InputError: the data is gone, has changed, or came from Python.
     """
-    files = run.directory.inputs_table, run.directory.inputs_arrays
+    files = [
+        run.directory.checked(one)
+        for one in (run.directory.inputs_table, run.directory.inputs_arrays)
+    ]
     kept = None if data is not None else kept_inputs.read(*files, len(run.labels.ids))
     if kept is not None:
         if len(kept) != len(run.labels.ids):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from proselflc.analysis.examples import check_examples
 from proselflc.analysis.run import Run
 from proselflc.data.dataset import Floats, Ints
 from proselflc.data.decisions import Sample
@@ -106,8 +107,7 @@ class Review:
                 "suspects to review: train it again"
             )
         table, labels = run.examples, run.labels
-        if tuple(table["id"].to_pylist()) != labels.ids:
-            raise InputError(f"{run.directory.examples} is not of the same run as its labels")
+        check_examples(table, labels, run.directory.examples)
         self.run, self.decisions = run, run.decisions
         self.ids, self.names = labels.ids, labels.names
         self._place = {name: i for i, name in enumerate(labels.ids)}

@@ -17,6 +17,7 @@ from proselflc.analysis import held_out
 from proselflc.analysis.audit import Audit
 from proselflc.analysis.examples import read_examples
 from proselflc.analysis.records import Records
+from proselflc.data import manifest
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Floats, Inputs, Ints, Part, check_rows
 from proselflc.data.decisions import Decisions, read_decisions
@@ -28,7 +29,7 @@ from proselflc.errors import InputError
 from proselflc.regular_files import content_of, is_regular
 from proselflc.training import observations
 from proselflc.training.inference import answers
-from proselflc.training.observations import Mean, Rows
+from proselflc.training.observations import Epochs, Mean, Rows
 from proselflc.training.run_directory import Json, RunDirectory, read_toml
 from proselflc.training.saved_model import SavedModel, finished_run
 from proselflc.training.serving import loader
@@ -105,15 +106,25 @@ class Run:
     def directory(self) -> RunDirectory:
         return RunDirectory(self.path)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the run should know about its files, in sentences."""
+        if self.directory.manifest.is_file():
+            return ()
+        return (
+            f"{self.path} has no {self.directory.manifest.name}, because an older version of "
+            "proselflc wrote it: damage to its files cannot be detected",
+        )
+
     @cached_property
     def config(self) -> Json:
         """The options of the run."""
-        return read_toml(self.directory.config)
+        return read_toml(self.directory.checked(self.directory.config))
 
     @cached_property
     def labels(self) -> Labels:
         """The labels it was trained on."""
-        return Labels.load(self.directory.labels)
+        return Labels.load(self.directory.checked(self.directory.labels))
 
     @cached_property
     def history(self) -> list[Json]:
@@ -123,7 +134,7 @@ class Run:
     @cached_property
     def stages(self) -> list[Json]:
         """Name, first epoch and step and length of the stages, in order; empty if there was one."""
-        path = self.directory.stages
+        path = self.directory.checked(self.directory.stages)
         if not is_regular(path):
             return []
         stages = self.directory.read_json(path).get("stages")
@@ -151,7 +162,7 @@ class Run:
     def examples(self) -> pa.Table:
         """One row per training example, a pyarrow table; `.to_pandas()` gives a data frame."""
         rows = len(self.labels.ids) if is_regular(self.directory.labels) else None
-        found = read_examples(self.directory.examples, rows)
+        found = read_examples(self.directory.checked(self.directory.examples), rows)
         if len(found) == 0:
             raise InputError(
                 f"{self.directory.examples} has no rows, so nothing is known about labels: train "
@@ -171,7 +182,7 @@ class Run:
         Raises:
             InputError: the file is no such matrix.
         """
-        path = self.directory.transition
+        path = self.directory.checked(self.directory.transition)
         if not is_regular(path):
             return None
         matrix = npz.array(path)
@@ -194,11 +205,13 @@ class Run:
     @property
     def dynamics(self) -> Iterator[Rows]:
         """[n] what was seen of every training example, epoch by epoch, memory-mapped."""
-        return observations.observed(self.directory.dynamics)
+        return iter(epochs_of(self.directory))
 
     def recent(self, name: str) -> Mean:
         """The mean of "p" or "target" over the last epochs, memory-mapped."""
-        return observations.recent(self.directory.dynamics, name)
+        folder = self.directory.dynamics
+        self.directory.checked(observations.mean_file(folder, name))
+        return observations.recent(folder, name)
 
     @property
     def records(self) -> Records:
@@ -210,7 +223,7 @@ class Run:
     @property
     def records_of_training(self) -> Records:
         """What was recorded of the training examples while they were learned, memory-mapped."""
-        return Records(observations.Epochs(self.directory.dynamics))
+        return Records(epochs_of(self.directory))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -261,6 +274,16 @@ class Run:
     @cached_property
     def _saved(self) -> SavedModel:
         return SavedModel(self.directory, self.made_by)
+
+
+def epochs_of(directory: RunDirectory) -> Epochs:
+    """What was seen of every training example in every epoch, each file checked when it is read.
+
+    Raises:
+        InputError: an epoch is missing.
+    """
+    manifest.check_none_gone(directory.path, directory.dynamics.name)
+    return Epochs(directory.dynamics, directory.checked)
 
 
 def _small_json(path: Path) -> Json:

@@ -125,7 +125,8 @@ def _check_begins(arguments: Sequence[str], out: Path) -> None:
 def _read_config(arguments: Sequence[str]) -> None:
     """Have a TOML file stand behind the flags of a command: --config, or what is to be resumed."""
     from proselflc.app import config
-    from proselflc.training.run_directory import read_toml
+    from proselflc.models.named_code import check_repeated
+    from proselflc.training.run_directory import RunDirectory, read_toml
 
     kept = {"train": "config.toml", "search": "study.toml"}
     for command in kept:
@@ -149,14 +150,11 @@ def _read_config(arguments: Sequence[str]) -> None:
             from proselflc.app.study_directory import StudyDirectory
 
             StudyDirectory(Path(out)).read()  # another version's may not even have these options
+    if path.name == kept["train"]:
+        RunDirectory(path.parent).checked(path)
     table = dict(read_toml(path))
     own = config.of_search(table, path) if command == "search" else {}
     values = config.options(table, path, arguments)
-    model = values.get("model", "")
-    if name is None and ":" in model and config.flag_value(arguments, "--model") is None:
-        raise InputError(
-            f"the run in {out} has a model of its own making, {model}, and a run from a stranger "
-            f"could name any code: say that you trust it with --model {model}"
-        )
+    check_repeated(values.get("model", ""), path, config.flag_value(arguments, "--model"))
     # By command: among flat keys, "noise" would be taken for the command of that name and dropped.
     app[command].config = (Dict({command: {**values, **own}}, source=str(path)),)

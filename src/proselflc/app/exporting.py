@@ -140,7 +140,7 @@ def export(run: Run, what: Export) -> Done:
     examples = corrected.examples
     suspects, corrections = int(examples["is_suspect"].to_numpy().sum()), corrected.corrections
     written: dict[str, str] = {}
-    notes = list(corrected.notes)
+    notes = [*run.notes, *corrected.notes]
     if what.copy is not None:
         notes += _write_copy(corrected, what, what.copy)
         written["copy"] = str(what.copy)
@@ -307,8 +307,6 @@ def _write_links(corrected: Corrected, what: Export, folder: Path) -> list[str]:
             "another place"
         )
     examples = corrected.examples
-    if len(run.examples) != len(run.labels.ids):
-        raise InputError(f"{run.directory.examples} is not of the same run as its labels")
     rows = examples["index"].to_numpy()
     done = class_folders.write(
         folder,

@@ -162,7 +162,7 @@ def fit(
     for doubt in doubts(result.history, len(result.names)):
         display.note(doubt)
     if module is not None:  # what was evaluated and saved: an average, or an earlier part's result
-        weights = result.directory.weights
+        weights = result.directory.checked(result.directory.weights)
         load_strictly(module, read_state(weights), weights)
     return result
 

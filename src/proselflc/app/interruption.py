@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: a run stops after the step that is under way, with its state saved."""
+"""Ctrl-C, SIGTERM and SIGHUP stop a run after the step under way, with its state saved."""
 
 from __future__ import annotations
 

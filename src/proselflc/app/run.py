@@ -28,6 +28,7 @@ from proselflc.app.summary import summary, write_model, write_transition
 from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data.dataset import Dataset, Ints
+from proselflc.data.manifest import Written
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, observations, processes
@@ -132,6 +133,7 @@ class _Run:
             first=self.training.spans[-1].first // len(setting.train),
         )
         self.history: list[Json] = []
+        self.written = Written(directory.path)
         self.notes: list[str] = []  # what the method wants to be known of its estimates
         self.meter = Meter()
         self.saved_step = -1
@@ -157,11 +159,18 @@ class _Run:
                     "all machines can read it, and try again"
                 )
         if state is not None:
+            if self.is_main:
+                directory.reopen()
             self._restore(state)
             if self.is_main:
                 checkpoint.remove_beyond(directory.checkpoints, state.step)
                 directory.sweep()
         elif self.is_main:
+            if resume and directory.summary.is_file():
+                raise InputError(
+                    f"{directory.path} has no {directory.manifest.name} and no checkpoint to make "
+                    "it from: restore it from a copy, or train the run again with --overwrite"
+                )
             if resume:
                 self.display.note(f"there is no state in {directory.path} yet: the run begins")
             disk_space.check(directory, setting, self.training)
@@ -172,6 +181,8 @@ class _Run:
             if len(spans) > 1:
                 stages = described(spans, len(setting.train))
                 directory.write_json(directory.stages, {"stages": stages})
+            for path in directory.listed():
+                self.written.add(path)
         self.accelerator.wait_for_everyone()
 
     def learn(self, stack: contextlib.ExitStack) -> None:
@@ -259,7 +270,7 @@ class _Run:
             self.notes.append(sentence)
 
     def finish(self) -> None:
-        """Write what a reader of the run wants, the summary last."""
+        """Write what a reader of the run wants, then the summary and last the manifest."""
         setting, directory, training = self.setting, self.directory, self.training
         training.share_buffers()
         test = measurement.logits(setting, training, setting.dataset.test)
@@ -270,7 +281,7 @@ class _Run:
             write_transition(directory, training.strategy)
             table, audit = suspects.examine(
                 setting.labels,
-                Records(observations.Epochs(directory.dynamics)),
+                Records(observations.Epochs(directory.dynamics, self.written.checked)),
             )
             write_parquet(table, directory.examples)
             audit.save(directory)
@@ -288,6 +299,7 @@ class _Run:
                 notes=[*self.notes, *doubts.of_labels(setting.config.table())],
             )
             directory.write_json(directory.summary, numbers)
+            self.written.seal(directory.listed())
         self.accelerator.wait_for_everyone()
 
     def _restore(self, state: State) -> None:
@@ -303,6 +315,9 @@ class _Run:
             self.recorder.restore(checkpoint.part(state.tensors, "recorder"), epoch)
             lines = self.directory.read_history()
             self.history = [line for line in lines if _integer(line.get("step")) <= state.step]
+            self.written = resumption.check_files(
+                state, self.directory, self.directory.history_of(self.history)
+            )
             self.directory.write_history(self.history)
 
     def _advice(self) -> str:
@@ -325,6 +340,7 @@ class _Run:
             **resumption.facts(self.setting),
             "meter": self.meter.facts(),
             "notes": self.notes,
+            **resumption.files(self.written, self.directory.history_of(self.history)),
         }
         checkpoint.write(self.directory.checkpoints, State(self.training.step, tensors, facts))
         self.saved_step = self.training.step
@@ -346,7 +362,7 @@ class _Run:
             means = [mean.cpu() for mean in means]
             self.recorder.add(lesson.epoch, Seen(index.cpu(), facts.cpu(), tuple(means)))
             if lesson.ends_epoch:
-                self.recorder.end_epoch(lesson.epoch)
+                self.written.add(self.recorder.end_epoch(lesson.epoch))
 
     def _evaluate(self, lesson: Lesson) -> None:
         self.meter.pause()

@@ -69,7 +69,7 @@ def _checked(temperature: float) -> float:
         "temperature",
         "above 0 and finite",
         what,
-        fits=lambda x: 0 < x and x * x < math.inf,  # its square is used too
+        fits=lambda x: x > 0 and x * x < math.inf,  # its square is used too
     )
 
 

@@ -126,7 +126,7 @@ def _own_name(path: Path) -> str:
 
 
 def _reading(run: Run, name: str) -> Reading:
-    notes: list[str] = []
+    notes = list(run.notes)
     none: list[Json] = []
     directory = run.directory
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from proselflc.app.config import Config
-from proselflc.app.printing import is_main, print_json, say
+from proselflc.app.printing import is_main, print_json, say, say_notes
 from proselflc.data.request import InputsRequest
 from proselflc.errors import InputError, RunError, shown
 from proselflc.options import MOST_PROCESSES, Several, Whole
@@ -169,7 +169,9 @@ def predict(
         raise InputError("say with --data what the model is to look at")
     if out is not None:
         prediction.check_out(out, overwrite)
-    judged = prediction.judge(load_run(run, model=model), request, split, workers=workers)
+    found = load_run(run, model=model)
+    say_notes(found.notes)
+    judged = prediction.judge(found, request, split, workers=workers)
     if out is not None:
         prediction.write(judged, out)
     accuracy = judged.accuracy
