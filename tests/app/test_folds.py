@@ -395,19 +395,21 @@ def test_too_few_examples(tmp_path: Path) -> None:
         audit(tmp_path / "run", folds=2, dataset=dataset)
 
 
-def test_a_config_that_makes_no_sense_is_one_sentence(run: Path) -> None:
+def test_a_config_that_makes_no_sense_is_one_sentence(run: Path, resealed: Any) -> None:
     config = run / "config.toml"
     config.write_text(config.read_text().replace("momentum = 0.9", "momentum = 9"))
+    resealed(run)
     with pytest.raises(InputError, match=r"config\.toml is damaged: --momentum must be"):
         audit(run, folds=2)
 
 
-def test_a_loss_that_is_no_number_any_more(tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_any_more(tmp_path: Path, resealed: Any) -> None:
     from proselflc.training.fit import DivergenceError
 
     out = trained(tmp_path / "run", table(tmp_path / "data.npz"))
     config = out / "config.toml"
     config.write_text(config.read_text().replace("lr = 0.05", "lr = 1e30"))
+    resealed(out)
     with pytest.raises(DivergenceError, match="in one of 2 folds"):
         audit(out, folds=2)
     assert not RunDirectory(out).folds_done.exists()
@@ -511,7 +513,7 @@ def test_true_labels_of_trusted_examples_are_no_change_of_the_data(tmp_path: Pat
 
 
 def test_a_fold_without_trusted_examples_is_refused_before_anything_is_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resealed: Any
 ) -> None:
     data, beside = table(tmp_path / "data.npz", 40), table(tmp_path / "right.npz", 3)
     with np.load(beside) as there:
@@ -525,6 +527,7 @@ def test_a_fold_without_trusted_examples_is_refused_before_anything_is_trained(
     only = labels.trusted & (np.cumsum(labels.trusted) == 1)
     for trusted, words in ((only, "a trusted one"), (~only, "one that is not trusted")):
         replace(labels, trusted=trusted).save(out / "labels.npz")
+        resealed(out)
         with pytest.raises(InputError, match=f"2 folds would leave a model without {words}"):
             audit(out, folds=2)
 

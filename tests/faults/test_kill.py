@@ -218,8 +218,8 @@ def test_what_a_kill_left_half_written_is_swept_away(
 def test_history_beyond_the_checkpoint_is_dropped(
     assert_same: Any, program: Any, whole: Path, killed: Path
 ) -> None:
-    lines = (whole / "history.jsonl").read_text().splitlines()
-    (killed / "history.jsonl").write_text("\n".join([*lines[:1], *lines[3:]]) + "\n")
+    own, lines = ((run / "history.jsonl").read_text().splitlines() for run in (killed, whole))
+    (killed / "history.jsonl").write_text("\n".join([*own[:1], *lines[3:]]) + "\n")
     program("train", "--out", killed, *RESUME)
     assert_same(killed, whole)
 

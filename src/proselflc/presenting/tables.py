@@ -38,6 +38,7 @@ _FILES = {
     "summary.json": "the run in a few numbers",
     "model.safetensors": "the weights of the model",
     "model.json": "its architecture, classes and preprocessing",
+    "manifest.json": "checksums of the other files",
     "checkpoints": "states to resume from",
     "tracking": "what a tracker has written",
 }
