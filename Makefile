@@ -72,8 +72,8 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python tools/fuzz.py --cases 20000
 
 docs: $(VENV)/.dev
-	$(BIN)/proselflc demo --out runs/demo --quiet > benchmarks/results/demo.txt
-	$(BIN)/python examples/own_loop.py > benchmarks/results/own_loop.txt
+	$(BIN)/proselflc demo --out runs/demo --quiet > docs/printed/demo.txt
+	$(BIN)/python examples/own_loop.py > docs/printed/own_loop.txt
 	$(BIN)/python tools/fill_documents.py
 
 # Warnings are errors, and every name of ours that a page refers to must be there.

@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import result_file
 import torch
 
 from proselflc.analysis import suspects
@@ -55,7 +56,6 @@ from proselflc.training.observations import Recorder, see
 from proselflc.training.run_directory import Json, RunDirectory
 from proselflc.training.strategy import Strategy
 
-RESULTS = Path(__file__).parent / "results"
 SIZES = (10_000, 40_000, 160_000, 640_000, 1_280_000)
 QUICK_SIZES = (10_000, 40_000)
 CLASSES = (10, 100, 1000)
@@ -283,11 +283,14 @@ def measure_many_classes(size: tuple[int, int], *, is_kept: bool) -> None:
         raise SystemExit(f"a command took {most:.2f} GB, more than {MOST:.0f}")
     if is_kept:
         known = facts()
-        content = json.dumps({"facts": known, **found}, indent=1)
-        (RESULTS / "scaling_many_classes.json").write_text(content + "\n", encoding="utf-8")
         lines = [header(known), head, *map(show_command, rows), "", after]
-        text = "\n".join(lines) + "\n"
-        (RESULTS / "scaling_many_classes.txt").write_text(text, encoding="utf-8")
+        result_file.write(
+            "scaling_many_classes",
+            found,
+            result_file.preformatted("\n".join(lines)),
+            config={"examples": size[0], "classes": size[1], "width": WIDTH},
+            made_with=known,
+        )
 
 
 def slope(rows: list[dict[str, object]], x: str, y: str) -> float | None:
@@ -439,14 +442,13 @@ def main() -> None:
     if arguments.quick:
         return
     known = facts()
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "scaling.json").write_text(
-        json.dumps({"facts": known, "rows": rows, "slopes": found, "straight": fitted}, indent=1)
-        + "\n",
-        encoding="utf-8",
+    result_file.write(
+        "scaling",
+        {"rows": rows, "slopes": found, "straight": fitted},
+        result_file.preformatted("\n".join([header(known), *lines])),
+        config={"sizes": SIZES, "classes": CLASSES},
+        made_with=known,
     )
-    text = "\n".join([header(known), *lines]) + "\n"
-    (RESULTS / "scaling.txt").write_text(text, encoding="utf-8")
     measure_many_classes(MANY, is_kept=True)
 
 
