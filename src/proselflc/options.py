@@ -64,6 +64,7 @@ def check_least(
             continue
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise InputError(f"{flag(name)} must be a whole number, got {value!r}")
+        value = int(value)
         if value < low:
             raise InputError(f"{flag(name)} must be at least {low}, got {value}")
         high = (most or {}).get(name, LARGEST_WHOLE)

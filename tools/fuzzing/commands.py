@@ -160,18 +160,6 @@ def _cifar_n(path: str) -> Action:
     return called(load)
 
 
-def _shard() -> object:
-    from proselflc.data.batches import Order
-    from proselflc.data.preprocessing import ImageScaling
-    from proselflc.data.streaming import ShardLoader, shard_samples
-
-    shards = [Path("data/shard.tar")]
-    ids, labels = shard_samples(shards)
-    scaling = ImageScaling((0.5,) * 3, (0.2,) * 3, (8, 8), (9, 9))
-    loader = ShardLoader(shards, ids, labels, scaling, Order(4), None, workers=0)
-    return ids, labels.tolist(), [float(batch.x.sum()) for batch in loader.batches(0)]
-
-
 def _mask() -> object:
     from proselflc.data.matrix_files import read_mask
 
@@ -242,7 +230,6 @@ COMMANDS: dict[str, Action] = {
     "read mask": called(_mask),
     "train --weights": train(CSV, weights=Path("data/weights.safetensors")),
     "train --weights pt": train(CSV, weights=Path("data/weights.pt")),
-    "read shard": called(_shard),
     "read clothing1m": _loaded("clothing1m"),
     "read imagenet": _loaded("imagenet"),
 }  # fmt: skip

@@ -119,12 +119,6 @@ def _pictures() -> None:
         (folder / f"{k}.png").write_bytes(_picture(k % 3, k))
         rows.append(f"pictures/{CLASSES[k % 3]}/{k}.png,{CLASSES[k % 3]}")
     Path("data/paths.csv").write_text("\n".join(rows) + "\n")
-    with tarfile.open("data/shard.tar", "w") as tar:
-        for k in range(6):
-            for name, content in ((f"{k}.png", _picture(k % 3, k)), (f"{k}.cls", b"%d" % (k % 3))):
-                info = tarfile.TarInfo(name)
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
 
 
 def _archives() -> None:
@@ -161,7 +155,7 @@ def _archives() -> None:
     clean = np.array([(i + j) % 10 for i in range(1, 6) for j in range(4)])
     human = {"clean_label": clean, "worse_label": (clean + 1) % 10}
     torch.save(human, "data/CIFAR-10_human.pt")
-    np.savez("data/CIFAR-10_human.npz", **human)
+    np.savez("data/CIFAR-10_human.npz", allow_pickle=False, **human)
 
 
 def _lists() -> None:

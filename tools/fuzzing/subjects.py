@@ -91,7 +91,6 @@ INPUTS = (
     Subject("data/mask.npy", "npy", ("read mask",), 6),
     Subject("data/weights.safetensors", "safetensors", ("train --weights",), 3),
     Subject("data/weights.pt", "npz", ("train --weights pt",), 3),
-    Subject("data/shard.tar", "tar", ("read shard",), 10),
     Subject("data/clothing1m/*.txt", "text", ("read clothing1m",), 8),
     Subject("data/imagenet/words.txt", "text", ("read imagenet",), 4),
     Subject("data/imagenet/ILSVRC2012_devkit_t12/data/*", "bytes", ("read imagenet",), 6),

@@ -32,14 +32,13 @@ def _environment() -> jinja2.Environment:
     """Return what keeps the templates, which take longer to compile than to fill in."""
     import jinja2
 
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("proselflc.presenting", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment
 
 
 def rendered(page: object, template: str) -> str:
