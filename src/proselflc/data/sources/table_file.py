@@ -278,15 +278,13 @@ def _must_have_room(path: Path, about: pq.FileMetaData, wanted: set[str], size: 
 
     A value that is repeated takes next to nothing in a file and its whole width in memory.
     """
-    needed = 0
-    for k in range(about.num_columns):
-        leaf = about.schema.column(k)
-        if leaf.path.partition(".")[0] not in wanted:
-            continue
-        width = _WIDTHS.get(leaf.physical_type) or max(leaf.length, 1)
-        for group in range(about.num_row_groups):
-            chunk = about.row_group(group).column(k)
-            needed += max(chunk.num_values, about.row_group(group).num_rows) * width
+    # Not by the columns of row groups: PyArrow ends the process where their metadata is damaged.
+    leaves = [about.schema.column(k) for k in range(about.num_columns)]
+    needed = about.num_rows * sum(
+        _WIDTHS.get(leaf.physical_type) or max(leaf.length, 1)
+        for leaf in leaves
+        if leaf.path.partition(".")[0] in wanted
+    )
     room = max(_HARMLESS, _RATIO * size)
     if needed > room:
         raise InputError(
