@@ -168,8 +168,6 @@ class _Run:
                     "all machines can read it, and try again"
                 )
         if state is not None:
-            if self.is_main:
-                directory.reopen()
             self._restore(state)
             if self.is_main:
                 checkpoint.remove_beyond(directory.checkpoints, state.step)
@@ -178,7 +176,8 @@ class _Run:
             if resume and directory.summary.is_file():
                 raise InputError(
                     f"{directory.path} has no {directory.manifest.name} and no checkpoint to make "
-                    "it from: restore it from a copy, or train the run again with --overwrite"
+                    "it from: restore it from a copy, or train the run again with --overwrite "
+                    f"(or set format = 1 in {directory.config.name}: it is then read unchecked)"
                 )
             if resume:
                 self.display.note(f"there is no state in {directory.path} yet: the run begins")
@@ -319,14 +318,15 @@ class _Run:
         self.notes = [str(note) for note in notes] if isinstance(notes, list) else []
         self.saved_step = state.step
         if self.is_main:
-            batches, total = len(self.setting.train), self.setting.total_steps
-            epoch = self.setting.epochs if state.step == total else state.step // batches
-            self.recorder.restore(checkpoint.part(state.tensors, "recorder"), epoch)
             lines = self.directory.read_history()
             self.history = [line for line in lines if _integer(line.get("step")) <= state.step]
             self.written = resumption.check_files(
                 state, self.directory, self.directory.history_of(self.history)
             )
+            self.directory.reopen()  # a manifest or a summary would be of what is replaced now
+            batches, total = len(self.setting.train), self.setting.total_steps
+            epoch = self.setting.epochs if state.step == total else state.step // batches
+            self.recorder.restore(checkpoint.part(state.tensors, "recorder"), epoch)
             self.directory.write_history(self.history)
 
     def _advice(self) -> str:
