@@ -110,14 +110,14 @@ def test_two_people_with_a_server_each(run: Path, serve: Callable[..., Any]) -> 
 def test_a_directory_that_cannot_be_written_is_refused_first(
     run: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Path.open
+    real = os.open
 
-    def refuse(path: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
-        if path.name == "review.jsonl" and mode != "rb":
+    def refuse(path: Any, flags: int, *more: Any, **options: Any) -> int:
+        if str(path).endswith("review.jsonl") and flags & os.O_RDWR:
             raise OSError(30, "Read-only file system")
-        return real(path, mode, *more, **options)
+        return real(path, flags, *more, **options)
 
-    monkeypatch.setattr(Path, "open", refuse)  # root may write everywhere, so chmod is no test
+    monkeypatch.setattr(os, "open", refuse)  # root may write everywhere, so chmod is no test
     said = refused(capfd, run)
     assert "Read-only file system; decisions are kept there, so make the run's directory" in said
 

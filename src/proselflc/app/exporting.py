@@ -18,6 +18,7 @@ from proselflc.app.prediction import check_out
 from proselflc.data import class_folders
 from proselflc.data.class_folders import Link
 from proselflc.data.dataset import ImageFiles, Ints, kind_of
+from proselflc.data.image import sift
 from proselflc.data.label_files import read_label_table
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, TABLES
@@ -306,6 +307,8 @@ def _write_links(corrected: Corrected, what: Export, folder: Path) -> list[str]:
             f"{folder} lies inside the data {data}, where it would be read as a class: choose "
             "another place"
         )
+    if is_from_python:  # the run says which files these are, and it may be somebody else's
+        sift(inputs.paths, run.labels.ids, None, on_bad_image="error")
     examples = corrected.examples
     rows = examples["index"].to_numpy()
     done = class_folders.write(

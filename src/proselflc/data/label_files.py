@@ -180,6 +180,12 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
         return labels
 
     ids, labels = column("suggested_label")
+    own = Labels.load(run / "labels.npz") if is_regular(run / "labels.npz") else None
+    if not ids or (own is not None and len(ids) != len(own.ids)):
+        of = "" if own is None else f", but the run has {len(own.ids):,} examples"
+        raise InputError(
+            f"{path} has {len(ids):,} rows{of}: write it again with proselflc audit {run}"
+        )
     if least > 0:
         _, as_given = column("given_label")
         sure = (

@@ -58,7 +58,9 @@ def _must_be_replaceable(path: Path) -> None:
         mode = os.lstat(path).st_mode
         kind = None if stat.S_ISLNK(mode) else kind_of_file(mode)
         if kind is not None:
-            raise InputError(f"cannot write {path}: it is {kind}; choose another name")
+            raise InputError(
+                f"cannot write {path}: it is {kind}; remove it, or choose another name"
+            )
 
 
 def open_own(path: Path) -> BinaryIO:

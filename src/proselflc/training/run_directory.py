@@ -281,10 +281,12 @@ class RunDirectory:
     def check_links(self) -> None:
         """Refuse to write to a run whose folders are links: what they lead to is not the run's.
 
+        That of the folds may be one, as long as no folds are made or asked for: see `check_folds`.
+
         Raises:
             InputError: one is.
         """
-        for folder in self._folders:
+        for folder in (self.checkpoints, self.dynamics, self.tracking):
             must_be_own_folder(folder)
 
     def present(self) -> tuple[str, ...]:
