@@ -14,9 +14,20 @@ from proselflc.data import manifest
 from proselflc.data.labels import Labels
 from proselflc.data.manifest import Written
 from proselflc.errors import InputError
-from proselflc.training import processes
+from proselflc.options import LARGEST_WHOLE
+from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.run_directory import RunDirectory, read_toml
+
+
+def begun_in(directory: RunDirectory, now: int) -> int:
+    """Return how many processes a run was begun in, where its state says so, else how many now.
+
+    Batches that are too small to be shared are left out, so the number of batches in an epoch may
+    depend on it; a run that goes on keeps to the batches that it was begun with.
+    """
+    number = checkpoint.peek(directory.checkpoints).get("processes")
+    return number if type(number) is int and 1 <= number <= LARGEST_WHOLE else now
 
 
 def facts(setting: Setting) -> dict[str, object]:
@@ -26,6 +37,7 @@ def facts(setting: Setting) -> dict[str, object]:
         "config": setting.config.table(),
         "fingerprint": setting.labels.fingerprint,
         "batches": len(setting.train),
+        "processes": setting.begun_in,
         "preprocessing": setting.preprocessing.to_json(),
         "weights": None if weight is None else hashlib.sha256(weight.tobytes()).hexdigest(),
     }

@@ -93,12 +93,21 @@ def train(
             return directory.path
         if start.resume and directory.is_begun:
             config = normalization.as_begun(config, directory)
+        count = accelerator.num_processes
+        begun_in = resumption.begun_in(directory, count) if start.resume else count
+        if begun_in != count:
+            display.note(
+                f"the run was begun in {begun_in} process{'es' * (begun_in > 1)} and goes on in "
+                f"{count}: it learns from the same batches, but batch normalisation and dropout "
+                "depend on the number of processes"
+            )
         setting = prepare(
             config,
             dataset,
             model=model,
             preprocessing=preprocessing,
-            shard=(accelerator.process_index, accelerator.num_processes),
+            shard=(accelerator.process_index, count),
+            begun_in=begun_in,
             report=display.note if accelerator.is_main_process else _nobody,
         )
         run = _Run(setting, directory, accelerator, display)

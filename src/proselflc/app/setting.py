@@ -58,6 +58,8 @@ class Setting:
         train: batches to learn from.
         total_steps: Γ.
         eval_steps: steps between evaluation points.
+        shard: which process of how many this is.
+        begun_in: how many processes the run was begun in.
     """
 
     config: Config
@@ -71,6 +73,7 @@ class Setting:
     total_steps: int
     eval_steps: int
     shard: tuple[int, int]
+    begun_in: int = 1
 
     @property
     def epochs(self) -> int:
@@ -101,6 +104,7 @@ def prepare(
     model: nn.Module | None = None,
     preprocessing: Preprocessing | None = None,
     shard: tuple[int, int] = (0, 1),
+    begun_in: int | None = None,
     report: Callable[[str], None],
 ) -> Setting:
     """Open the data, corrupt it, and make what the config names.
@@ -111,6 +115,7 @@ def prepare(
         model: instead of making the model that it names.
         preprocessing: of the inputs, instead of fitting it to them.
         shard: which process of how many this is.
+        begun_in: how many processes the run was begun in, if it goes on.
         report: is told in a sentence what the user may not expect.
     """
     parameters = methods.resolved(config.method, config.parameters)
@@ -176,7 +181,14 @@ def prepare(
         photos = isinstance(shape, ImageShape) and shape.channels == 3
         augment = "crop-flip" if photos else "none"
     # Batch normalisation needs two examples, in every process.
-    order = Order(batch_size, recipe.seed, least=2 * shard[1], shard=shard)
+    begun_in = begun_in or shard[1]
+    rest = n % batch_size
+    if 2 * begun_in <= rest < 2 * shard[1]:
+        raise InputError(
+            f"the last batch of each epoch has {rest} examples, which {shard[1]} processes cannot "
+            f"share: resume the run in {begun_in}, as it was begun"
+        )
+    order = Order(batch_size, recipe.seed, least=2 * begun_in, shard=shard)
     train = loader(
         dataset.train,
         scaling,
@@ -220,6 +232,7 @@ def prepare(
         total_steps=total,
         eval_steps=_eval_steps(config, len(train), total),
         shard=shard,
+        begun_in=begun_in,
     )
 
 
