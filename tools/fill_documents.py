@@ -58,11 +58,6 @@ def throughput() -> str:
     return "\n".join(line for line in lines if "wanted" not in line)
 
 
-def many_classes() -> str:
-    """Memory and time of the commands on 200,000 examples of 20,000 classes."""
-    return _printed("scaling_many_classes.txt")
-
-
 def _printed(name: str) -> str:
     text = (RESULTS / name).read_text(encoding="utf-8")
     return "\n".join(f"    {line}".rstrip() for line in text.rstrip().splitlines())
@@ -178,7 +173,6 @@ MADE: dict[str, Callable[[], str]] = {
     "methods_on_digits": methods_on_digits,
     "own_loop": own_loop,
     "step_cost": step_cost,
-    "many_classes": many_classes,
     "throughput": throughput,
     "when_it_helps": when_it_helps,
 }
