@@ -26,9 +26,16 @@ def test_what_is_not_free_is_refused_whatever_the_limit(
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 9 kB\nMemAvailable:    2000000 kB\n")
     monkeypatch.setattr(memory_budget, "_MEMINFO", meminfo)
+    monkeypatch.setattr(memory_budget, "_CGROUP", tmp_path / "gone")
     assert memory_budget.available() == 2_048_000_000
     with pytest.raises(InputError, match=r"needs 3\.0 GB of memory, and 2\.0 GB are free: do that"):
         memory_budget.require(3 * 10**9, "this", "do that")
+    (tmp_path / "memory.max").write_text("3000000000\n")
+    (tmp_path / "memory.stat").write_text("anon 1800000000\nfile 5\n")
+    monkeypatch.setattr(memory_budget, "_CGROUP", tmp_path)
+    assert memory_budget.available() == 1_200_000_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory_budget.available() == 2_048_000_000
     meminfo.write_text("nothing")
     assert memory_budget.available() is None
     memory_budget.require(3 * 10**9, "this", "do that")
@@ -36,6 +43,7 @@ def test_what_is_not_free_is_refused_whatever_the_limit(
 
 def test_the_environment_raises_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_budget, "_MEMINFO", Path("gone"))
+    monkeypatch.setattr(memory_budget, "_CGROUP", Path("gone"))
     monkeypatch.setenv("PROSELFLC_MEMORY_GB", "16")
     memory_budget.require(16 * 10**9, "this", "do that")
     monkeypatch.setenv("PROSELFLC_MEMORY_GB", "0.5")

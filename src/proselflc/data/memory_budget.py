@@ -19,6 +19,7 @@ LIMIT = 4 * 10**9  # bytes that one thing may take, unless the user says otherwi
 VARIABLE = "PROSELFLC_MEMORY_GB"
 
 _MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
 
 
 def is_dense(num_classes: int) -> bool:
@@ -52,13 +53,25 @@ def limit() -> int:
 
 
 def available() -> int | None:
-    """Return the bytes of memory that the system can give; None where it does not tell."""
+    """Return the bytes of memory that the system can give; None where it does not tell.
+
+    In a container that may have less than the machine has, it is what the container has left.
+    """
+    found = []
     try:
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
         fields = dict(line.split(":", 1) for line in lines if ":" in line)
-        return 1024 * int(fields["MemAvailable"].split()[0])
+        found.append(1024 * int(fields["MemAvailable"].split()[0]))
     except (OSError, ValueError, LookupError):
-        return None
+        pass
+    try:
+        most = int((_CGROUP / "memory.max").read_text(encoding="ascii"))  # or the word max
+        lines = (_CGROUP / "memory.stat").read_text(encoding="ascii").splitlines()
+        used = dict(line.split() for line in lines)["anon"]  # the rest can be given back
+        found.append(max(0, most - int(used)))
+    except (OSError, ValueError, LookupError):
+        pass
+    return min(found, default=None)
 
 
 def require(needed: int, what: str, instead: str) -> None:

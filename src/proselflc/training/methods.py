@@ -277,11 +277,13 @@ def _s_adaptation(p: Mapping[str, Any], situation: Situation) -> Strategy:
 def _masking(p: Mapping[str, Any], situation: Situation) -> Strategy:
     import torch
 
+    from proselflc.data.class_matrix import check_room_for_transition
     from proselflc.data.matrix_files import read_mask
     from proselflc.training.strategies.masking import Masking
 
     mask = None
     if "mask" in p:
+        check_room_for_transition(situation.num_classes)  # a mask is as large as one
         mask = torch.from_numpy(read_mask(p["mask"], situation.num_classes)).bool()
     return Masking(situation, mask=mask)
 
