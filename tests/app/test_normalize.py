@@ -22,7 +22,7 @@ from proselflc.app import cli
 from proselflc.app.config import Config, differences, options
 from proselflc.app.kept_runs import key
 from proselflc.app.normalization import as_begun, chosen
-from proselflc.data.dataset import Features, Images
+from proselflc.data.dataset import Dataset, Features, Images, Part
 from proselflc.data.image_scaling import ImageScaling
 from proselflc.errors import InputError
 from proselflc.models import catalogue, pixels
@@ -223,7 +223,8 @@ def test_it_must_suit_the_inputs() -> None:
     assert chosen(Config(normalize="0.5/0.5"), grey, print) == "0.5/0.5"
     rows = Features(np.zeros((2, 3), np.float32))
     with pytest.raises(InputError, match="is for images, but these are features"):
-        chosen(Config(normalize="data"), rows, print)
+        chosen(Config(normalize="imagenet"), rows, print)
+    assert chosen(Config(normalize="data"), rows, print) is None  # as a run with weights goes on
     assert chosen(Config(weights=Path("w.pt")), rows, print) is None
 
 
@@ -277,3 +278,26 @@ def test_a_kept_run_with_weights_is_not_one_of_before(tmp_path: Path) -> None:
     assert key(plain) == key(Config())
     assert key(weighted) != key(replace(weighted, normalize="data"))
     assert key(weighted) == key(Config(weights=tmp_path / "w"))
+
+
+def test_weights_of_a_model_of_numbers_have_no_pixels(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    x = generator.normal(0, 1, (40, 3)) + 2 * y[:, None]
+    first = proselflc.fit(x, y, model="mlp", steps=2, out=tmp_path / "first")
+    weights = first.directory.weights
+    second = proselflc.fit(x, y, model="mlp", weights=weights, steps=2, out=tmp_path / "second")
+    assert "normalize" not in second.config
+    arguments: dict[str, Any] = {
+        "model": "mlp",
+        "weights": weights,
+        "steps": 2,
+        "out": tmp_path / "second",
+    }
+    proselflc.fit(x, y, resume=True, **arguments)  # finished, and no refusal
+    proselflc.audit(second, folds=2, dataset=_rows(x, y))
+
+
+def _rows(x: npt.NDArray[np.float64], y: npt.NDArray[np.int64]) -> Dataset:
+    ids = tuple(f"train/{k:06d}" for k in range(len(y)))
+    return Dataset("rows", Part(Features(x.astype(np.float32)), y, ids), ("0", "1"))

@@ -28,7 +28,7 @@ def chosen(config: Config, inputs: Inputs, report: Callable[[str], None]) -> str
         height, width, channels = map(int, inputs.pixels.shape[1:])
     elif isinstance(inputs, ImageFiles):
         height, width, channels = config.image_size, config.image_size, 3
-    elif config.normalize is not None:
+    elif config.normalize not in (None, pixels.DATA):
         raise InputError(
             f"--normalize {config.normalize} is for images, but these are {kind_of(inputs)}: leave "
             "it out"
