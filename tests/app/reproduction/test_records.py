@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from proselflc.app.config import Config
 from proselflc.app.kept_runs import key
 from proselflc.app.reproduction.records import Store
 from proselflc.app.reproduction.scale import SCALES
-from proselflc.data import writing
 from proselflc.errors import InputError
 
 CONFIG = SCALES["cpu"].config("cifar100", "gce", {}, seed=0, noise="pair:0.4")
@@ -67,7 +67,7 @@ def test_a_pack_that_is_killed_loses_nothing(store: Store, monkeypatch: pytest.M
     before = [dict(one.facts) for one in store.records()]
     for place in ("replace", "unlink"):
         with monkeypatch.context() as patch:
-            target: Any = writing.os if place == "replace" else Path
+            target: Any = os if place == "replace" else Path
 
             def killed(*_: object, **__: object) -> None:
                 raise KeyboardInterrupt

@@ -180,7 +180,7 @@ class Store:
 @functools.lru_cache(maxsize=4)
 def _lines(archive: Path, changed: int, size: int) -> Mapping[str, bytes]:
     """Return the lines of an archive by the keys that they begin with."""
-    found = {}
+    found: dict[str, bytes] = {}
     try:
         with open_regular(archive) as packed, lzma.open(packed) as file:
             content = file.read(_LARGEST + 1)
