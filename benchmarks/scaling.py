@@ -33,8 +33,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import result_file
 import torch
 
@@ -245,11 +247,11 @@ def write_clusters(path: Path, n: int, C: int) -> None:
     """Write n examples, each near the centre of its class, and a twentieth as many for testing."""
     generator = np.random.default_rng(0)
     centres = 3 * generator.normal(size=(C, WIDTH)).astype(np.float32)
-    parts = {}
+    parts: dict[str, npt.NDArray[Any]] = {}
     for suffix, y in (("", np.arange(n) % C), ("_test", generator.integers(0, C, n // 20))):
         noise = 0.3 * generator.normal(size=(len(y), WIDTH)).astype(np.float32)
         parts |= {f"x{suffix}": centres[y] + noise, f"y{suffix}": y}
-    np.savez(path, **parts)
+    np.savez(path, allow_pickle=False, **parts)
 
 
 def show_command(row: dict[str, object]) -> str:

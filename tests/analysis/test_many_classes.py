@@ -86,8 +86,8 @@ def test_records_are_judged_alike_in_both_forms(seed: int, monkeypatch: pytest.M
         zip(sparse[0]["corrected_distribution"], dense[0]["corrected_distribution"], strict=True)
     ):
         assert ours[0]["label"] == theirs[0]["label"], row
-        p = [[cell["p"] for cell in cells] for cells in (ours, theirs)]
-        np.testing.assert_allclose(*p, rtol=2e-3, atol=1e-6)
+        found, expected = ([cell["p"] for cell in cells] for cells in (ours, theirs))
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-6)
         assert len({cell["label"] for cell in ours}) == 5
     assert sparse[0]["quality"][5] is None
     assert sparse[0]["corrected_distribution"][5][0] == {

@@ -136,6 +136,19 @@ def test_what_cannot_be_reviewed(
     assert not (run / "review.jsonl").exists()
 
 
+@pytest.mark.parametrize("name", ["summary.json", "config.toml"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"= 1"])
+def test_damage_that_the_page_would_meet_is_refused_at_the_start(
+    run: Path, capfd: pytest.CaptureFixture[str], name: str, content: bytes
+) -> None:
+    if (name, content) == ("config.toml", b"[1]"):
+        content = b"[1"
+    if (name, content) == ("config.toml", b""):
+        content = b"\0"
+    (run / name).write_bytes(content)
+    assert str(run / name) in refused(capfd, run)
+
+
 def test_without_the_extra(
     run: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

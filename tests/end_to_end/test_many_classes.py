@@ -25,11 +25,11 @@ N, C, M, BATCH = 2200, 2001, 300, 110
 SMALLER = N * C // 4  # numbers that nothing may have
 
 
-class Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Remembers the largest tensor that any operation gives."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.largest = 0
 
     def __torch_dispatch__(

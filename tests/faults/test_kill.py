@@ -93,7 +93,7 @@ def test_killed_before_the_summary_it_only_finishes(
     assert_same(out, whole)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_by_a_signal_it_says_how_to_go_on(
     assert_same: Any, program: Any, whole: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -13,7 +13,7 @@ from proselflc.presenting import transition_figures
 from proselflc.presenting.tables import _wrong
 
 
-def audit(clean: np.ndarray, given: np.ndarray, C: int) -> Audit:  # type: ignore[type-arg]
+def audit(clean: np.ndarray, given: np.ndarray, C: int) -> Audit:
     counts = class_matrix.counted(clean, given, C)
     return Audit(
         num_examples=len(given),
@@ -28,7 +28,7 @@ def audit(clean: np.ndarray, given: np.ndarray, C: int) -> Audit:  # type: ignor
     )
 
 
-def labels(n: int, C: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def labels(n: int, C: int) -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng(0)
     clean = generator.integers(0, C, n)
     return clean, np.where(generator.random(n) < 0.3, (clean + 7) % C, clean)

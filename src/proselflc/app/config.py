@@ -17,7 +17,7 @@ from proselflc.data.request import Request
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError, unknown
 from proselflc.models import pixels
-from proselflc.options import Whole, check_least
+from proselflc.options import MOST_PROCESSES, Whole, check_least
 from proselflc.regular_files import is_regular
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
@@ -105,7 +105,8 @@ class Config:
         if self.normalize is not None:
             pixels.parse(self.normalize)
         positive = dict.fromkeys(("eval_epochs", "eval_steps", "eval_examples"), 1)
-        check_least(self, {**positive, "image_size": 8, "workers": 0, "noise_seed": 0})
+        least = {**positive, "image_size": 8, "workers": 0, "noise_seed": 0}
+        check_least(self, least, {"image_size": 1 << 14, "workers": MOST_PROCESSES})
         if not self.checkpoint_seconds >= 0:
             raise InputError(
                 f"--checkpoint-seconds must be 0 or more, got {self.checkpoint_seconds}"

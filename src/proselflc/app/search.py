@@ -29,6 +29,7 @@ from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError, unknown
 from proselflc.models.named_code import flag_for
+from proselflc.options import MOST_PROCESSES, check_least
 from proselflc.training.methods import TRAINABLE, Parameters
 
 if TYPE_CHECKING:
@@ -60,9 +61,7 @@ class Options:
     quiet: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("trials", "jobs"):
-            if getattr(self, name) < 1:
-                raise InputError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        check_least(self, {"trials": 1, "jobs": 1}, {"jobs": MOST_PROCESSES})
 
 
 def search(

@@ -65,7 +65,11 @@ def low_temperature_proselflc(
 def _checked(temperature: float) -> float:
     what = "logits are divided by it"
     return number(
-        temperature, "temperature", "above 0 and finite", what, fits=lambda x: 0 < x < math.inf
+        temperature,
+        "temperature",
+        "above 0 and finite",
+        what,
+        fits=lambda x: x > 0 and x * x < math.inf,  # its square is used too
     )
 
 

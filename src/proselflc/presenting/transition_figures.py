@@ -188,10 +188,9 @@ def _blocks(counts: ClassMatrix, together: int) -> Matrix:
         return blocks
     many = -(-C // together)
     rows, columns, values = class_matrix.cells(counts)
-    sums: Matrix = np.bincount(
-        rows // together * many + columns // together, values, minlength=many * many
-    )
-    return sums.reshape(many, many)
+    block = rows // together * many + columns // together
+    sums = np.bincount(block, values, minlength=many * many)
+    return sums.reshape(many, many).astype(np.float64)
 
 
 def _flows(counts: ClassMatrix) -> list[tuple[int, int]]:

@@ -162,7 +162,7 @@ def test_a_run_that_another_process_does_is_left_to_it(
         with claim:  # which ends unfinished, as if that process had been stopped
             pass
 
-    monkeypatch.setattr(time, "sleep", wait)
+    monkeypatch.setattr("time.sleep", wait)
     complete(one, said.append)
     assert said[1:] == ["seed 0 (1 to go)"]
 

@@ -12,7 +12,7 @@ from proselflc.app.config import Config
 from proselflc.app.printing import is_main, print_json, say, say_notes
 from proselflc.data.request import InputsRequest
 from proselflc.errors import InputError, RunError, shown
-from proselflc.options import Several, Whole
+from proselflc.options import MOST_PROCESSES, Several, Whole
 from proselflc.regular_files import is_regular
 
 
@@ -164,6 +164,8 @@ def predict(
     from proselflc.analysis.run import load_run
     from proselflc.app import prediction
 
+    if not 0 <= workers <= MOST_PROCESSES:
+        raise InputError(f"--workers must be from 0 to {MOST_PROCESSES:,}, got {workers}")
     if not request.data and request.features is None:
         raise InputError("say with --data what the model is to look at")
     if out is not None:
