@@ -105,8 +105,9 @@ def search(
         trials: how many in a stage that has a range; values are all tried.
         prune: end a trial early that is behind most others, from half of its training on.
         jobs: processes that do trials at the same time, with one thread each.
-        storage: address of a database for the trials, such as postgresql://…, that machines
-            share; left out, a file in the study.
+        storage: address of a database for the trials that machines share, such as
+            postgresql://…, or of a gRPC proxy to one, grpc://host:port; left out, a file in the
+            study.
         no_retrain: do not learn from all the training data at the end.
         resume: go on with the study in --out, or take part in it.
         overwrite: replace a study that is in --out.
