@@ -154,7 +154,7 @@ def test_a_hostile_manifest_is_one_sentence(tmp_path: Path, content: str, words:
 def test_a_huge_manifest_is_not_read(tmp_path: Path) -> None:
     with open(tmp_path / "manifest.json", "wb") as file:
         file.truncate(manifest._LARGEST + 1)
-    with pytest.raises(InputError, match="not a file of the size"):
+    with pytest.raises(InputError, match="larger than a manifest can be"):
         manifest.read(tmp_path)
 
 

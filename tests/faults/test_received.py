@@ -54,6 +54,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
+Reseal = Callable[[Path], None]
 Say = Callable[..., tuple[int, str]]
 
 
@@ -329,22 +330,27 @@ def test_a_study_is_not_overwritten_through_a_link(trained: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("command", ["audit", "export", "report", "review", "labels"])
-def test_no_examples_are_said(run: Path, say: Say, command: str) -> None:
+def test_no_examples_are_said(run: Path, say: Say, command: str, resealed: Reseal) -> None:
     path = run / "examples.parquet"
     rows = len(pq.read_table(path))
     pq.write_table(pq.read_table(path).slice(0, 0), path)
+    resealed(run)
     code, complaint = _done(run, say, command)
     if command == "audit":  # which writes it anew
         assert (code, len(pq.read_table(path))) == (0, rows)
         return
     assert code == (0 if command == "report" else 2)  # a page without them, with a note
-    assert f"{path} has 0 rows, but the run has {rows:,} examples: write it again" in complaint
+    if command == "labels":
+        assert f"it has 0 rows for {rows:,} labels" in complaint
+    else:
+        assert f"{path} has 0 rows, but the run has {rows:,} examples: write it again" in complaint
 
 
-def test_rows_of_examples_are_those_of_the_labels(run: Path, say: Say) -> None:
+def test_rows_of_examples_are_those_of_the_labels(run: Path, say: Say, resealed: Reseal) -> None:
     path = run / "examples.parquet"
     whole = pq.read_table(path)
     pq.write_table(whole.slice(0, len(whole) // 2), path)
+    resealed(run)
     code, complaint = say("export", run)
     assert code == 2
     assert f"has {len(whole) // 2:,} rows, but the run has {len(whole):,} examples" in complaint
@@ -443,10 +449,13 @@ DAMAGED = {
 
 @pytest.mark.parametrize("name", ["epoch-00000.npy", "recent_p.npy"])
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_a_damaged_header_of_dynamics(run: Path, say: Say, name: str, damage: str) -> None:
+def test_a_damaged_header_of_dynamics(
+    run: Path, say: Say, name: str, damage: str, resealed: Reseal
+) -> None:
     path = run / "dynamics" / name
     text = DAMAGED[damage].ljust(117) + b"\n"
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(20000))
+    resealed(run)
     code, complaint = say("audit", run)
     if name.startswith("epoch"):
         assert code == 2

@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular, open_regular
 
 NAME = "manifest.json"
 _VERSION = 1
@@ -146,7 +147,7 @@ def check(folder: Path, path: Path, files: Files, *, or_replaced: bool = False) 
             f"{path} was being replaced when an audit of the run was interrupted, or is being "
             f"replaced now: wait for that audit, or run proselflc audit {folder} again"
         )
-    if not path.is_file():
+    if not is_regular(path):
         raise InputError(f"{path} is gone, and the run wrote it: {_cure(folder, name)}")
     size = path.stat().st_size  # a file of another size need not be read, however large it is
     found = checksum(path) if size == expected.size else Checksum(size, "")
@@ -159,7 +160,7 @@ def check(folder: Path, path: Path, files: Files, *, or_replaced: bool = False) 
 def lists(folder: Path, path: Path) -> bool:
     """Whether a run says that it has written a file; without a manifest, whether it is there."""
     files = read(folder)
-    return path.is_file() if files is None else files.get(_name(folder, path)) is not None
+    return is_regular(path) if files is None else files.get(_name(folder, path)) is not None
 
 
 def check_none_gone(folder: Path, below: str) -> None:
@@ -173,7 +174,7 @@ def check_none_gone(folder: Path, below: str) -> None:
         InputError: one is.
     """
     for name in read(folder) or ():
-        if name.startswith(f"{below}/") and not (folder / name).is_file():
+        if name.startswith(f"{below}/") and not is_regular(folder / name):
             raise InputError(
                 f"{folder / name} is gone, and the run wrote it: {_cure(folder, name)}"
             )
@@ -251,7 +252,7 @@ def _name(folder: Path, path: Path) -> str:
 
 
 def _there(path: Path) -> Checksum | None:
-    return checksum(path) if path.is_file() else None
+    return checksum(path) if is_regular(path) else None
 
 
 def _identity(path: Path) -> tuple[_Identity, bool]:
@@ -276,10 +277,12 @@ def _kept_files(identity: _Identity) -> Files:
 
 
 def _read(path: Path) -> Files:
-    if not path.is_file() or path.stat().st_size > _LARGEST:
-        raise _damaged(path, "it is not a file of the size that a manifest has")
+    with open_regular(path) as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise _damaged(path, "it is larger than a manifest can be")
     try:
-        found: object = json.loads(path.read_bytes())
+        found: object = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, " ".join(str(error).split())[:200]) from None
     return from_json(found.get("files") if isinstance(found, dict) else None, path)
@@ -287,7 +290,7 @@ def _read(path: Path) -> Files:
 
 def _hashed(path: Path) -> Checksum:
     digest, size = hashlib.sha256(), 0
-    with open(path, "rb", buffering=0) as file:
+    with open_regular(path) as file:
         while block := file.read(_BLOCK):
             digest.update(block)
             size += len(block)
