@@ -155,7 +155,7 @@ def storage_errors(url: str | None) -> Iterator[None]:
     lost: list[type[Exception]] = [optuna.exceptions.StorageInternalError]
     if url is not None and url.startswith(GRPC):
         with suppress(ImportError):
-            import grpc  # type: ignore[import-untyped]
+            import grpc
 
             lost.append(grpc.RpcError)
     try:
