@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
     from optuna.distributions import BaseDistribution
     from optuna.storages import BaseStorage
-    from optuna.trial import FrozenTrial, TrialState
+    from optuna.trial import FrozenTrial
 
 ALIVE_EVERY = 20.0  # seconds between two signs of life of a worker
 DEAD_AFTER = 300.0  # seconds without one, after which a worker elsewhere counts as dead
@@ -225,29 +225,25 @@ class Claim:
 
     def complete(self, value: float, run: str) -> None:
         """Finish the entry with what the run came to."""
-        from optuna.trial import TrialState
-
-        self._finish(TrialState.COMPLETE, value, run=run)
+        self._finish("COMPLETE", value, run=run)
 
     def prune(self, run: str) -> None:
         """Finish the entry with a run that was ended early, and its last report."""
-        from optuna.trial import TrialState
-
         last = self.reports[max(self.reports)] if self.reports else None
-        self._finish(TrialState.PRUNED, last, run=run)
+        self._finish("PRUNED", last, run=run)
 
     def diverge(self, reason: str, run: str) -> None:
         """Finish the entry with a run that diverged."""
+        self._finish("FAIL", None, run=run, reason=reason)
+
+    def _finish(self, state: str, value: float | None, **facts: str) -> None:
         from optuna.trial import TrialState
 
-        self._finish(TrialState.FAIL, None, run=run, reason=reason)
-
-    def _finish(self, state: TrialState, value: float | None, **facts: str) -> None:
         for name, fact in facts.items():
             self._note(name, fact)
         with suppress(_finished()):
             values = None if value is None else [value]
-            self._storage.set_trial_state_values(self._trial, state, values)
+            self._storage.set_trial_state_values(self._trial, TrialState[state], values)
         self._is_finished = True
 
     def _note(self, name: str, value: object) -> None:
