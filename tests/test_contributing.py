@@ -43,7 +43,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> set[str]:
             monkeypatch.setitem(table, name, line)
         names |= set(lines)
     (source,) = blocks("strategy")
-    module = ModuleType("proselflc.training.strategies.patient")
+    module = ModuleType("proselflc.methods.patient")
     exec(compile(source, "patient.py", "exec"), vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return names

@@ -14,6 +14,7 @@ BELOW = {
     "models": {"errors"},
     "data": {"errors", "options"},
     "training": {"data", "models", "correction", "errors", "options"},
+    "methods": {"training", "data", "models", "correction", "errors"},
     "analysis": {"training", "data", "models", "correction", "errors"},
     "presenting": {"analysis", "training", "data", "models", "correction", "errors"},
     "app": {

@@ -15,7 +15,7 @@ from proselflc.options import make_plain
 
 if TYPE_CHECKING:
     from proselflc.correction.criterion import Criterion
-    from proselflc.training.strategies.dynamic_bootstrapping import Kind
+    from proselflc.methods.dynamic_bootstrapping import Kind
     from proselflc.training.strategy import Situation, Strategy
 
 PATHS = ("transition", "mask", "teacher")  # of what a method is given
@@ -199,7 +199,7 @@ def _in(module: str) -> Callable[[Mapping[str, Any], Situation], Strategy]:
     def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
         from importlib import import_module
 
-        made: Strategy = import_module(f"proselflc.training.strategies.{module}").make(p, situation)
+        made: Strategy = import_module(f"proselflc.methods.{module}").make(p, situation)
         return made
 
     return make
@@ -253,7 +253,7 @@ def _loss_correction(backward: bool) -> Callable[[Mapping[str, Any], Situation],
 
         from proselflc.data.matrix_files import read_transition
         from proselflc.data.noise import checked_transition
-        from proselflc.training.strategies.loss_correction import LossCorrection
+        from proselflc.methods.loss_correction import LossCorrection
 
         T = None
         if "transition" in p:
@@ -268,7 +268,7 @@ def _loss_correction(backward: bool) -> Callable[[Mapping[str, Any], Situation],
 
 
 def _s_adaptation(p: Mapping[str, Any], situation: Situation) -> Strategy:
-    from proselflc.training.strategies.noise_layer import NoiseLayer
+    from proselflc.methods.s_adaptation import NoiseLayer
 
     return NoiseLayer(situation, layer=p["layer"])
 
@@ -277,7 +277,7 @@ def _masking(p: Mapping[str, Any], situation: Situation) -> Strategy:
     import torch
 
     from proselflc.data.matrix_files import read_mask
-    from proselflc.training.strategies.masking import Masking
+    from proselflc.methods.masking import Masking
 
     mask = None
     if "mask" in p:
@@ -287,7 +287,7 @@ def _masking(p: Mapping[str, Any], situation: Situation) -> Strategy:
 
 def _joint(hard: bool) -> Callable[[Mapping[str, Any], Situation], Strategy]:
     def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
-        from proselflc.training.strategies.joint import Joint
+        from proselflc.methods.joint import Joint
 
         return Joint(situation, hard=hard, prior_weight=p["alpha"], entropy_weight=p["beta"])
 
@@ -295,7 +295,7 @@ def _joint(hard: bool) -> Callable[[Mapping[str, Any], Situation], Strategy]:
 
 
 def _distillation(p: Mapping[str, Any], situation: Situation) -> Strategy:
-    from proselflc.training.strategies.distillation import KnowledgeDistillation
+    from proselflc.methods.distillation import KnowledgeDistillation
 
     return KnowledgeDistillation(
         situation, p["teacher"], epsilon=p["epsilon"], temperature=p["temperature"]
@@ -303,7 +303,7 @@ def _distillation(p: Mapping[str, Any], situation: Situation) -> Strategy:
 
 
 def _tf_kd_self(p: Mapping[str, Any], situation: Situation) -> Strategy:
-    from proselflc.training.strategies.tf_kd import TeacherFreeDistillation
+    from proselflc.methods.tf_kd_self import TeacherFreeDistillation
 
     first = p["first"]
     plain = [name for name, one in TRAINABLE.items() if isinstance(one.make, _Plain)]
@@ -326,7 +326,7 @@ def _tf_kd_self(p: Mapping[str, Any], situation: Situation) -> Strategy:
 
 def _dynamic_bootstrapping(kind: Kind) -> Callable[[Mapping[str, Any], Situation], Strategy]:
     def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
-        from proselflc.training.strategies.dynamic_bootstrapping import DynamicBootstrapping
+        from proselflc.methods.dynamic_bootstrapping import DynamicBootstrapping
 
         return DynamicBootstrapping(
             situation, kind, alpha=p["alpha"], weight=p["weight"], begin=p["begin"]
@@ -336,7 +336,7 @@ def _dynamic_bootstrapping(kind: Kind) -> Callable[[Mapping[str, Any], Situation
 
 
 def _pseudo_label(p: Mapping[str, Any], situation: Situation) -> Strategy:
-    from proselflc.training.strategies.pseudo_label import PseudoLabel
+    from proselflc.methods.pseudo_label import PseudoLabel
 
     return PseudoLabel(situation, weight=p["alpha"], begin=p["begin"], end=p["end"])
 
@@ -393,11 +393,11 @@ TRAINABLE: dict[str, Trainable] = {
     "pseudo_label_ramped": Trainable(
         {"epsilon": 0.75, "begin": 0.1, "end": 0.6}, _criterion(_pseudo_label_ramped)
     ),
-    "gce_truncated": Trainable({"q": 0.7, "k": 0.5, "begin": 0.5}, _in("truncated_gce")),
+    "gce_truncated": Trainable({"q": 0.7, "k": 0.5, "begin": 0.5}, _in("gce")),
     "d2l": Trainable({"begin": 0.3, "window": 5}, _in("d2l")),
     "m_dyr_s": Trainable(_DYR, _dynamic_bootstrapping("soft")),
     "m_dyr_h": Trainable(_DYR, _dynamic_bootstrapping("hard")),
     "md_dyr_sh": Trainable(_DYR, _dynamic_bootstrapping("dynamic")),
     "elr": Trainable({"momentum": 0.7, "weight": 3.0}, _in("elr")),
-    "sat": Trainable({"momentum": 0.9, "begin": 0.3}, _in("self_adaptive")),
+    "sat": Trainable({"momentum": 0.9, "begin": 0.3}, _in("sat")),
 }

@@ -17,10 +17,10 @@ from torch.testing import assert_close
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.dataset import Ints
 from proselflc.errors import InputError
+from proselflc.methods import d2l
+from proselflc.methods.d2l import DimensionalityDriven, local_dimension
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies import d2l
-from proselflc.training.strategies.d2l import DimensionalityDriven, local_dimension
 
 EPOCHS = 10
 # Flat until the beginning of epoch 6, where they rise: it is gone back to epoch 5.

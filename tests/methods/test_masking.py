@@ -20,12 +20,12 @@ from proselflc.data.dataset import Features
 from proselflc.data.matrix_files import read_mask
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
+from proselflc.methods import masking
+from proselflc.methods.masking import CLIP, FIRST, Masking, structure
 from proselflc.training import methods, processes
 from proselflc.training.fit import Training
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies import masking
-from proselflc.training.strategies.masking import CLIP, FIRST, Masking, structure
 from proselflc.training.strategy import Situation
 
 n, C, BATCH, EPOCHS = 120, 4, 20, 8

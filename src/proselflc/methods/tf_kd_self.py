@@ -12,7 +12,7 @@ from proselflc.correction.criterion import Criterion
 from proselflc.correction.parameter import number
 from proselflc.correction.trust import Fixed
 from proselflc.data.batches import Batch
-from proselflc.training.strategies.distillation import FrozenTeacher
+from proselflc.methods.distillation import FrozenTeacher
 from proselflc.training.strategy import Scene, Stage, Strategy
 
 

@@ -18,16 +18,16 @@ from proselflc.data.batches import Batch
 from proselflc.data.dataset import Texts
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
-from proselflc.training.beta_mixture import loss_model
-from proselflc.training.fit import DivergenceError, lessons
-from proselflc.training.observations import see
-from proselflc.training.recipe import Recipe
-from proselflc.training.strategies.dynamic_bootstrapping import (
+from proselflc.methods.dynamic_bootstrapping import (
     DynamicBootstrapping,
     Kind,
     imbalance,
     mix,
 )
+from proselflc.training.beta_mixture import loss_model
+from proselflc.training.fit import DivergenceError, lessons
+from proselflc.training.observations import see
+from proselflc.training.recipe import Recipe
 
 KINDS: tuple[Kind, ...] = ("soft", "hard", "dynamic")
 N, C = 20, 4

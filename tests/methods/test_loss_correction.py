@@ -19,11 +19,11 @@ from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
+from proselflc.methods.loss_correction import FIRST, LossCorrection
 from proselflc.training import checkpoint, methods, processes
 from proselflc.training.fit import Training, lessons
 from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies.loss_correction import FIRST, LossCorrection
 from proselflc.training.strategy import Situation, Strategy
 from proselflc.training.transition_estimate import (
     ESTIMATES,

@@ -18,12 +18,12 @@ from proselflc.data.batches import Batch
 from proselflc.data.dataset import Features, Ints
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
+from proselflc.methods.joint import BEGIN, FIRST, RING, Joint
 from proselflc.training import checkpoint, processes
 from proselflc.training import strategy as strategies
 from proselflc.training.checkpoint import State
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies.joint import BEGIN, FIRST, RING, Joint
 from proselflc.training.strategy import Scene, Situation
 
 n, C, BATCH = 90, 3, 15

@@ -14,10 +14,10 @@ from torch.testing import assert_close
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.errors import InputError
+from proselflc.methods.sat import SelfAdaptiveTraining
 from proselflc.training import strategy as strategies
 from proselflc.training.fit import lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies.self_adaptive import SelfAdaptiveTraining
 from proselflc.training.strategy import Strategy
 
 

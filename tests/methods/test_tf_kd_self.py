@@ -25,13 +25,13 @@ from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch
 from proselflc.data.preprocessing import Standardization
 from proselflc.errors import InputError
+from proselflc.methods.tf_kd_self import TeacherFreeDistillation
 from proselflc.training import checkpoint, methods, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.fit import Training, lessons
 from proselflc.training.methods import Parameters
 from proselflc.training.observations import see
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies.tf_kd import TeacherFreeDistillation
 from proselflc.training.strategy import Scene, Situation, Strategy
 
 N, C, D = 12, 3, 5

@@ -14,10 +14,10 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from proselflc.errors import InputError
+from proselflc.methods.elr import EarlyLearningRegularization
 from proselflc.training import strategy as strategies
 from proselflc.training.fit import lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies.elr import EarlyLearningRegularization
 
 
 def strategy(

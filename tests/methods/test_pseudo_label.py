@@ -28,13 +28,13 @@ from proselflc.data.opening import open_data
 from proselflc.data.preprocessing import fit
 from proselflc.data.request import Request
 from proselflc.errors import InputError
+from proselflc.methods.pseudo_label import PseudoLabel
 from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.fit import Training, lessons
 from proselflc.training.methods import Parameters
 from proselflc.training.observations import see
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies.pseudo_label import PseudoLabel
 from proselflc.training.strategy import Scene, Situation
 
 n, C, N, BATCHES = 40, 3, 8, 5

@@ -18,11 +18,11 @@ from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
+from proselflc.methods import s_adaptation
+from proselflc.methods.s_adaptation import FIRST, LAYERS, NoiseLayer
 from proselflc.training import processes
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies import noise_layer
-from proselflc.training.strategies.noise_layer import FIRST, LAYERS, NoiseLayer
 from proselflc.training.strategy import Scene, Situation, Strategy
 
 n, C, BATCH = 600, 4, 30
@@ -279,7 +279,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(
         ours = training_of(other)
         with pytest.raises(InputError, match=rf"each of 30 examples, and that layer {words}: use"):
             next(lessons(ours, data, data.scene))
-    monkeypatch.setattr(noise_layer, "LARGEST", 100)
+    monkeypatch.setattr(s_adaptation, "LARGEST", 100)
     with pytest.raises(InputError, match="4 classes and 8 features has 128 weights, at most 100"):
         training_of(network())
 

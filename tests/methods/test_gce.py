@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from proselflc.methods.gce import TruncatedGCE
 from proselflc.training.fit import lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies.truncated_gce import TruncatedGCE
 
 
 def strategy(

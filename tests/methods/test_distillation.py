@@ -24,13 +24,13 @@ from proselflc.app.setting import prepare
 from proselflc.data.batches import Batch
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError
+from proselflc.methods.distillation import FrozenTeacher, KnowledgeDistillation
 from proselflc.models.weights import read_state
 from proselflc.training import methods, processes
 from proselflc.training.fit import Training
 from proselflc.training.methods import Parameters
 from proselflc.training.observations import see
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategies.distillation import FrozenTeacher, KnowledgeDistillation
 from proselflc.training.strategy import Situation
 
 N, C, D = 12, 3, 4
