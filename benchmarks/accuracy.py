@@ -49,10 +49,9 @@ from proselflc.app.reproduction.plan import Study, Wanted
 from proselflc.app.reproduction.records import Record
 from proselflc.app.reproduction.running import Reproduction
 from proselflc.app.reproduction.scale import SCALES
-from proselflc.correction.catalogue import METHODS
 from proselflc.data.request import Request
 from proselflc.data.writing import whole_file
-from proselflc.training.methods import TRAINABLE
+from proselflc.methods import every, find
 
 SCALE = SCALES["cpu"]
 NOISE = "pair:0.4"
@@ -87,7 +86,7 @@ def wanted(method: str, seed: int) -> Wanted:
         "cifar100", method, parameters, seed=seed, noise=NOISE, trusted=TRUSTED.get(method)
     )
     config = replace(config, recipe=replace(config.recipe, clip=CLIPS.get(method)))
-    return Wanted(config, f"{METHODS[method].title}, seed {seed}", teacher)
+    return Wanted(config, f"{find(method).title}, seed {seed}", teacher)
 
 
 def measured(record: Record, method: str, seed: int) -> dict[str, Any]:
@@ -107,13 +106,13 @@ def table(methods: Sequence[str], study: Study) -> Output:
         for method in methods:
             study.record(wanted(method, seed))
     found = []
-    for method in TRAINABLE:
+    for method in every():
         for seed in SEEDS:
             record = study.store.record(wanted(method, seed).config)
             if record is not None:
                 found.append(measured(record, method, seed))
     times = read_json(TIMES)["times"] if TIMES.is_file() else {}
-    return Output("", words=(in_markdown(found, times, list(TRAINABLE), SEEDS),))
+    return Output("", words=(in_markdown(found, times, list(every()), SEEDS),))
 
 
 def made_with() -> str:
@@ -149,7 +148,7 @@ def time_per_epoch(methods: list[str], root: Path) -> None:
             known[method] = round(theirs / plain, 3)
             print(f"{method:22} × {known[method]:.2f}", flush=True)
             facts = {"epochs": TIMED_EPOCHS, "made_with": made_with()}
-            write_json(TIMES, {**facts, "times": {m: known[m] for m in TRAINABLE if m in known}})
+            write_json(TIMES, {**facts, "times": {m: known[m] for m in every() if m in known}})
 
 
 def _short(method: str, teacher: Path) -> Config:
@@ -157,7 +156,7 @@ def _short(method: str, teacher: Path) -> Config:
     config = wanted(method, 0).config
     parameters = config.parameters
     if method in TEACHERS:
-        parameters = replace(parameters, teacher=teacher)
+        parameters = {**parameters, "teacher": teacher}
     recipe = replace(config.recipe, epochs=TIMED_EPOCHS, deterministic=False)
     return replace(config, request=Request(), noise=None, parameters=parameters, recipe=recipe)
 
@@ -166,7 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--method", nargs="*", choices=list(TRAINABLE), default=list(TRAINABLE))
+    parser.add_argument("--method", nargs="*", choices=list(every()), default=list(every()))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--data-root", type=Path, default=DATA_ROOT)
     parser.add_argument("--out", type=Path, default=PAPER, help="the directory of the records")

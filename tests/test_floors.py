@@ -16,9 +16,10 @@ BELOW = {
     "training": {"data", "models", "correction", "errors", "options"},
     "methods": {"training", "data", "models", "correction", "errors"},
     "analysis": {"training", "data", "models", "correction", "errors"},
-    "presenting": {"analysis", "training", "data", "models", "correction", "errors"},
+    "presenting": {"methods", "analysis", "training", "data", "models", "correction", "errors"},
     "app": {
         "presenting",
+        "methods",
         "analysis",
         "training",
         "data",
@@ -27,7 +28,16 @@ BELOW = {
         "errors",
         "options",
     },
-    "integrations": {"app", "analysis", "training", "data", "models", "correction", "errors"},
+    "integrations": {
+        "app",
+        "methods",
+        "analysis",
+        "training",
+        "data",
+        "models",
+        "correction",
+        "errors",
+    },
     "functional": {"correction", "errors"},
 }
 

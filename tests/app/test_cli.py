@@ -107,10 +107,10 @@ def test_datasets_lists_every_name() -> None:
 
 
 def test_methods_lists_every_method() -> None:
-    from proselflc.correction.catalogue import METHODS
+    from proselflc import methods
 
     lines = run("methods").stdout.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == list(METHODS)
+    assert [line.split()[0] for line in lines[1:]] == list(methods.every())
     listed = json.loads(run("methods", "--json").stdout)
     assert listed["proselflc"]["where"] == "Eq. 7"
     assert listed["proselflc"]["needs"] is None
@@ -118,7 +118,7 @@ def test_methods_lists_every_method() -> None:
     for one in listed.values():
         assert 0.5 < one["cost"] < 20
     assert lines[0].split() == ["name", "paper", "needs", "cost", "loss", "title"]
-    assert set(listed) == set(METHODS)
+    assert set(listed) == set(methods.names())
     assert "× 1.0" in lines[1]  # cross entropy, beside itself
 
 

@@ -330,16 +330,3 @@ def test_nothing_of_the_copy_learns(crowd: Any) -> None:
     learning = {id(p) for group in ours.bare_optimizer.param_groups for p in group["params"]}
     assert learning == {id(p) for p in ours.module.parameters()}
     assert one.processes == 1
-
-
-@pytest.mark.parametrize(
-    ("parameters", "reason"),
-    [
-        ({"begin": 1.5, "window": 5}, "begin must be a number between 0 and 1, got 1.5"),
-        ({"begin": 0.5, "window": 1}, "window must be a whole number ≥ 2, got 1"),
-        ({"begin": 0.5, "window": 2.5}, "window must be a whole number ≥ 2, got 2.5"),
-    ],
-)
-def test_bad_parameters(crowd: Any, parameters: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        DimensionalityDriven(crowd.situation(5), **parameters)

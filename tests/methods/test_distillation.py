@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 import proselflc
+from proselflc import methods
 from proselflc.analysis.run import load_run
 from proselflc.app import cli
 from proselflc.app.config import Config
@@ -26,9 +27,8 @@ from proselflc.data.sources import arrays
 from proselflc.errors import InputError
 from proselflc.methods.distillation import FrozenTeacher, KnowledgeDistillation
 from proselflc.models.weights import read_state
-from proselflc.training import methods, processes
+from proselflc.training import processes
 from proselflc.training.fit import Training
-from proselflc.training.methods import Parameters
 from proselflc.training.observations import see
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Situation
@@ -125,7 +125,7 @@ def test_the_teacher_answers_in_the_precision_of_the_student(run: Path) -> None:
     config = Config(
         model="mlp",
         method="distillation",
-        parameters=Parameters(teacher=run),
+        parameters=dict(teacher=run),
         recipe=Recipe(steps=6, precision="bf16"),
     )
     setting = prepare(config, arrays.load(x, y, names=NAMES), report=lambda text: None)
@@ -207,7 +207,7 @@ def test_classes_in_another_order_are_matched_by_name(run: Path) -> None:
 
 
 def refused(run: Path, where: Situation) -> str:
-    parameters = methods.resolved("distillation", Parameters(teacher=run))
+    parameters = methods.resolved("distillation", dict(teacher=run))
     with pytest.raises(InputError) as caught:
         methods.strategy("distillation", parameters, where)
     assert "\n" not in str(caught.value)
@@ -228,7 +228,7 @@ def test_a_teacher_that_cannot_teach_is_refused(run: Path, tmp_path: Path) -> No
     )
     assert "(it knows cat, which is none here)" in refused(run, situation(run, names=NAMES[:2]))
     with pytest.raises(InputError, match=r"^method distillation needs --method\.teacher"):
-        methods.resolved("distillation", Parameters())
+        methods.resolved("distillation", {})
 
 
 def test_a_teacher_with_other_inputs_is_refused(run: Path, tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_stranger_s_code_is_not_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not (tmp_path / "was_run").exists()
     strategy = methods.strategy(
         "distillation",
-        methods.resolved("distillation", Parameters(teacher=out)),
+        methods.resolved("distillation", dict(teacher=out)),
         situation(out, model=made),
     )
     logits = strategy.teacher_logits(batch())

@@ -390,18 +390,3 @@ def test_texts_are_refused(crowd: Any, kind: Kind) -> None:
         "the method mixes pairs of examples, and texts cannot be mixed: take another --method, or "
         "give numbers that `proselflc embed` makes of texts"
     )
-
-
-@pytest.mark.parametrize(
-    ("parameters", "reason"),
-    [
-        ({"alpha": 0.0}, "alpha must be a number above 0 and finite, got 0"),
-        ({"alpha": math.inf}, "alpha must be a number above 0 and finite, got inf"),
-        ({"weight": -1.0}, "weight must be a number 0 or more and finite, got -1"),
-        ({"begin": 1.1}, "begin must be a number between 0 and 1, got 1.1"),
-    ],
-)
-def test_bad_parameters(crowd: Any, parameters: dict[str, Any], reason: str) -> None:
-    values = {"alpha": 32.0, "weight": 1.0, "begin": 0.35, **parameters}
-    with pytest.raises(ValueError, match=reason):
-        DynamicBootstrapping(crowd.situation(5), "soft", **values)

@@ -151,17 +151,3 @@ def test_a_memory_that_is_too_large_is_refused_with_its_size(
     )
     monkeypatch.setattr(strategies, "LARGEST", 4 * crowd.n * 4)
     strategy(crowd)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "reason"),
-    [
-        ({"momentum": 1.0}, "momentum must be a number at least 0 and below 1, got 1"),
-        ({"momentum": -0.1}, "momentum must be a number at least 0 and below 1, got -0.1"),
-        ({"weight": -1.0}, "weight must be a number 0 or more and finite, got -1"),
-        ({"weight": math.inf}, "weight must be a number 0 or more and finite, got inf"),
-    ],
-)
-def test_bad_parameters(crowd: Any, parameters: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        strategy(crowd, **parameters)

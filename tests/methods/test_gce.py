@@ -125,16 +125,3 @@ def test_resuming_changes_nothing(
 ) -> None:
     ours = assert_goes_on(lambda: crowd.training(strategy(crowd), 10), crowd, stop)
     assert 0 < ours["strategy.kept"].sum() < crowd.n
-
-
-@pytest.mark.parametrize(
-    ("parameters", "reason"),
-    [
-        ({"q": 0.0}, "q must be a number above 0 and at most 1, got 0"),
-        ({"k": 1.5}, "k must be a number between 0 and 1, got 1.5"),
-        ({"begin": -1.0}, "begin must be a number between 0 and 1, got -1"),
-    ],
-)
-def test_bad_parameters(crowd: Any, parameters: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        strategy(crowd, **parameters)

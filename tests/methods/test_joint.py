@@ -246,15 +246,3 @@ def test_what_is_too_large_to_keep_is_refused(monkeypatch: pytest.MonkeyPatch) -
         strategy()
     assert "keeps 10 predictions and a label of 90 examples of 3 classes" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("name", "value"), [("alpha", -1.0), ("beta", math.inf), ("alpha", "x")])
-def test_weights_must_be_numbers(name: str, value: Any) -> None:
-    weights = {"alpha": 1.0, "beta": 1.0, name: value}
-    with pytest.raises((ValueError, TypeError), match=f"{name} must be a number 0 or more"):
-        Joint(
-            situation(np.arange(n) % C),
-            hard=False,
-            prior_weight=weights["alpha"],
-            entropy_weight=weights["beta"],
-        )

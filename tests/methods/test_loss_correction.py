@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from proselflc import methods
 from proselflc.app import cli
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.methods.loss_correction import FIRST, LossCorrection
-from proselflc.training import checkpoint, methods, processes
+from proselflc.training import checkpoint, processes
 from proselflc.training.fit import Training, lessons
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Situation, Strategy
 from proselflc.training.transition_estimate import (
@@ -203,10 +203,10 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path) -> None:
     np.save(tmp_path / "T.npy", np.full((4, 4), 0.25))
     np.save(tmp_path / "small.npy", np.eye(3))
     for parameters, reason in (
-        (Parameters(estimate="guess"), 'unknown --method.estimate "guess"'),
-        (Parameters(transition=tmp_path / "T.npy"), "transition is singular"),
-        (Parameters(transition=tmp_path / "small.npy"), f"{tmp_path / 'small.npy'}: the trans"),
-        (Parameters(transition=tmp_path / "small.npy"), "but there are 4 classes"),
+        (dict(estimate="guess"), 'unknown --method.estimate "guess"'),
+        (dict(transition=tmp_path / "T.npy"), "transition is singular"),
+        (dict(transition=tmp_path / "small.npy"), f"{tmp_path / 'small.npy'}: the trans"),
+        (dict(transition=tmp_path / "small.npy"), "but there are 4 classes"),
     ):
         with pytest.raises(InputError) as caught:
             methods.strategy("backward", methods.resolved("backward", parameters), situation())
@@ -216,7 +216,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path) -> None:
 
 def test_a_matrix_by_which_a_label_cannot_be_is_refused_before_training(tmp_path: Path) -> None:
     np.save(tmp_path / "T.npy", np.eye(C)[[0, 1, 2, 2]])  # a dog is always called a cat
-    parameters = methods.resolved("forward", Parameters(transition=tmp_path / "T.npy"))
+    parameters = methods.resolved("forward", dict(transition=tmp_path / "T.npy"))
     with pytest.raises(InputError, match=r"nothing is ever labelled dog.* but 7 examples are: mix"):
         methods.strategy("forward", parameters, situation(torch.tensor([3] * 7 + [0, 1, 2])))
     methods.strategy("forward", parameters, situation(torch.arange(n) % 3))  # nobody is called so

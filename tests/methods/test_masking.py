@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+from proselflc import methods
 from proselflc.app import cli
 from proselflc.data.batches import Batch
 from proselflc.data.dataset import Features
@@ -22,9 +23,8 @@ from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.methods import masking
 from proselflc.methods.masking import CLIP, FIRST, Masking, structure
-from proselflc.training import methods, processes
+from proselflc.training import processes
 from proselflc.training.fit import Training
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Situation
 
@@ -189,7 +189,7 @@ def test_making_it_draws_nothing_from_the_stream_that_everybody_shares() -> None
     )
 
 
-def made(parameters: Parameters, situation: Situation = SITUATION) -> Masking:
+def made(parameters: dict[str, Any], situation: Situation = SITUATION) -> Masking:
     resolved = methods.resolved("masking", parameters)
     strategy = methods.strategy("masking", resolved, situation)
     assert isinstance(strategy, Masking)
@@ -198,10 +198,10 @@ def made(parameters: Parameters, situation: Situation = SITUATION) -> Masking:
 
 def test_without_a_file_the_mask_is_that_of_the_coarse_classes() -> None:
     expected = [[1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
-    assert made(Parameters()).mask.tolist() == expected
-    assert made(Parameters()).facts() == {"transition": "learned within a mask"}
+    assert made({}).mask.tolist() == expected
+    assert made({}).facts() == {"transition": "learned within a mask"}
     with pytest.raises(InputError, match=r"no coarse classes: give --method\.mask FILE"):
-        made(Parameters(), replace(SITUATION, coarse=None))
+        made({}, replace(SITUATION, coarse=None))
 
 
 @pytest.mark.parametrize("kind", ["csv", "npy", "npz"])
@@ -213,7 +213,7 @@ def test_a_mask_from_a_file_has_the_diagonal(tmp_path: Path, kind: str) -> None:
         np.save(path, mask)
     else:
         np.savez(path, mask=mask)
-    assert made(Parameters(mask=path)).mask.tolist() == (mask | np.eye(C, dtype=bool)).tolist()
+    assert made(dict(mask=path)).mask.tolist() == (mask | np.eye(C, dtype=bool)).tolist()
 
 
 @pytest.mark.parametrize(

@@ -267,8 +267,6 @@ class Rows(nn.Module):
 def test_what_cannot_be_used_is_refused_in_a_sentence(
     data: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match=r'unknown --method\.layer "deep"'):
-        layer("deep")
     for model in (
         nn.Conv1d(1, C, 1),
         nn.Sequential(nn.Linear(4, C), nn.Linear(C, 7)),

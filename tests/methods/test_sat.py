@@ -135,15 +135,3 @@ def test_a_memory_that_is_too_large_is_refused_with_its_size(
         InputError, match=r"keeps a label of 120 examples of 4 classes, which is 0\.0 GB"
     ):
         strategy(crowd)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "reason"),
-    [
-        ({"momentum": 1.0}, "momentum must be a number at least 0 and below 1, got 1"),
-        ({"begin": 2.0}, "begin must be a number between 0 and 1, got 2"),
-    ],
-)
-def test_bad_parameters(crowd: Any, parameters: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        strategy(crowd, **parameters)

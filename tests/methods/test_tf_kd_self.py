@@ -20,16 +20,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+from proselflc import methods
 from proselflc.app import cli
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch
 from proselflc.data.preprocessing import Standardization
 from proselflc.errors import InputError
 from proselflc.methods.tf_kd_self import TeacherFreeDistillation
-from proselflc.training import checkpoint, methods, processes
+from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.fit import Training, lessons
-from proselflc.training.methods import Parameters
 from proselflc.training.observations import see
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Scene, Situation, Strategy
@@ -233,17 +233,17 @@ def situation() -> Situation:
     return Situation(TOTAL, BATCHES, given, ("ant", "bee", "cat"), scaling)
 
 
-def made(parameters: Parameters) -> Any:
+def made(parameters: dict[str, Any]) -> Any:
     resolved = methods.resolved("tf_kd_self", parameters)
     return methods.strategy("tf_kd_self", resolved, situation())
 
 
 @pytest.mark.parametrize("name", FIRST)
 def test_the_first_stage_is_any_method_of_one_stage(name: str) -> None:
-    alone = methods.strategy(name, methods.resolved(name, Parameters()), situation())
+    alone = methods.strategy(name, methods.resolved(name, {}), situation())
     plain, ours = (
         training(strategy=alone, total=HALF),
-        training(strategy=made(Parameters(first=name))),
+        training(strategy=made(dict(first=name))),
     )
     some = lessons(ours, Few(), scene)
     for lesson in lessons(plain, Few()):
@@ -256,38 +256,38 @@ def test_the_first_stage_is_any_method_of_one_stage(name: str) -> None:
 
 
 def test_the_first_method_takes_its_parameters() -> None:
-    found = made(Parameters(first="proselflc", sharpness=4.0, trust="global")).criterion
-    alone = methods.resolved("proselflc", Parameters(sharpness=4.0, trust="global"))
+    found = made(dict(first="proselflc", sharpness=4.0, trust="global")).criterion
+    alone = methods.resolved("proselflc", dict(sharpness=4.0, trust="global"))
     assert found.method == methods.strategy("proselflc", alone, situation()).criterion.method
 
 
 def test_defaults() -> None:
-    assert methods.resolved("tf_kd_self", Parameters()).given() == {
+    assert methods.resolved("tf_kd_self", {}).given() == {
         "first": "cce",
         "epsilon": 0.95,
         "temperature": 20.0,
         "multiplier": 1.0,
     }
-    stages = made(Parameters()).stages
+    stages = made({}).stages
     assert [(stage.share, stage.fresh) for stage in stages] == [(0.5, False), (0.5, True)]
 
 
 @pytest.mark.parametrize(
     ("parameters", "reason"),
     [
-        (Parameters(first="proselfc"), '--method.first: unknown method "proselfc"; did you mean'),
-        (Parameters(first="tf_kd_self"), "cannot be tf_kd_self, which is more than a criterion"),
-        (Parameters(first="distillation"), "cannot be distillation, which is more than a"),
-        (Parameters(first="joint_soft"), "cannot be joint_soft, which is more than a criterion"),
-        (Parameters(transition=Path("T.npy")), "has no --method.transition"),
-        (Parameters(q=0.5), "method cce has no --method.q"),
-        (Parameters(multiplier=0.0), "multiplier must be a number above 0 and finite, got 0.0"),
-        (Parameters(multiplier=float("nan")), "multiplier must be a number above 0"),
-        (Parameters(epsilon=1.5), "epsilon must be a number between 0 and 1, got 1.5"),
-        (Parameters(temperature=-1.0), "temperature must be a number above 0"),
+        (dict(first="proselfc"), '--method.first: unknown method "proselfc"; did you mean'),
+        (dict(first="tf_kd_self"), "cannot be tf_kd_self, which is more than a criterion"),
+        (dict(first="distillation"), "cannot be distillation, which is more than a"),
+        (dict(first="joint_soft"), "cannot be joint_soft, which is more than a criterion"),
+        (dict(transition=Path("T.npy")), "has no --method.transition"),
+        (dict(q=0.5), "method cce has no --method.q"),
+        (dict(multiplier=0.0), "multiplier must be a number above 0 and finite, got 0.0"),
+        (dict(multiplier=float("nan")), "multiplier must be a number above 0"),
+        (dict(epsilon=1.5), "epsilon must be a number between 0 and 1, got 1.5"),
+        (dict(temperature=-1.0), "temperature must be a number above 0"),
     ],
 )
-def test_what_it_cannot_use(parameters: Parameters, reason: str) -> None:
+def test_what_it_cannot_use(parameters: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError) as caught:
         made(parameters)
     assert reason in str(caught.value)

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,9 +23,8 @@ from proselflc.app.start import Start
 from proselflc.data.dataset import Dataset, checked
 from proselflc.data.sources import arrays, python_dataset
 from proselflc.data.writing import fleeting
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError
 from proselflc.models.weights import load_strictly, read_state
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.schedule import Schedule
 
@@ -189,13 +187,9 @@ def _fleeting_run() -> Iterator[None]:
         ) from None
 
 
-def _parameters(given: Mapping[str, Any]) -> Parameters:
+def _parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise InputError(
             f'parameters must be a mapping such as {{"epsilon": 0.2}}, got {type(given).__name__}'
         )
-    known = {field.name for field in fields(Parameters)}
-    for name in given:
-        if name not in known:
-            raise InputError(unknown("parameter", name, known))
-    return Parameters(**given)
+    return given

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from torch import nn
 
+from proselflc import methods
 from proselflc.analysis import noise_estimate, suspects
 from proselflc.analysis.audit import noise_rate
 from proselflc.analysis.export import issues_frame
@@ -27,7 +28,6 @@ from proselflc.data.batches import one_thread
 from proselflc.data.dataset import Bools, Dataset, Features, Floats, Ints, Part, checked
 from proselflc.errors import InputError
 from proselflc.models.small import mlp
-from proselflc.training.methods import weighs
 
 try:
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -152,7 +152,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, given = np.unique(y, return_inverse=True)
         weight = _weights(sample_weight, X)
         counts = weight > 0
-        rows = _Rows(X[counts], given[counts], weight[counts], merged=weighs(self.method))
+        rows = _Rows(X[counts], given[counts], weight[counts], merged=methods.weighs(self.method))
         names = tuple(map(str, self.classes_))
         dataset = checked(Dataset("y", rows.part, names, sample_weight=rows.weight))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from statistics import fmean, pstdev
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +18,9 @@ from proselflc.correction.target import Target
 from proselflc.correction.trust import Trust
 from proselflc.data.batches import generator_for
 from proselflc.errors import InputError
+from proselflc.training import method
 from proselflc.training.features import Who, last_linear, watched
+from proselflc.training.method import Method, checked
 from proselflc.training.strategy import Scene, Situation, Strategy
 
 NEIGHBOURS = 20  # k
@@ -78,6 +78,23 @@ class _Alpha(nn.Module):
         return self.value
 
 
+def _window(value: int, name: str) -> int:
+    return whole_number(value, name, "it is how many epochs a new one is compared with", least=2)
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of D2L.
+
+    Attributes:
+        begin: the share of training before the turn is looked for.
+        window: how many epochs a new epoch's dimension is compared with.
+    """
+
+    begin: float = checked(0.3, share_of_training)
+    window: int = checked(5, _window)
+
+
 class DimensionalityDriven(Strategy):
     """Cross entropy until the features need more dimensions, then labels are believed less.
 
@@ -119,10 +136,8 @@ class DimensionalityDriven(Strategy):
                 f"are {n} examples in all: give more, or take another --method"
             )
         self.alpha = alpha
-        self.window = whole_number(
-            window, "window", "it is how many epochs a new one is compared with", least=2
-        )
-        self.begin = round(share_of_training(begin, "begin") * situation.epochs)
+        self.window = window
+        self.begin = round(begin * situation.epochs)
         self.epochs, self.num_examples = situation.epochs, n
         self.num_classes, self.seed = situation.num_classes, situation.seed
         self.previous: nn.Module | None = None  # the model as it was an epoch ago
@@ -188,5 +203,17 @@ class DimensionalityDriven(Strategy):
         return {"turned_at_epoch": None if turned < 0 else turned}
 
 
-def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
-    return DimensionalityDriven(situation, begin=p["begin"], window=p["window"])
+METHOD = Method(
+    title="D2L",
+    loss="α H(q, p) − (1 − α) log max p",
+    where="Table 4",
+    entropy="rewards",
+    semantic_class="annotated and learned",
+    when="To compare with the paper's Table 4; it acts only where the dimension of the features "
+    "rises.",
+    parameters=Parameters,
+    grid={"begin": (0.15, 0.3, 0.5)},
+    strategy=lambda p, situation: DimensionalityDriven(situation, begin=p.begin, window=p.window),
+    based_on="Criterion",
+    target=lambda: Target(HardPrediction(), Fallen(_Alpha())),
+)

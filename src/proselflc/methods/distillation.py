@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from proselflc.correction import catalogue
 from proselflc.correction.criteria import Distillation
+from proselflc.correction.parameter import share_of_target, softmax_temperature
 from proselflc.data.batches import Batch
 from proselflc.errors import InputError
+from proselflc.training import method
+from proselflc.training.method import Method, checked
 from proselflc.training.recipe import Precision
 from proselflc.training.saved_model import SavedModel, finished_run
 from proselflc.training.strategy import Situation, Strategy
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of knowledge distillation.
+
+    Attributes:
+        teacher: the directory of a finished run.
+        epsilon: ε, how much the teacher is trusted.
+        temperature: τ, of both softmaxes in the KL.
+    """
+
+    teacher: Path
+    epsilon: float = checked(0.5, share_of_target)
+    temperature: float = checked(1.0, softmax_temperature)
 
 
 class FrozenTeacher(nn.Module):
@@ -144,3 +163,22 @@ def _why_other_classes(path: Path, theirs: tuple[str, ...], ours: tuple[str, ...
         f"the teacher {path} has {len(theirs)} classes and the data {len(ours)}, and they are not "
         f"the same ({difference}): give a run on the same classes as --method.teacher"
     )
+
+
+METHOD = Method(
+    title="Knowledge distillation",
+    loss="(1 − ε) H(q, p) + ε KL(p_t‖p)",
+    where="Eq. 6",
+    entropy="follows the teacher",
+    semantic_class="annotated and taught",
+    needs="a finished run as the teacher",
+    when="When you have a better model already and can pay for a second training; taught by "
+    "ProSelfLC's run it is as good as that.",
+    parameters=Parameters,
+    grid={"epsilon": (0.125, 0.25, 0.5)},
+    strategy=lambda p, situation: KnowledgeDistillation(
+        situation, p.teacher, epsilon=p.epsilon, temperature=p.temperature
+    ),
+    based_on="Distillation",
+    target=lambda: catalogue.distillation(Parameters.epsilon, Parameters.temperature),
+)

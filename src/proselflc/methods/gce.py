@@ -1,20 +1,53 @@
-"""Truncated generalised cross entropy (Zhang & Sabuncu 2018): unlikely labels are left out."""
+"""Generalised cross entropy (Zhang & Sabuncu 2018), and truncated: unlikely labels left out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from proselflc.correction.criteria import GeneralizedCrossEntropy
 from proselflc.correction.criterion import Criterion
-from proselflc.correction.parameter import number, share_of_training
+from proselflc.correction.parameter import number, power, share_of_training
 from proselflc.correction.robust import Generalized
 from proselflc.data.batches import Batch
+from proselflc.training import method
+from proselflc.training.method import Method, checked
 from proselflc.training.strategy import Scene, Situation, Strategy, all_probabilities
 
 EVERY = 1 / 15  # of training between two choices: 10 epochs of 150
+
+
+def _least_probability(value: float, name: str) -> float:
+    what = "labels of lower probability are left out"
+    return number(value, name, "between 0 and 1", what, fits=lambda x: 0 <= x <= 1)
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of generalised cross entropy.
+
+    Attributes:
+        q: near 0 the loss is cross entropy, at 1 the mean absolute error.
+    """
+
+    q: float = checked(0.7, power)
+
+
+@dataclass(frozen=True)
+class TruncatedParameters(method.Parameters):
+    """The parameters of truncated generalised cross entropy.
+
+    Attributes:
+        q: near 0 the loss is cross entropy, at 1 the mean absolute error.
+        k: the probability below which a label is left out.
+        begin: the share of training that is over when labels are first left out.
+    """
+
+    q: float = checked(Parameters.q, power)
+    k: float = checked(0.5, _least_probability)
+    begin: float = checked(0.5, share_of_training)
 
 
 class TruncatedGCE(Strategy):
@@ -41,15 +74,9 @@ class TruncatedGCE(Strategy):
     def __init__(self, situation: Situation, *, q: float, truncation: float, begin: float) -> None:
         method = Generalized(q)
         super().__init__(Criterion(method, reduction="none"))
-        self.truncation = number(
-            truncation,
-            "k",
-            "between 0 and 1",
-            "labels of lower probability are left out",
-            fits=lambda x: 0 <= x <= 1,
-        )
+        self.truncation = truncation
         self.constant = (1 - self.truncation**method.q) / method.q  # L_q(k)
-        self.begin = max(1, round(share_of_training(begin, "begin") * situation.epochs))
+        self.begin = max(1, round(begin * situation.epochs))
         self.every = max(1, round(EVERY * situation.epochs))
         self.register_buffer("kept", torch.ones(situation.num_examples, dtype=torch.bool))  # v
 
@@ -76,5 +103,23 @@ class TruncatedGCE(Strategy):
         return {"labels_left_out": int((~self.kept).sum())}
 
 
-def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
-    return TruncatedGCE(situation, q=p["q"], truncation=p["k"], begin=p["begin"])
+METHOD = Method(
+    title="Generalised cross entropy",
+    loss="(1 − p_y^q)/q",
+    where="Table 4",
+    when="When two fifths of the labels or more are wrong, and wrong in any way alike: there it "
+    "was ahead of cross entropy on photos; elsewhere it gained nothing.",
+    parameters=Parameters,
+    grid={"q": (0.5, 0.7, 0.9)},
+    criterion=lambda p, total_steps: GeneralizedCrossEntropy(p.q),
+)
+TRUNCATED = Method(
+    title="Truncated generalised cross entropy",
+    loss="(1 − p_y^q)/q where p_y ≥ k",
+    where="beside GCE",
+    when="Where generalised cross entropy works and the worst labels should not count at all.",
+    parameters=TruncatedParameters,
+    grid={"q": (0.5, 0.7, 0.9), "begin": (0.3, 0.5)},
+    strategy=lambda p, situation: TruncatedGCE(situation, q=p.q, truncation=p.k, begin=p.begin),
+    based_on="GeneralizedCrossEntropy",
+)

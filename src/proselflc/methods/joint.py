@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +14,29 @@ from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.information import entropy
 from proselflc.correction.parameter import factor
 from proselflc.data.batches import Batch
+from proselflc.training import method
+from proselflc.training.method import Method, checked
 from proselflc.training.strategy import Scene, Situation, Stage, Strategy, check_memory, spans
 
 RING = 10  # epochs whose predictions make a label
 BEGIN = 0.35  # of the first stage, when labels begin to be replaced: epoch 70 of 200
 FIRST = 0.625  # of all epochs: 200 of 320
 ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of Joint-soft and Joint-hard.
+
+    Attributes:
+        alpha: α, the weight of the class prior.
+        beta: β, the weight of the entropy of predictions.
+    """
+
+    alpha: float = checked(1.0, lambda value, name: factor(value, name, "the class prior"))
+    beta: float = checked(
+        0.5, lambda value, name: factor(value, name, "the entropy of predictions")
+    )
 
 
 class Joint(Strategy):
@@ -70,8 +89,8 @@ class Joint(Strategy):
             f"{RING} predictions and a label of {n:,} examples of {C:,} classes",
         )
         self.hard = hard
-        self.prior_weight = factor(prior_weight, "alpha", "the class prior")
-        self.entropy_weight = factor(entropy_weight, "beta", "the entropy of predictions")
+        self.prior_weight = prior_weight
+        self.entropy_weight = entropy_weight
         first, _ = spans(self.stages, situation.total_steps, situation.batches)
         self.begin = int(BEGIN * (first.steps // situation.batches))
         self.stage = 0
@@ -123,3 +142,36 @@ class Joint(Strategy):
 def _distributions(weights: Tensor) -> Tensor:
     """[N, C] rows that sum to 1, which half precision alone does not give."""
     return weights / weights.sum(1, keepdim=True).clamp_min(1e-6)
+
+
+def _strategy(p: Parameters, situation: Situation, *, hard: bool) -> Strategy:
+    return Joint(situation, hard=hard, prior_weight=p.alpha, entropy_weight=p.beta)
+
+
+GRID = {"alpha": (0.4, 1.0), "beta": (0.1, 0.5)}
+
+SOFT = Method(
+    title="Joint-soft",
+    loss="H(ỹ, p) + α L_p + β H(p), then H(ỹ, p)",
+    where="Section 1, Table 6",
+    entropy="rewards",
+    semantic_class="learned",
+    when="When a network would learn every wrong label by heart and there are epochs enough for "
+    "two trainings; 60 were not, on photos.",
+    parameters=Parameters,
+    grid=GRID,
+    strategy=partial(_strategy, hard=False),
+    based_on="CrossEntropy",
+)
+HARD = Method(
+    title="Joint-hard",
+    loss="H(ỹ, p) + α L_p + β H(p), then H(ỹ, p)",
+    where="Section 1",
+    entropy="rewards",
+    semantic_class="learned",
+    when="Like Joint-soft, with hard labels: strong on digits, too short of epochs on photos.",
+    parameters=Parameters,
+    grid=GRID,
+    strategy=partial(_strategy, hard=True),
+    based_on="CrossEntropy",
+)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch, generator_for
+from proselflc.data.matrix_files import read_mask
 from proselflc.errors import InputError
+from proselflc.training import method
+from proselflc.training.method import Method
 from proselflc.training.strategy import Scene, Situation, Stage, Strategy, all_probabilities
 from proselflc.training.transition_estimate import percentile
 
@@ -33,6 +38,18 @@ DISTANCE, LARGEST_RATE = 1.5, 1e-3
 DECAY, TINY = 0.9, 1e-10  # of RMSProp
 DRAWN = 64  # matrices per step of pre-training
 SHOWN = 512  # matrices whose mean is what the run shows
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of Masking.
+
+    Attributes:
+        mask: a .npy, .npz or .csv file of 0 and 1, row = true class, which transitions are
+            possible; left out, those within a coarse class.
+    """
+
+    mask: Path | None = None
 
 
 class Masking(Strategy):
@@ -212,3 +229,23 @@ class _Learner(nn.Module):
         """Keep the weights within bounds."""
         for weight in self.layers.parameters():
             weight.clamp_(low, high)
+
+
+def _strategy(p: Parameters, situation: Situation) -> Strategy:
+    mask = None
+    if p.mask is not None:
+        mask = torch.from_numpy(read_mask(p.mask, situation.num_classes)).bool()
+    return Masking(situation, mask=mask)
+
+
+METHOD = Method(
+    title="Masking",
+    loss="H(q, p), then −log (Sᵀp)_y with S generated",
+    where="Table 6",
+    needs="a mask, or coarse classes",
+    when="When you know which classes can be confused at all; on digits that was worth much, on "
+    "photos nothing.",
+    parameters=Parameters,
+    strategy=_strategy,
+    based_on="CrossEntropy",
+)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch
 from proselflc.errors import InputError, unknown
+from proselflc.training import method
 from proselflc.training.features import Seen, Who, last_linear
+from proselflc.training.method import Method, checked
 from proselflc.training.strategy import Scene, Situation, Stage, Strategy, all_probabilities
 
 LAYERS = ("simple", "complex")
@@ -17,6 +21,23 @@ LARGEST = 10**8  # numbers in w
 KEPT = 0.99  # of what earlier steps say of the mean T(x), per step
 WHO = Who("the complex noise layer", "use --method.layer simple")
 FEWEST = 0.5  # examples that a class must be predicted for, in sum, to show where its labels go
+
+
+def _layer(value: str, name: str) -> str:
+    if value not in LAYERS:
+        raise InputError(unknown(f"--method.{name}", str(value), LAYERS))
+    return value
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of S-adaptation.
+
+    Attributes:
+        layer: the noise layer: "simple", or "complex", which looks at features.
+    """
+
+    layer: str = checked("simple", _layer)
 
 
 class NoiseLayer(Strategy):
@@ -47,8 +68,6 @@ class NoiseLayer(Strategy):
 
     def __init__(self, situation: Situation, *, layer: str = "simple") -> None:
         super().__init__(CrossEntropy())
-        if layer not in LAYERS:
-            raise InputError(unknown("--method.layer", layer, LAYERS))
         C = situation.num_classes
         self.layer, self.names = layer, situation.names
         self.stage = 0
@@ -112,3 +131,16 @@ class NoiseLayer(Strategy):
 
     def facts(self) -> dict[str, object]:
         return {"transition": f"learned by a {self.layer} noise layer"}
+
+
+METHOD = Method(
+    title="S-adaptation",
+    loss="H(q, p), then −log (Tᵀp)_y with T learned",
+    where="Table 6",
+    when="To compare with the paper's Table 6; it begins from a network that has learned wrong "
+    "labels already.",
+    parameters=Parameters,
+    grid={"layer": LAYERS},
+    strategy=lambda p, situation: NoiseLayer(situation, layer=p.layer),
+    based_on="CrossEntropy",
+)

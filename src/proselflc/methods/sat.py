@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,7 +12,22 @@ from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.information import expected_surprise
 from proselflc.correction.parameter import kept_share, share_of_training
 from proselflc.data.batches import Batch
+from proselflc.training import method
+from proselflc.training.method import Method, checked
 from proselflc.training.strategy import Scene, Situation, Strategy, check_memory
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of self-adaptive training.
+
+    Attributes:
+        momentum: α, the share of an example's label that an update keeps.
+        begin: the share of training before labels move.
+    """
+
+    momentum: float = checked(0.9, kept_share)
+    begin: float = checked(0.3, share_of_training)
 
 
 class SelfAdaptiveTraining(Strategy):
@@ -40,8 +54,8 @@ class SelfAdaptiveTraining(Strategy):
         super().__init__(CrossEntropy())
         n, C = situation.num_examples, situation.num_classes
         check_memory(4 * n * C, f"a label of {n:,} examples of {C:,} classes")
-        self.momentum = kept_share(momentum)
-        self.begin = round(share_of_training(begin, "begin") * situation.epochs)
+        self.momentum = momentum
+        self.begin = round(begin * situation.epochs)
         given = torch.from_numpy(situation.given)
         self.register_buffer("memory", F.one_hot(given, C).float())  # t
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
@@ -76,5 +90,18 @@ class SelfAdaptiveTraining(Strategy):
         self.epochs += 1
 
 
-def make(p: Mapping[str, Any], situation: Situation) -> Strategy:
-    return SelfAdaptiveTraining(situation, momentum=p["momentum"], begin=p["begin"])
+METHOD = Method(
+    title="Self-adaptive training",
+    loss="Σ w H(t, p)/Σ w",
+    where="later (2020)",
+    entropy="rewards",
+    semantic_class="annotated and remembered",
+    when="When long training can afford labels that move; here it gained something on digits and "
+    "nothing on photos.",
+    parameters=Parameters,
+    grid={"begin": (0.15, 0.3, 0.5)},
+    strategy=lambda p, situation: SelfAdaptiveTraining(
+        situation, momentum=p.momentum, begin=p.begin
+    ),
+    based_on="CrossEntropy",
+)

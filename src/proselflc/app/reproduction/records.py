@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from proselflc import methods
 from proselflc.app.config import MAY_CHANGE, Config, versions
 from proselflc.app.kept_runs import key
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
-from proselflc.training.methods import PATHS, resolved
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,12 @@ def _shown(config: Config) -> dict[str, Any]:
     table = resolved_table(config)
     table = {name: value for name, value in table.items() if name not in MAY_CHANGE}
     table.pop("weights", None)
-    table["method"] = {name: v for name, v in table["method"].items() if name not in PATHS}
+    paths = methods.find(config.method).paths
+    table["method"] = {name: v for name, v in table["method"].items() if name not in paths}
     return table
 
 
 def resolved_table(config: Config) -> dict[str, Any]:
     """The options, with those parameters of the method that are its defaults."""
-    parameters = resolved(config.method, config.parameters)
-    return replace(config, parameters=parameters).table()
+    parameters = methods.resolved(config.method, config.parameters)
+    return replace(config, parameters=parameters.given()).table()

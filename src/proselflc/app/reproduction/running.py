@@ -104,7 +104,7 @@ def _done(one: Reproduction, wanted: Wanted, say: Callable[[str], None], left: i
         config = located(wanted.config, one.data_root)
         if wanted.taught_by is not None:
             teacher = once(located(wanted.taught_by, one.data_root), one.store.runs, _NOBODY).path
-            config = replace(config, parameters=replace(config.parameters, teacher=teacher))
+            config = replace(config, parameters={**config.parameters, "teacher": teacher})
         one.store.add(wanted.config, run(config, one.store.runs))
         if not one.keep_runs:
             shutil.rmtree(place(config, one.store.runs).path, ignore_errors=True)
