@@ -102,7 +102,8 @@ def bare(pixels: Bytes, labels: Ints, scaling: ImageScaling, model: nn.Module) -
         for start in range(0, len(y), BATCH):
             some = order[start : start + BATCH]
             taken = images[some].permute(0, 3, 1, 2)
-            taken = augment.pad_crop_flip(taken, padding=4, flip=True, generator=generator)
+            where = augment.placements(len(taken), room=(8, 8), flip=True, generator=generator)
+            taken = augment.pad_crop(taken, padding=4, placement=where)
             loss = F.cross_entropy(model(scaling.normalized(taken)), y[some])
             optimizer.zero_grad()
             torch.autograd.backward(loss)

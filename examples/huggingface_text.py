@@ -96,15 +96,14 @@ def main(folder: Path) -> None:
         )
         trainer.train()
 
-    truth = [NAMES[k] for k in right]
     print(f"{rec.run.audit.suspects} of {len(texts)} labels are suspects, such as:")
     for row in rec.run.examples.sort_by("quality").slice(0, 3).to_pylist():
         print(f"  {texts[row['index']]!r}: {row['given_label']} → {row['suggested_label']}")
     for when, labels in (
-        ("before", [NAMES[k] for k in given]),
+        ("before", given),
         ("after", proselflc.corrected_labels(run)),
     ):
-        share = sum(a == b for a, b in zip(labels, truth, strict=True)) / len(truth)
+        share = sum(a == b for a, b in zip(labels, right, strict=True)) / len(right)
         print(f"labels right {when:6}  {share:.1%}")
 
 

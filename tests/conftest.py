@@ -26,6 +26,7 @@ import torch
 from proselflc.analysis.audit import Audit, counted
 from proselflc.analysis.examples import write_parquet
 from proselflc.data.labels import Labels
+from proselflc.data.manifest import Written
 from proselflc.data.noise import fingerprint
 from proselflc.training.observations import NO_CLASS, ROW
 from proselflc.training.run_directory import RunDirectory
@@ -198,6 +199,19 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     one = Program(tmp_path_factory.mktemp("program"))
     yield one
     one.close()
+
+
+def reseal(run: Path) -> None:
+    """Write a manifest that fits the files as they are, as who forges a run would."""
+    directory = RunDirectory(run)
+    folds = [path for path in (directory.folds_done, directory.folds_p) if path.is_file()]
+    Written(run).seal([*directory.listed(), *folds])
+
+
+@pytest.fixture(scope="session")
+def resealed() -> Callable[[Path], None]:
+    """Makes damage pass for what the run wrote; see `reseal`."""
+    return reseal
 
 
 TIMES = ("seconds", "images_per_second")

@@ -170,7 +170,9 @@ def python() -> str:
     groups: dict[str, list[str]] = {
         "Whole runs": [],
         "Criteria": [],
-        "Targets, trusts and memories": [],
+        "Targets, references, trusts and memories": [],
+        "Data": [],
+        "Errors": [],
         "For other libraries": [],
     }
     for name in proselflc.__all__:
@@ -180,7 +182,11 @@ def python() -> str:
         if home == "correction.criteria" or name == "Criterion":
             groups["Criteria"].append(name)
         elif home.startswith("correction."):
-            groups["Targets, trusts and memories"].append(name)
+            groups["Targets, references, trusts and memories"].append(name)
+        elif home.startswith("data."):
+            groups["Data"].append(name)
+        elif name.endswith("Error"):
+            groups["Errors"].append(name)
         elif home.startswith("integrations"):
             groups["For other libraries"].append(name)
         else:
@@ -196,7 +202,6 @@ def python() -> str:
             "All of these are names of `proselflc`, and loaded when they are first used. The "
             "criteria need torch alone.",
             *sections,
-            "## What a run gives\n\n" + _directive("autoclass", "proselflc.analysis.run.Run"),
             "## Without state\n\n`proselflc.functional` has the same maths as functions.\n\n"
             + "\n\n".join(
                 _directive("autofunction", f"proselflc.functional.{name}")
@@ -207,8 +212,11 @@ def python() -> str:
 
 
 def _documented(name: str) -> str:
-    is_class = isinstance(getattr(proselflc, name), type)
-    return _directive("autoclass" if is_class else "autofunction", f"proselflc.{name}")
+    one = getattr(proselflc, name)
+    kind = "autoclass" if isinstance(one, type) else "autofunction"
+    if kind == "autoclass" and issubclass(one, Exception):
+        kind = "autoexception"
+    return _directive(kind, f"proselflc.{name}")
 
 
 def _directive(kind: str, name: str) -> str:

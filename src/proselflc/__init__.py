@@ -10,11 +10,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from proselflc import functional
+    from proselflc.analysis.audit import Audit
     from proselflc.analysis.export import corrected_labels, find_label_issues
-    from proselflc.analysis.run import load_run
+    from proselflc.analysis.run import Predictions, Run, load_run
     from proselflc.app.auditing import audit
+    from proselflc.app.display import Display
     from proselflc.app.fit import fit, predict
-    from proselflc.app.recording import record
+    from proselflc.app.recording import Recording, record
     from proselflc.app.reporting import report
     from proselflc.correction.criteria import (
         BackwardCorrection,
@@ -31,12 +33,37 @@ if TYPE_CHECKING:
         SymmetricCrossEntropy,
     )
     from proselflc.correction.criterion import Criterion
+    from proselflc.correction.evidence import Evidence
     from proselflc.correction.memory import Memory
+    from proselflc.correction.method import Method
+    from proselflc.correction.reference import (
+        HardPrediction,
+        Prediction,
+        Reference,
+        RememberedPrediction,
+        SharpenedPrediction,
+        Teacher,
+        Uniform,
+    )
     from proselflc.correction.target import Correction, Target
-    from proselflc.correction.trust import Confidence, Fixed, Growth, MaxProbability
+    from proselflc.correction.trust import (
+        Confidence,
+        Fixed,
+        Growth,
+        MaxProbability,
+        Product,
+        Ramp,
+        Sharpened,
+        Trust,
+    )
+    from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Skipped, Texts
+    from proselflc.data.label_values import LabelValues
+    from proselflc.errors import InputError
     from proselflc.integrations.sklearn import ProSelfLCClassifier
+    from proselflc.training.fit import DivergenceError
 
 _HOME = {
+    "Audit": "analysis.audit",
     "BackwardCorrection": "correction.criteria",
     "BootHard": "correction.criteria",
     "BootSoft": "correction.criteria",
@@ -45,19 +72,46 @@ _HOME = {
     "Correction": "correction.target",
     "Criterion": "correction.criterion",
     "CrossEntropy": "correction.criteria",
+    "Dataset": "data.dataset",
+    "Display": "app.display",
     "Distillation": "correction.criteria",
+    "DivergenceError": "training.fit",
+    "Evidence": "correction.evidence",
+    "Features": "data.dataset",
     "Fixed": "correction.trust",
     "ForwardCorrection": "correction.criteria",
     "GeneralizedCrossEntropy": "correction.criteria",
     "Growth": "correction.trust",
+    "HardPrediction": "correction.reference",
+    "ImageFiles": "data.dataset",
+    "Images": "data.dataset",
+    "InputError": "errors",
     "LabelSmoothing": "correction.criteria",
+    "LabelValues": "data.label_values",
     "LowTemperatureProSelfLC": "correction.criteria",
     "MaxProbability": "correction.trust",
     "Memory": "correction.memory",
+    "Method": "correction.method",
+    "Part": "data.dataset",
+    "Prediction": "correction.reference",
+    "Predictions": "analysis.run",
     "ProSelfLC": "correction.criteria",
     "ProSelfLCClassifier": "integrations.sklearn",
+    "Product": "correction.trust",
+    "Ramp": "correction.trust",
+    "Recording": "app.recording",
+    "Reference": "correction.reference",
+    "RememberedPrediction": "correction.reference",
+    "Run": "analysis.run",
+    "Sharpened": "correction.trust",
+    "SharpenedPrediction": "correction.reference",
+    "Skipped": "data.dataset",
     "SymmetricCrossEntropy": "correction.criteria",
     "Target": "correction.target",
+    "Teacher": "correction.reference",
+    "Texts": "data.dataset",
+    "Trust": "correction.trust",
+    "Uniform": "correction.reference",
     "audit": "app.auditing",
     "corrected_labels": "analysis.export",
     "find_label_issues": "analysis.export",
@@ -69,6 +123,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Audit",
     "BackwardCorrection",
     "BootHard",
     "BootSoft",
@@ -77,19 +132,46 @@ __all__ = [
     "Correction",
     "Criterion",
     "CrossEntropy",
+    "Dataset",
+    "Display",
     "Distillation",
+    "DivergenceError",
+    "Evidence",
+    "Features",
     "Fixed",
     "ForwardCorrection",
     "GeneralizedCrossEntropy",
     "Growth",
+    "HardPrediction",
+    "ImageFiles",
+    "Images",
+    "InputError",
     "LabelSmoothing",
+    "LabelValues",
     "LowTemperatureProSelfLC",
     "MaxProbability",
     "Memory",
+    "Method",
+    "Part",
+    "Prediction",
+    "Predictions",
     "ProSelfLC",
     "ProSelfLCClassifier",
+    "Product",
+    "Ramp",
+    "Recording",
+    "Reference",
+    "RememberedPrediction",
+    "Run",
+    "Sharpened",
+    "SharpenedPrediction",
+    "Skipped",
     "SymmetricCrossEntropy",
     "Target",
+    "Teacher",
+    "Texts",
+    "Trust",
+    "Uniform",
     "audit",
     "corrected_labels",
     "find_label_issues",

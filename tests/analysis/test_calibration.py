@@ -20,11 +20,11 @@ from torch.testing import assert_close
 from proselflc.analysis import calibration
 from proselflc.analysis.calibration import (
     FITTED_TEMPERATURES,
-    expected_calibration_error,
     fitted_temperature,
     max_probability,
     one_minus_entropy,
     paper_calibration,
+    reliabilities,
     reliability,
 )
 from proselflc.correction.evidence import Evidence
@@ -79,8 +79,7 @@ def test_bins_and_errors_are_those_of_a_naive_loop(
     assert found.edges == tuple(b / bins for b in range(bins + 1))
     ece = math.fsum(count * gap for count, gap in gaps) / len(pairs)
     assert found.ece == pytest.approx(ece, abs=1e-12)
-    assert found.mce == pytest.approx(max(gap for _, gap in gaps), abs=1e-12)
-    assert 0 <= found.ece <= found.mce + 1e-12 <= 1 + 1e-12
+    assert 0 <= found.ece <= 1 + 1e-12
     for count, conf, acc in zip(found.counts, found.confidence, found.accuracy, strict=True):
         assert (conf is None) == (acc is None) == (count == 0)
 
@@ -109,7 +108,6 @@ def test_reliability_by_hand() -> None:
     assert found.accuracy[5] == 0.5
     assert (found.confidence[0], found.accuracy[0], found.accuracy[1]) == (0.0, 0.0, None)
     assert found.ece == pytest.approx((2 * 0.075 + 0.05) / 4)
-    assert found.mce == pytest.approx(0.075)
 
 
 @pytest.mark.parametrize(
@@ -166,16 +164,14 @@ def test_ece_of_logits(temperature: float, elements: int, monkeypatch: pytest.Mo
     ):
         for bins in (10, 15):
             gaps = naive_gaps(confidence.tolist(), correct, bins)
-            found = expected_calibration_error(
-                logits, labels, temperature=temperature, measure=measure, bins=bins
-            )
-            assert found == pytest.approx(sum(c * g for c, g in gaps) / 83, abs=1e-12)
+            (found,) = reliabilities(logits, labels, (measure,), temperature=temperature, bins=bins)
+            assert found.ece == pytest.approx(sum(c * g for c, g in gaps) / 83, abs=1e-12)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
 def test_a_temperature_that_is_none(temperature: float) -> None:
     with pytest.raises(InputError, match="finite number above 0"):
-        expected_calibration_error(*some(3, 3), temperature=temperature)
+        reliabilities(*some(3, 3), (max_probability,), temperature=temperature)
 
 
 def test_both_readings_of_the_papers_temperatures() -> None:
@@ -186,9 +182,8 @@ def test_both_readings_of_the_papers_temperatures() -> None:
     measures = {"max_p": max_probability, "entropy": one_minus_entropy}
     for (reading, T, name), ece in found.items():
         scaled = logits / T if reading == "divide" else logits * T
-        assert ece == pytest.approx(
-            expected_calibration_error(scaled, labels, measure=measures[name]), abs=1e-6
-        )
+        (expected,) = reliabilities(scaled, labels, (measures[name],))
+        assert ece == pytest.approx(expected.ece, abs=1e-6)
     for name in measures:
         assert found["divide", 1, name] == found["multiply", 1, name]
     # Dividing by 1/8 makes every prediction all but certain: the error nears the error rate.
@@ -288,6 +283,6 @@ def test_what_cannot_be_evaluated_is_refused(
     logits: torch.Tensor, labels: torch.Tensor, sentence: str
 ) -> None:
     with pytest.raises(InputError, match=sentence):
-        expected_calibration_error(logits, labels)
+        reliabilities(logits, labels, (max_probability,))
     with pytest.raises(InputError, match=sentence):
         fitted_temperature(logits, labels)

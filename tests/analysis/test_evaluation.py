@@ -16,9 +16,9 @@ from sklearn.metrics import accuracy_score, log_loss, recall_score, top_k_accura
 
 from proselflc.analysis import calibration
 from proselflc.analysis.calibration import (
-    expected_calibration_error,
     max_probability,
     one_minus_entropy,
+    reliabilities,
 )
 from proselflc.analysis.evaluation import evaluate
 from proselflc.errors import InputError
@@ -58,7 +58,7 @@ def test_measures_are_those_of_scikit_learn(seed: int, n: int, C: int) -> None:
         (found.ece_entropy, found.reliability_entropy, one_minus_entropy),
     ):
         assert ece == bins.ece
-        assert ece == expected_calibration_error(logits, labels, measure=measure)
+        assert ece == reliabilities(logits, labels, (measure,))[0].ece
         assert sum(bins.counts) == n
         assert len(bins.counts) == 10
 

@@ -56,11 +56,12 @@ def test_an_audit_of_what_training_has_seen_changes_nothing(run: Path, program: 
     assert {name: (run / name).read_bytes() for name in MADE} == before
 
 
-def test_what_is_lost_comes_back(run: Path, original: Path) -> None:
+def test_what_is_lost_comes_back(run: Path, original: Path, resealed: Any) -> None:
     for name in MADE[:-1]:
         (run / name).unlink()
     numbers = {key: value for key, value in summary(run).items() if key not in ABOUT_LABELS}
     (run / "summary.json").write_text(json.dumps(numbers))
+    resealed(run)
     auditing.audit(run)
     for name in MADE[:-1]:
         assert (run / name).read_bytes() == (original / name).read_bytes(), name
@@ -292,10 +293,11 @@ def test_the_words_count_the_suspects_that_the_page_shows(run: Path, program: An
     assert [one["count"] for one in listed] == sorted(counted, reverse=True)[: auditing.PAIRS]
 
 
-def test_a_run_that_is_in_memory_reads_its_files_anew(run: Path) -> None:
+def test_a_run_that_is_in_memory_reads_its_files_anew(run: Path, resealed: Any) -> None:
     one = load_run(run)
     before = (one.audit, one.examples, one.summary)
     (run / "dynamics" / "epoch-00007.npy").unlink()
+    resealed(run)
     found = auditing.audit(one)
     assert not one.examples["quality"].equals(before[1]["quality"])
     assert one.summary["detection"] != before[2]["detection"]
@@ -341,7 +343,7 @@ def unfinish(run: Path) -> None:
 
 def come_from_the_future(run: Path) -> None:
     path = run / "config.toml"
-    path.write_text(path.read_text().replace("format = 1", "format = 2"))
+    path.write_text(path.read_text().replace("format = 2", "format = 3"))
 
 
 def fold_other_labels(run: Path) -> None:
@@ -361,14 +363,15 @@ def fold_other_labels(run: Path) -> None:
         (damage_labels, "labels.npz"),
         (damage_summary, "summary.json is damaged"),
         (unfinish, "is not finished: go on with"),
-        (come_from_the_future, "by a newer version of proselflc (format 2, this one reads 1)"),
+        (come_from_the_future, "by a newer version of proselflc (format 3, this one reads 2)"),
         (fold_other_labels, "or audit with --folds 0"),
     ],
 )
 def test_a_spoilt_run_is_one_sentence_and_nothing_is_written(
-    run: Path, program: Any, spoil: Any, words: str
+    run: Path, program: Any, resealed: Any, spoil: Any, words: str
 ) -> None:
     spoil(run)
+    resealed(run)
     before = {name: (run / name).read_bytes() for name in MADE if (run / name).exists()}
     done = program("audit", run, code=2)
     assert done.stdout == ""
@@ -397,8 +400,9 @@ def test_wrong_arguments_are_one_sentence(
     assert words in done.stderr
 
 
-def test_folds_of_other_labels_can_be_done_without(run: Path, program: Any) -> None:
+def test_folds_of_other_labels_can_be_done_without(run: Path, program: Any, resealed: Any) -> None:
     fold_other_labels(run)
+    resealed(run)
     program("audit", run, "--folds", 0)
     assert load_run(run).audit.folds is None
     program("audit", run, "--folds", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +23,7 @@ from rich.console import Console
 
 from proselflc.app import cli
 from proselflc.app.corruption import Corruption, corrupt_data, write
-from proselflc.data import noise
+from proselflc.data import noise, spreadsheet
 from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Texts
 from proselflc.data.labels import Labels
 from proselflc.data.opening import DATASETS, open_data
@@ -206,6 +208,31 @@ def test_a_folder_of_images_goes_round(tmp_path: Path) -> None:
         )
         assert_same_data(back, source.with_labels(expected.given, source.train.labels))
     assert "pets/train/cat/0.png" in (tmp_path / "noisy.csv").read_text()  # can be moved along
+
+
+def test_cells_that_a_spreadsheet_would_execute_are_neutralised(tmp_path: Path) -> None:
+    source, out = tmp_path / "texts.csv", tmp_path / "noisy.csv"
+    rows = "".join(f'=ID{k},"@SUM(1,{k})",{("+a", "b")[k % 2]}\n' for k in range(10))
+    source.write_text("id,text,label\n" + rows)
+    done = run("noise", "--data", source, "--kind", "pair:0.5", "--out", out)
+    assert "cells begin as a formula of a spreadsheet does" in done.stderr
+    cells = [cell for row in csv.reader(out.read_text().splitlines()) for cell in row]
+    assert "'=ID3" in cells
+    assert "'@SUM(1,3)" in cells
+    assert "'+a" in cells
+    assert not [cell for cell in cells if cell[:1] in ("=", "+", "-", "@")]
+    assert open_data(Request(str(out))).names == ("'+a", "b")
+    places = tmp_path / "places"
+    for k in range(4):
+        place = places / ("cat", "dog")[k % 2] / f"{k}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 4), (k, k, k)).save(place)
+    (places / "cat").rename(places / "=cat")
+    run("noise", "--data", places, "--kind", "pair:0.5", "--out", places / "noisy.csv")
+    found = open_data(Request(str(places / "noisy.csv"))).train
+    assert "./=cat/0.png" in (places / "noisy.csv").read_text()
+    assert isinstance(found.inputs, ImageFiles)
+    assert all(path.is_file() for path in found.inputs.paths)
 
 
 def test_noise_starts_from_the_truth_where_it_is_known(tmp_path: Path, table: Path) -> None:
@@ -484,9 +511,24 @@ def test_any_texts_and_numbers_go_round(
         with pytest.raises(InputError, match="examples of one class only"):
             write(dataset, result, out)
         return
-    assert write(dataset, result, out) == []
+    expected = as_written(dataset)
+    notes = write(dataset, result, out)
+    assert len(notes) == (expected is not dataset)
+    assert all("as a formula of a spreadsheet does" in note for note in notes)
     back = open_data(Request(str(out)))
-    assert_same_data(back, dataset.with_labels(result.given, dataset.train.labels))
+    assert_same_data(back, expected.with_labels(result.given, dataset.train.labels))
+
+
+def as_written(dataset: Dataset) -> Dataset:
+    """The data with the cells that a spreadsheet would execute as they are written; else itself."""
+    part = dataset.train
+    ids = tuple(spreadsheet.neutralised(name) for name in part.ids)
+    inputs = part.inputs
+    if isinstance(inputs, Texts):
+        inputs = Texts(tuple(spreadsheet.neutralised(text) for text in inputs.texts))
+    if ids == part.ids and (not isinstance(inputs, Texts) or inputs == part.inputs):
+        return dataset
+    return replace(dataset, train=Part(inputs, part.labels, ids))
 
 
 def test_classes_that_a_table_would_sort_otherwise_are_noted(tmp_path: Path) -> None:

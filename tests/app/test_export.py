@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -359,7 +360,7 @@ def test_options_that_do_not_go_together(
 
 
 def test_runs_that_cannot_be_exported(
-    table_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    table_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], resealed: Any
 ) -> None:
     assert "there is no run" in refused([tmp_path / "none"], capsys)
     assert "is not a run: it has no config.toml" in refused([tmp_path], capsys)
@@ -371,6 +372,7 @@ def test_runs_that_cannot_be_exported(
     ):
         shutil.copytree(table_run, tmp_path / "run")
         change(tmp_path / "run")
+        resealed(tmp_path / "run")
         assert sentence in refused([tmp_path / "run", "--out", tmp_path / "l.npz"], capsys)
         assert not (tmp_path / "l.npz").exists()
         shutil.rmtree(tmp_path / "run")

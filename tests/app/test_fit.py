@@ -78,7 +78,8 @@ def test_a_run_is_read_back_and_predicts_the_same(run: Run) -> None:
     again = proselflc.load_run(run.path)
     first, second = run.predict(x), proselflc.predict(again, torch.from_numpy(x))
     np.testing.assert_array_equal(first.probabilities, second.probabilities)
-    assert first.labels == [str(k) for k in first.classes]
+    np.testing.assert_array_equal(first.labels, first.classes)
+    assert first.class_names == [str(k) for k in first.classes]
     assert first.confidence[0] == first.probabilities[0].max()
     assert (first.classes == clean).mean() > 0.9
     by_path = proselflc.predict(str(run.path), x[:3])
@@ -149,7 +150,7 @@ def test_a_factory_is_called_again_only_when_it_is_named(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"parameters": {"epsilom": 0.2}}, 'did you mean "epsilon"?'),
+        ({"parameters": {"sharpnes": 8}}, 'did you mean parameters["sharpness"]? It takes'),
         ({"method": "cce", "parameters": {"epsilon": 0.2}}, 'no parameters["epsilon"]'),
         ({"epochs": 0}, "at least 1"),
         ({"lr": float("nan")}, "positive number"),

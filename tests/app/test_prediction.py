@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -110,7 +111,7 @@ def test_a_directory_that_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_run_that_names_a_factory_is_not_obeyed(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], resealed: Any
 ) -> None:
     """Whoever hands us a run must not choose what code is imported."""
     import shutil
@@ -119,6 +120,7 @@ def test_a_run_that_names_a_factory_is_not_obeyed(
     shutil.copytree(run, copy)
     described = json.loads((copy / "model.json").read_text())
     (copy / "model.json").write_text(json.dumps({**described, "model": "this:s"}))
+    resealed(copy)
     data = table(tmp_path / "new.csv", labels=False)
     assert command(["predict", str(copy), "--data", str(data)]) == 2
     assert "not one of ours (this:s)" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from proselflc.data.augment import pad_crop_flip
+from proselflc.data.augment import pad_crop, placements
 from proselflc.data.batches import Batch, Loader, Order, PadCropFlip, generator_for
 from proselflc.data.dataset import Features, ImageFiles, Images, Part, Texts
 from proselflc.data.preprocessing import ImageScaling, Standardization, TextHashing
@@ -167,12 +167,9 @@ def test_images_are_cropped_then_normalised_as_the_functions_do() -> None:
     assert isinstance(loader.preprocessing, ImageScaling)
     for number, batch in enumerate(loader.batches(5)):
         pixels = torch.from_numpy(loader.part.inputs.pixels[batch.index.numpy()])
-        cut = pad_crop_flip(
-            pixels.permute(0, 3, 1, 2),
-            padding=2,
-            flip=True,
-            generator=generator_for("augmentation", 3, 5, number),
-        )
+        generator = generator_for("augmentation", 3, 5, number)
+        placement = placements(len(pixels), room=(4, 4), flip=True, generator=generator)
+        cut = pad_crop(pixels.permute(0, 3, 1, 2), padding=2, placement=placement)
         mean, std = (
             torch.tensor(v, dtype=torch.float64)[:, None, None]
             for v in (loader.preprocessing.mean, loader.preprocessing.std)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -118,7 +119,7 @@ def test_a_damaged_line_before_the_last_is_not_passed_over(path: Path) -> None:
     with path.open("a") as file:
         file.write(json.dumps({"example": "b", "label": "dog", "by": "", "at": "", "key": ""}))
         file.write("\n")
-    with pytest.raises(InputError, match=r"line 3 of .* is damaged: remove it"):
+    with pytest.raises(InputError, match=r"line 3 of .* is damaged: put the file back"):
         opened(path)
 
 
@@ -215,8 +216,14 @@ def test_a_place_that_cannot_be_written_is_refused(
     with pytest.raises(InputError, match=r"cannot write .*No space left on device; decisions are"):
         log.add([Wanted("a", "cat", 0)], "anna", "1")
     monkeypatch.undo()
-    assert path.read_bytes() == b""  # nothing is half written
-    assert standing(opened(path)) == {}
+    assert not path.exists()  # nothing is half written
+    log.add([Wanted("a", "cat", 0)], "anna", "1")
+    whole = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", _no_space)
+    with pytest.raises(InputError, match=r"cannot write .*No space left on device; decisions are"):
+        log.add([Wanted("b", "cat", 0)], "anna", "2")
+    monkeypatch.undo()
+    assert path.read_bytes() == whole
 
 
 def _no_space(descriptor: int) -> None:
@@ -232,6 +239,169 @@ def test_lines_that_vanish_are_missed(path: Path) -> None:
     path.unlink()
     with pytest.raises(InputError, match="is gone"):
         log.add([Wanted("b", "cat", 0)], "anna", "2")
+
+
+def line(**value: object) -> bytes:
+    """A line as versions before this one wrote it."""
+    return json.dumps({"given": "", "suggested": "", "by": "anna", "at": "", **value}).encode()
+
+
+def three(path: Path) -> list[bytes]:
+    """The lines of a file with three decisions."""
+    log = opened(path)
+    for name in "abc":
+        log.add([Wanted(name, "cat", 0)], "anna", name)
+    return path.read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_lines_missing_in_the_middle_are_noticed(path: Path, missing: int) -> None:
+    lines = three(path)
+    assert len(lines) == 4
+    del lines[missing]
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(
+        InputError, match=rf"lines are missing before line {missing + 1} of .*jsonl"
+    ):
+        opened(path)
+    assert path.read_bytes() == b"".join(lines)  # nothing is mended that is not understood
+    lines.insert(missing, b"{}\n")  # as the message says
+    path.write_bytes(b"".join(lines))
+    log = opened(path)
+    assert standing(log) == dict.fromkeys(set("abc") - {"abc"[missing - 1]}, "cat")
+    log.add([Wanted("d", "dog", 0)], "ben", "d")
+    assert opened(path).standing.keys() == log.standing.keys()
+
+
+def test_a_line_that_was_changed_is_noticed(path: Path) -> None:
+    lines = three(path)
+    lines[1] = lines[1].replace(b"cat", b"dog")
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(InputError, match=r"or the line before it was changed: put the file back"):
+        opened(path)
+
+
+def test_lines_of_older_versions_are_read_and_followed(path: Path) -> None:
+    old = [line(example=name, label="cat", key=name) for name in "abc"]
+    first = json.dumps({"review": 1, "fingerprint": FINGERPRINT}).encode()
+    path.write_bytes(b"\n".join([first, *old, b""]))
+    log = opened(path)
+    assert standing(log) == {"a": "cat", "b": "cat", "c": "cat"}
+    assert log.notes == []
+    log.add([Wanted("d", "dog", 0)], "ben", "d")
+    assert path.read_bytes().startswith(b"\n".join([first, *old, b""]))
+    added = json.loads(path.read_bytes().splitlines()[-1])
+    assert added["previous"] == hashlib.blake2b(old[-1], digest_size=8).hexdigest()
+    path.write_bytes(b"\n".join([first, *old[:-1], path.read_bytes().splitlines()[-1], b""]))
+    with pytest.raises(InputError, match="lines are missing before line 4"):
+        opened(path)
+
+
+def test_a_missing_line_break_at_the_end_drops_nothing(path: Path) -> None:
+    lines = three(path)
+    whole = b"".join(lines)
+    path.write_bytes(whole.rstrip(b"\n"))  # as some editors do
+    log = opened(path)
+    assert standing(log) == {"a": "cat", "b": "cat", "c": "cat"}
+    assert log.notes == []
+    other = opened(path)
+    assert log.add([Wanted("d", "dog", 0)], "ben", "d") == [None]
+    assert path.read_bytes().startswith(whole)
+    assert path.read_bytes().count(b"\n") == 5
+    other.refresh()
+    assert standing(other) == standing(opened(path)) == standing(log)
+    assert len(other.standing) == 4
+
+
+def test_other_line_breaks_change_nothing(path: Path) -> None:
+    path.write_bytes(b"".join(three(path)).replace(b"\n", b"\r\n"))
+    assert opened(path).standing.keys() == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    "content", [b"one line that is no JSON", b"one line\n", b"\n", b'{"review": 1, "fi', b"5\n"]
+)
+def test_the_first_line_is_never_dropped(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is no review that this version of proselflc reads"):
+        opened(path)
+    log = Decisions(path, FINGERPRINT)
+    for change in (
+        log.check_writable,
+        lambda: log.add([Wanted("a", "cat", 0)], "anna", "1"),
+        lambda: log.draw(Sample(("a",), 1, 0), "anna"),
+    ):
+        with pytest.raises(InputError, match="put its first line back, or move the file away"):
+            change()
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["review.jsonl", ".review.lock"])
+@pytest.mark.parametrize("content", [b"mine", None], ids=["a file", "nothing"])
+def test_nothing_is_written_through_a_link(
+    tmp_path: Path, path: Path, name: str, content: bytes | None
+) -> None:
+    target = tmp_path / "elsewhere" / "mine.txt"
+    target.parent.mkdir()
+    if content is not None:
+        target.write_bytes(content)
+    log = opened(path)
+    (tmp_path / name).symlink_to(target)
+    for change in (
+        log.check_writable,
+        lambda: log.add([Wanted("a", "cat", 0)], "anna", "1"),
+        lambda: log.draw(Sample(("a",), 1, 0), "anna"),
+    ):
+        with pytest.raises(InputError, match=rf"{name} is a link, and nothing is written through"):
+            change()
+    if name == path.name:
+        with pytest.raises(InputError, match="is a link"):
+            opened(path)
+    assert (target.read_bytes() if content is not None else target.exists()) == (content or False)
+
+
+def test_another_name_of_the_file_keeps_what_it_has(tmp_path: Path, path: Path) -> None:
+    whole = b"".join(three(path))
+    path.write_bytes(whole + b"torn")
+    other = tmp_path / "copy.jsonl"
+    os.link(path, other)
+    log = opened(path)
+    log.check_writable()  # which drops what is torn
+    assert path.read_bytes() == whole
+    log.add([Wanted("d", "dog", 0)], "ben", "d")
+    assert other.read_bytes() == whole + b"torn"
+    assert opened(path).standing.keys() == {"a", "b", "c", "d"}
+    path.unlink()
+    os.link(other, path)
+    other.write_bytes(whole)
+    opened(path).add([Wanted("e", "dog", 0)], "ben", "e")
+    assert other.read_bytes() == whole
+
+
+def test_a_lock_that_is_another_file_is_refused(tmp_path: Path, path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    os.link(mine, tmp_path / ".review.lock")
+    with pytest.raises(InputError, match=r"\.review\.lock is a second name of another file"):
+        opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+    assert mine.read_text() == "mine"
+
+
+def test_an_undo_is_of_the_example_that_it_names(path: Path) -> None:
+    log = opened(path)
+    log.add([Wanted("a", "cat", 0), Wanted("b", "cat", 0)], "anna", "1")
+    log.add([Wanted("b", None, 3, undo=True)], "anna", "2")
+    lines = path.read_bytes().splitlines()
+    assert json.loads(lines[3])["of"] == "b"
+    path.write_bytes(b"\n".join([lines[0], b"{}", *lines[1:], b""]))  # one line too many
+    with pytest.raises(InputError, match=r"line 5 of .* is damaged"):
+        opened(path)
+
+
+def test_a_pipe_in_place_of_the_file_is_refused(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=r"review\.jsonl is a named pipe"):
+        opened(path)
 
 
 WRITER = """

@@ -262,7 +262,7 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)  # root may read everything, so chmod is no test
+    monkeypatch.setattr(os, "open", refuse)  # root may read everything, so chmod is no test
     with pytest.raises(InputError, match=r"a.png: there is no permission to read it"):
         image.read(path)
 

@@ -1,9 +1,7 @@
-"""Files and shards: the same batches for any number of workers, bad images, resuming."""
+"""Image files: the same batches for any number of workers, bad images, resuming."""
 
 import io
-import sys
-import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from PIL import Image
 from torch.testing import assert_close
 
@@ -21,7 +17,7 @@ from proselflc.data import streaming as streaming_module
 from proselflc.data.batches import Batch, Order, generator_for
 from proselflc.data.dataset import Bytes, ImageFiles, Images, Part
 from proselflc.data.preprocessing import ImageScaling, warped
-from proselflc.data.streaming import FileLoader, RandomCrop, ShardLoader, shard_samples
+from proselflc.data.streaming import FileLoader, RandomCrop
 from proselflc.errors import InputError
 
 # Three workers are asked for on purpose, however many cores there are.
@@ -209,163 +205,3 @@ def test_images_in_memory_are_not_for_a_file_loader() -> None:
     images = Part(Images(np.zeros((2, 12, 10, 3), np.uint8)), np.zeros(2, np.int64), ("a", "b"))
     with pytest.raises(InputError, match="in memory"):
         FileLoader(images, SCALING)
-
-
-def write_shard(path: Path, samples: Sequence[tuple[str, dict[str, bytes]]]) -> Path:
-    with tarfile.open(path, "w") as archive:
-        for key, members in samples:
-            for suffix, content in members.items():
-                info = tarfile.TarInfo(f"{key}.{suffix}")
-                info.size = len(content)
-                archive.addfile(info, io.BytesIO(content))
-    return path
-
-
-@pytest.fixture
-def shards(tmp_path: Path) -> tuple[Path, ...]:
-    paths = []
-    for s in range(4):
-        samples = [
-            (f"img{i:03}", {"png": encoded(i), "cls": str(i % 4).encode()})
-            for i in range(5 * s, 5 * s + 5)
-        ]
-        paths.append(write_shard(tmp_path / f"shard-{s}.tar", samples))
-    return tuple(paths)
-
-
-def shard_loader(
-    shards: tuple[Path, ...], order: Order, *, workers: int = 0, window: int = 6
-) -> ShardLoader:
-    ids, labels = shard_samples(shards)
-    return ShardLoader(
-        shards, ids, labels, SCALING, order, RandomCrop(), workers=workers, window=window
-    )
-
-
-def test_shards_are_listed_with_keys_and_classes(shards: tuple[Path, ...]) -> None:
-    ids, labels = shard_samples(shards)
-    assert ids == tuple(f"img{i:03}" for i in range(20))
-    assert labels.tolist() == [i % 4 for i in range(20)]
-
-
-def test_shards_in_order_are_the_files_in_order(shards: tuple[Path, ...], tmp_path: Path) -> None:
-    paths = tuple(tmp_path / f"{i}.png" for i in range(20))
-    for i, path in enumerate(paths):
-        path.write_bytes(encoded(i))
-    files = Part(ImageFiles(paths), np.arange(20) % 4, tuple(map(str, range(20))))
-    order = Order(6, shuffle=False)
-    assert_equal(
-        FileLoader(files, SCALING, order, RandomCrop(), workers=0).batches(2),
-        shard_loader(shards, order).batches(2),
-    )
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_shards_do_not_depend_on_the_number_of_workers(
-    shards: tuple[Path, ...], workers: int
-) -> None:
-    order = Order(6, seed=1)
-    alone = list(shard_loader(shards, order).batches(1))
-    assert sorted(i for b in alone for i in b.index.tolist()) == list(range(20))
-    assert_equal(alone, shard_loader(shards, order, workers=workers).batches(1))
-    assert_equal(alone[2:], shard_loader(shards, order, workers=workers).batches(1, start=2))
-
-
-def test_the_order_of_shards_follows_seed_and_epoch(shards: tuple[Path, ...]) -> None:
-    def order(seed: int, epoch: int) -> tuple[int, ...]:
-        loader = shard_loader(shards, Order(6, seed))
-        return tuple(i for b in loader.batches(epoch) for i in b.index.tolist())
-
-    orders = [order(seed, epoch) for seed in range(3) for epoch in range(3)]
-    assert len(set(orders)) == 9
-    assert order(2, 1) == orders[7]
-
-
-def test_processes_share_shards(shards: tuple[Path, ...]) -> None:
-    alone = shard_loader(shards, Order(6)).batches()
-    ranks = [shard_loader(shards, Order(6, shard=(r, 2))).batches() for r in range(2)]
-    for whole, one, other in zip(alone, *ranks, strict=True):
-        assert torch.equal(torch.cat((one.x, other.x)), whole.x)
-        assert torch.equal(torch.cat((one.index, other.index)), whole.index)
-
-
-def test_shards_that_lose_their_last_short_batch(shards: tuple[Path, ...]) -> None:
-    loader = shard_loader(shards, Order(6, drop_last=True))
-    assert len(loader) == 3
-    assert [len(batch.y) for batch in loader.batches()] == [6, 6, 6]
-
-
-def test_labels_given_win_over_those_in_the_shards(shards: tuple[Path, ...]) -> None:
-    ids, labels = shard_samples(shards)
-    loader = ShardLoader(shards, ids, labels + 10, SCALING, Order(6), workers=0)
-    assert all(bool((b.y == b.index % 4 + 10).all()) for b in loader.batches())
-
-
-def test_broken_shards_are_refused_in_a_sentence(tmp_path: Path, shards: tuple[Path, ...]) -> None:
-    image = encoded(1)
-    no_class = write_shard(tmp_path / "a.tar", [("k", {"png": image})])
-    odd_class = write_shard(tmp_path / "b.tar", [("k", {"png": image, "cls": b"cat"})])
-    twice = write_shard(tmp_path / "c.tar", [("img001", {"png": image, "cls": b"1"})])
-    no_image = write_shard(tmp_path / "d.tar", [("k", {"txt": b"hello", "cls": b"1"})])
-    (tmp_path / "e.tar").write_bytes(shards[0].read_bytes()[:700])
-    (tmp_path / "f.tar").write_bytes(b"\x1f\x8b" + b"0" * 600)
-    for name, message in {
-        no_class: 'sample "k" of a.tar has no class',
-        odd_class: 'sample "k" of b.tar has no class',
-        tmp_path / "e.tar": "e.tar cannot be read as a tar shard",
-        tmp_path / "f.tar": "not a plain tar file",
-        tmp_path / "missing.tar": "cannot be read",
-    }.items():
-        with pytest.raises(InputError, match=message) as caught:
-            shard_samples([name])
-        assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match='more than one sample "img001"'):
-        shard_samples([*shards, twice])
-    with pytest.raises(InputError, match="no samples"):
-        shard_samples([])
-    with pytest.raises(InputError, match=r'sample "k" of d\.tar holds no image'):
-        list(ShardLoader((no_image,), ("k",), np.array([1]), SCALING, workers=0).batches())
-
-
-def test_without_the_library_its_extra_is_named(
-    shards: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loader = shard_loader(shards, Order(6))
-    monkeypatch.setitem(sys.modules, "webdataset", None)
-    with pytest.raises(InputError, match=r"proselflc\[stream\]"):
-        shard_samples(shards)
-    with pytest.raises(InputError, match=r"proselflc\[stream\]"):
-        list(loader.batches())
-
-
-def test_shards_that_changed_since_they_were_listed_are_noticed(shards: tuple[Path, ...]) -> None:
-    ids, labels = shard_samples(shards)
-    fewer = ShardLoader(shards, ids[:-1], labels[:-1], SCALING, Order(6), workers=0)
-    with pytest.raises(InputError, match='"img019" that was not there'):
-        list(fewer.batches())
-    more = ShardLoader(shards, (*ids, "new"), np.append(labels, 1), SCALING, Order(6), workers=0)
-    with pytest.raises(InputError, match="20 samples, but 21"):
-        list(more.batches())
-
-
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(data=st.data())
-def test_damaged_shards_give_samples_or_a_sentence(
-    shards: tuple[Path, ...], tmp_path: Path, data: st.DataObject
-) -> None:
-    content = bytearray(shards[0].read_bytes())
-    for _ in range(data.draw(st.integers(1, 5))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path = tmp_path / "damaged.tar"
-    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
-    why = "it could be read"
-    try:
-        ids, labels = shard_samples([path])
-        loader = ShardLoader((path,), ids, labels, SCALING, workers=0, on_bad_image="skip")
-        served = sum(len(batch.y) for batch in loader.batches())
-        assert served + len(loader.skipped) == len(ids)
-    except InputError as error:
-        why = str(error)
-    assert "\n" not in why

@@ -18,6 +18,7 @@ from PIL import Image
 
 from proselflc.data.dataset import Dataset, Features, ImageFiles, Texts
 from proselflc.data.sources import table
+from proselflc.data.sources.table_file import open_parquet
 from proselflc.errors import InputError
 
 HAUSA = Path(__file__).parents[2] / "../shared/data/hausa-newsclass"
@@ -311,19 +312,21 @@ def test_trailing_delimiters(tmp_path: Path) -> None:
 def test_files_that_are_no_tables(tmp_path: Path) -> None:
     refused(tmp_path / "none.csv", "does not exist")
     (tmp_path / "folder.csv").mkdir()
-    refused(tmp_path / "folder.csv", "is not a file")
+    refused(tmp_path / "folder.csv", "is a folder, and only regular files are read")
     os.mkfifo(tmp_path / "pipe.csv")
-    refused(tmp_path / "pipe.csv", "is not a file")
+    refused(tmp_path / "pipe.csv", "is a named pipe, and only regular files are read")
+    os.mkfifo(tmp_path / "pipe.parquet")
+    refused(tmp_path / "pipe.parquet", "is a named pipe, and only regular files are read")
     refused(written(tmp_path / "a.xlsx", "x"), r"is no table by its ending: expected one of \.csv")
 
 
 def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "a.csv", "text,label\nx,a\ny,b\n")
 
-    def refuse(_: Path) -> bytes:
+    def refuse(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)  # root may read everything
+    monkeypatch.setattr(os, "open", refuse)  # root may read everything
     refused(path, r"cannot read .*a\.csv: Permission denied")
 
 
@@ -397,6 +400,62 @@ def test_parquet_that_claims_too_much(tmp_path: Path) -> None:
     pq.write_table(rows, path, row_group_size=2**27, max_rows_per_page=2**27)
     assert path.stat().st_size < 50_000
     refused(path, r"bytes, but its header claims 73,400,320 rows")
+
+
+def repeated(path: Path, columns: dict[str, Any], rows: int, groups: int, size: int = 0) -> Path:
+    """A valid Parquet file of constant columns, whose row groups are all the same bytes.
+
+    Args:
+        path: where.
+        columns: the value of each.
+        rows: of a group.
+        groups: how many there are.
+        size: bytes that it takes at least.
+    """
+    pq.write_table(pa.table({k: pa.array([v] * rows) for k, v in columns.items()}), path)
+    about = one = pq.read_metadata(path)
+    footer = path.with_suffix(".footer")
+    for _ in range(groups - 1):
+        about.append_row_groups(one if about is not one else pq.read_metadata(path))
+    about.write_metadata_file(footer)
+    content = path.read_bytes()
+    data = content[: -8 - int.from_bytes(content[-8:-4], "little")]
+    path.write_bytes(data.ljust(size, b"\0") + footer.read_bytes()[4:])
+    footer.unlink()
+    return path
+
+
+def test_parquet_of_very_many_rows_is_refused_before_memory_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = repeated(tmp_path / "a.parquet", {"text": "x", "label": "a"}, 10**6, 400, 5_000_000)
+    assert pq.read_metadata(path).num_rows == 4 * 10**8
+    assert pq.ParquetFile(path).read_row_group(399)["label"].unique().to_pylist() == ["a"]
+    size = path.stat().st_size
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("it was read"))
+    refused(
+        path,
+        rf"has {size:,} bytes, but its header claims 400,000,000 rows .* at most {20 * size:,} "
+        "rows are believed",
+    )
+    with pytest.raises(InputError, match="400,000,000 rows"):
+        table.read_labels(path)
+
+
+def test_parquet_of_many_columns_is_refused_before_memory_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = {f"x{k}": 1.5 for k in range(100)}
+    path = repeated(tmp_path / "a.parquet", {**columns, "label": "a"}, 20_000, 100)
+    size = path.stat().st_size
+    assert open_parquet(path).read(["x0"])["x0"].unique().to_pylist() == [1.5]  # that is no burden
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("it was read"))
+    with pytest.raises(InputError) as refusal:
+        open_parquet(path).numbers(list(columns))
+    assert f"{path} has {size:,} bytes, but its 2,000,000 rows would take about" in str(
+        refusal.value
+    )
+    assert "1,600,000,000 bytes of memory, where at most 1,073,741,824" in str(refusal.value)
 
 
 def test_read_labels(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_scores_find_wrong_labels_as_well_as_cleanlabs(labelled: Labelled) -> No
     found = roc_auc_score(wrong, -quality)
     assert found > 0.93
     assert found > roc_auc_score(wrong, -theirs) - 0.02
-    issues = ours.find_label_issues(labelled.given, labelled.p)
+    issues = ours.label_issue_mask(labelled.given, labelled.p)
     np.testing.assert_array_equal(issues, quality < 0.5)
     assert wrong[issues].mean() > 0.7
     assert issues[wrong].mean() > 0.7
@@ -106,13 +106,21 @@ def test_cleanlab_learns_with_our_classifier_and_from_our_frame(labelled: Labell
 )
 def test_what_is_not_labels_and_probabilities(labels: Any, p: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        ours.find_label_issues(labels, p)
+        ours.label_issue_mask(labels, p)
 
 
 def test_without_pandas_the_arrays_still_come(
     labelled: Labelled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    assert ours.find_label_issues(labelled.given, labelled.p).any()
+    assert ours.label_issue_mask(labelled.given, labelled.p).any()
     with pytest.raises(InputError, match=r'needs pandas: pip install "proselflc\[cleanlab\]"'):
         ours.label_issues(labelled.given, labelled.p)
+
+
+def test_the_former_name_still_works_and_says_the_new_one(labelled: Labelled) -> None:
+    with pytest.warns(DeprecationWarning, match=r"find_label_issues is called label_issue_mask"):
+        former = ours.find_label_issues
+    expected = ours.label_issue_mask(labelled.given, labelled.p)
+    np.testing.assert_array_equal(former(labelled.given, labelled.p), expected)
+    assert not hasattr(ours, "find_label_issue")

@@ -337,3 +337,97 @@ def test_a_missing_or_old_library_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ImportError, match=r'needs transformers: pip install "proselflc\[hf\]"$'):
         runpy.run_path(str(hf.__file__))
+
+
+W = torch.tensor([20.0, 1.0, 9.0])
+
+
+def by_torch(weight: Tensor | None = W, ignore_index: int = -100) -> Any:
+    """The mean of F.cross_entropy over the whole batch that comes."""
+
+    def loss(outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+        z = outputs["logits"].reshape(-1, CLASSES)
+        return torch.nn.functional.cross_entropy(
+            z, labels.reshape(-1), weight=weight, ignore_index=ignore_index
+        )
+
+    return loss
+
+
+@pytest.mark.parametrize("ignore_index", [-100, 2])
+@pytest.mark.parametrize("make", [CrossEntropy, lambda **k: proselflc.BootSoft(0.0, **k)])
+def test_class_weights_mean_what_they_mean_to_f_cross_entropy(make: Any, ignore_index: int) -> None:
+    criterion = make(weight=W, ignore_index=ignore_index)
+    func = hf.compute_loss_func(criterion)
+    outputs = {"logits": torch.linspace(-2, 2, 24).reshape(8, CLASSES).requires_grad_()}
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 1, 1])
+    labels[3] = ignore_index
+    items = int((labels != -100).sum())
+    expected = by_torch(ignore_index=ignore_index)(outputs, labels)
+    for number in (None, items, torch.tensor(items)):
+        loss = func(outputs, labels, num_items_in_batch=number)
+        torch.testing.assert_close(loss, expected)
+        gradients = [
+            torch.autograd.grad(one, outputs["logits"], retain_graph=True)[0]
+            for one in (loss, expected)
+        ]
+        torch.testing.assert_close(*gradients)
+
+
+def test_a_part_of_a_step_counts_by_its_share_where_no_callback_knows_the_others() -> None:
+    func = hf.compute_loss_func(CrossEntropy(weight=W))
+    outputs = {"logits": torch.linspace(-2, 2, 24).reshape(8, CLASSES)}
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 1, 1])
+    loss = func(outputs, labels, num_items_in_batch=torch.tensor(32))
+    torch.testing.assert_close(loss, by_torch()(outputs, labels) * 8 / 32)
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+@pytest.mark.parametrize("accumulated", [1, 3])
+def test_class_weights_train_as_one_large_batch_of_f_cross_entropy(
+    tmp_path: Path, accumulated: int, tokens: bool
+) -> None:
+    """Also with gradients clipped, and with a last step that has fewer batches."""
+    rows, kind = classified(), "BertForSequenceClassification"
+    if tokens:
+        kind = "BertForTokenClassification"
+        for row in rows:
+            row["labels"] = [k % CLASSES for k in row["input_ids"]]
+            row["labels"][: row["index"] % 4] = [-100] * (row["index"] % 4)
+    own, ours = tiny(kind), tiny(kind)
+    before = weights(ours)
+    common: dict[str, Any] = {"optim": "sgd", "max_grad_norm": 0.5, "train_dataset": rows}
+    whole = trained(
+        tmp_path,
+        own,
+        per_device_train_batch_size=8 * accumulated,
+        compute_loss_func=by_torch(),
+        **common,
+    )
+    criterion = CrossEntropy(weight=W)
+    parts = trained(
+        tmp_path,
+        ours,
+        gradient_accumulation_steps=accumulated,
+        compute_loss_func=hf.compute_loss_func(criterion),
+        callbacks=[hf.ClockCallback(criterion)],
+        **common,
+    )
+    torch.testing.assert_close(weights(ours), weights(own), rtol=0, atol=1e-6)
+    assert (weights(ours) - before).abs().max() > 1e-3
+    losses = [one.state.log_history[-1]["train_loss"] for one in (parts, whole)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("option", ["deepspeed", "fsdp"])
+def test_class_weights_in_parts_are_refused_where_gradients_are_elsewhere(option: str) -> None:
+    criterion = CrossEntropy(weight=W)
+    args = types.SimpleNamespace(
+        label_smoothing_factor=0.0,
+        n_gpu=1,
+        gradient_accumulation_steps=2,
+        device="cpu",
+        **{"deepspeed": None, "fsdp": None, option: "yes"},
+    )
+    with pytest.raises(InputError, match="class weights with gradient_accumulation_steps=2"):
+        hf.ClockCallback(criterion).on_train_begin(args, None, None, model=tiny())  # type: ignore[arg-type]

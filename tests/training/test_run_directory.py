@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -57,7 +59,11 @@ def test_clearing_removes_what_a_run_writes_and_nothing_else(tmp_path: Path) -> 
     directory.clear()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"outside", "dynamics", "notes.md", "checkpoints"}
-    assert [path.name for path in outside.iterdir()] == ["mine.txt"]
+    assert {path.name for path in outside.iterdir()} == {
+        "mine.txt",
+        "epoch-00000.npy",
+        "recent_p.npy",
+    }  # a link is not followed
     assert [path.name for path in directory.checkpoints.iterdir()] == ["my_model.pt"]
     (directory.checkpoints / "my_model.pt").unlink()
     directory.clear()
@@ -100,7 +106,7 @@ def test_folds_behind_links_are_not_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        ("2", "newer version of proselflc (format 2, this one reads 1): update it"),
+        ("3", "newer version of proselflc (format 3, this one reads 2): update it"),
         ("'x'", "damaged"),
     ],
 )
@@ -162,6 +168,55 @@ def test_a_directory_that_was_not_used_is_removed(tmp_path: Path) -> None:
     (directory.path / "mine").write_text("")
     directory.remove_unused()
     assert directory.path.is_dir()
+
+
+FOLDERS = ("checkpoints", "dynamics", "tracking", "folds")
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_nothing_is_deleted_through_a_link(tmp_path: Path, name: str) -> None:
+    directory, other = begun(tmp_path / "run"), begun(tmp_path / "other")
+    folder = other.path / name
+    folder.mkdir()
+    names = (
+        f"{7:010d}-{'0' * 32}.safetensors",
+        "epoch-00000.npy",
+        "recent_p.npy",
+        "events.out",
+        "folds.json",
+        "p.npy",
+        ".0123456789abcdef.part",
+    )
+    for one in names:
+        (folder / one).write_text("of the other")
+    (directory.path / name).symlink_to(folder)
+    directory.sweep()
+    directory.clear()
+    assert {path.name for path in folder.iterdir()} == set(names)
+    assert (directory.path / name).is_symlink()
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_run_with_a_folder_elsewhere_is_not_written_to(tmp_path: Path, name: str) -> None:
+    directory = begun(tmp_path / "run")
+    (directory.path / name).symlink_to(tmp_path / "nowhere")
+    sentence = rf"run/{name} is a link, and nothing is written or deleted through a link: replace"
+    with pytest.raises(InputError, match=sentence), directory.locked():
+        pass
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("make", [os.symlink, os.link], ids=["symbolic", "hard"])
+def test_a_lock_that_is_another_file_is_not_emptied(
+    tmp_path: Path, make: Callable[[Path, Path], None]
+) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    directory = begun(tmp_path / "run")
+    make(mine, directory.path / ".lock")
+    with pytest.raises(InputError, match=r"\.lock is a (link|second name)"), directory.locked():
+        pass
+    assert mine.read_text() == "mine"
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:

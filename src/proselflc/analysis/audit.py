@@ -11,6 +11,7 @@ from proselflc.data.noise import Matrix
 from proselflc.data.sources import npz
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 from proselflc.training.run_directory import Json, RunDirectory
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Audit:
             InputError: there is none, or it is damaged.
         """
         for path in (directory.audit, directory.audit_arrays):
-            if not path.is_file():
+            if not is_regular(directory.checked(path)):
                 raise InputError(
                     f"{directory.path} has no {path.name}: make it with proselflc audit "
                     f"{directory.path}"

@@ -65,11 +65,6 @@ class Reliability:
         """Expected calibration error Σ_b |b|/n · |acc_b − conf_b|; high is bad."""
         return sum(count * gap for count, gap in self._gaps()) / sum(self.counts)
 
-    @property
-    def mce(self) -> float:
-        """Maximum calibration error max_b |acc_b − conf_b|; high is bad."""
-        return max(gap for _, gap in self._gaps())
-
     def _gaps(self) -> Iterator[tuple[int, float]]:
         for count, conf, acc in zip(self.counts, self.confidence, self.accuracy, strict=True):
             if conf is not None and acc is not None:
@@ -110,27 +105,6 @@ def reliability(confidence: Tensor, correct: Tensor, *, bins: int = 10) -> Relia
         confidence=_ratios(sure, counts),
         accuracy=_ratios(right, counts),
     )
-
-
-def expected_calibration_error(
-    logits: Tensor,
-    labels: Tensor,
-    *,
-    temperature: float = 1.0,
-    measure: Measure = max_probability,
-    bins: int = 10,
-) -> float:
-    """ECE of softmax(logits / temperature) in bins of equal width; see `Reliability.ece`.
-
-    Args:
-        logits: [n, C].
-        labels: [n] class ids.
-        temperature: above 1 softens, below 1 sharpens.
-        measure: `max_probability`, `one_minus_entropy`, or another confidence in [0, 1].
-        bins: the paper's are ten.
-    """
-    (found,) = reliabilities(logits, labels, (measure,), temperature=temperature, bins=bins)
-    return found.ece
 
 
 def reliabilities(

@@ -111,15 +111,24 @@ def write_parquet(table: pa.Table, path: Path) -> None:
         pq.write_table(table, file, compression="zstd")
 
 
-def read_examples(path: Path) -> pa.Table:
+def read_examples(path: Path, rows: int | None = None) -> pa.Table:
     """Read `examples.parquet` and believe no column that is not what `table` writes.
 
     Columns beyond those are left alone.
+
+    Args:
+        path: the file.
+        rows: how many the run has examples, which is looked at before they are read.
 
     Raises:
         InputError: damaged, or not such a file.
     """
     file = open_parquet(path)
+    if rows is not None and len(file) != rows:
+        raise InputError(
+            f"{path} has {len(file):,} rows, but the run has {rows:,} examples: write it again "
+            f"with proselflc audit {path.parent}"
+        )
     wanted = _types()
     missing = [name for name in wanted if name not in file.columns and name != "clean_label"]
     if missing:
@@ -135,6 +144,32 @@ def read_examples(path: Path) -> pa.Table:
             )
     _check_values(columns, path)
     return columns
+
+
+def check_examples(table: pa.Table, labels: Labels, path: Path) -> None:
+    """Refuse `examples.parquet` of other examples, or of some of them alone.
+
+    Args:
+        table: as `read_examples` gives it.
+        labels: of the same run.
+        path: of the file, for the message.
+
+    Raises:
+        InputError: its rows are not those of the labels, one for each and in their order.
+    """
+    ids = tuple(table["id"].to_pylist())
+    if ids != labels.ids:
+        at = next(
+            (k for k, two in enumerate(zip(ids, labels.ids, strict=False)) if two[0] != two[1]),
+            None,
+        )
+        how = f"it has {len(ids):,} rows for {len(labels.ids):,} labels"
+        if at is not None:
+            how = f'its row {at} is of "{ids[at]}" and the label there of "{labels.ids[at]}"'
+        raise InputError(
+            f"{path} is not of the same run as its labels, {how}: restore it from a copy, or make "
+            f"it anew with proselflc audit {path.parent}"
+        )
 
 
 @dataclass(frozen=True)

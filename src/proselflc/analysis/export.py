@@ -11,13 +11,16 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.analysis.examples import check_examples
 from proselflc.analysis.run import Run, load_run
 from proselflc.data import spreadsheet
 from proselflc.data.dataset import Bools, Floats, Ints
 from proselflc.data.decisions import Decisions
 from proselflc.data.exported import Exported
 from proselflc.data.label_files import least_confidence
+from proselflc.data.label_values import Returned, returned
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 from proselflc.training.observations import TOP_CLASSES
 
 if TYPE_CHECKING:
@@ -111,6 +114,15 @@ class Corrected:
             }
         )
 
+    def class_ids_of_issues(self) -> dict[str, Ints]:
+        """[n] class ids of each column of `issues` that holds labels."""
+        examples = self.examples
+        return {
+            "given_label": self._class_ids(examples["given_label"]),
+            "predicted_label": self._class_ids(examples["suggested_label"]),
+            "corrected_label": self.labels,
+        }
+
     def write_npz(self, file: IO[bytes], *, soft: bool = False) -> None:
         """`ids`, `labels`, `given`, `names`, `is_suspect`, `quality`, `reviewed` for `--labels`.
 
@@ -138,12 +150,13 @@ class Corrected:
     @cached_property
     def examples(self) -> pa.Table:
         """The rows of `examples.parquet` that are meant."""
-        if not self.run.directory.examples.is_file():
+        if not is_regular(self.run.directory.examples):
             raise InputError(
                 f"the run {self.run.path} has no {self.run.directory.examples.name}, so nothing is "
                 "known about its labels: train it again"
             )
         table = self.run.examples
+        check_examples(table, self.run.labels, self.run.directory.examples)
         return table.filter(table["is_suspect"]) if self.only_suspects else table
 
     @cached_property
@@ -259,8 +272,12 @@ class Corrected:
 
 def corrected_labels(
     run: Run | str | Path, *, min_confidence: float | None = None, reviewed: bool = False
-) -> list[str]:
-    """The class names of a run's training examples, corrected, in the order of training.
+) -> Returned:
+    """The labels of a run's training examples, corrected, in the order of training.
+
+    They are of the type that the labels of `fit` or `record` were of, so that they can be compared:
+    a list for lists; an array of the same dtype for arrays and for columns of data frames; a tensor
+    for tensors. Class names, in a list, where the run has its labels from files.
 
     What a person has decided in `proselflc review` comes before what the run suggests.
 
@@ -270,8 +287,8 @@ def corrected_labels(
         reviewed: unless a least confidence is given, follow no suggestion at all.
     """
     corrected = Corrected(_loaded(run), min_confidence, reviewed=reviewed)
-    names = corrected.run.labels.names
-    return [names[k] for k in corrected.labels]
+    labels = corrected.run.labels
+    return returned(corrected.labels, labels.names, labels.values)
 
 
 def find_label_issues(run: Run | str | Path) -> pd.DataFrame:
@@ -284,10 +301,16 @@ def find_label_issues(run: Run | str | Path) -> pd.DataFrame:
         A pandas data frame with a row per training example, in their order, and the columns of
         cleanlab's `CleanLearning.get_label_issues()`: `is_label_issue`, `label_quality` (low =
         probably mislabelled), `given_label`, `predicted_label`; then `corrected_label` and `id`.
-        Labels are class names.
+        Labels are of the type that `fit` was given, or class names where they came from files.
     """
     _pandas()
-    return Corrected(_loaded(run)).issues().to_pandas()
+    corrected = Corrected(_loaded(run))
+    frame = corrected.issues().to_pandas()
+    values = corrected.run.labels.values
+    if values is not None:
+        for name, classes in corrected.class_ids_of_issues().items():
+            frame[name] = values.column(classes)
+    return frame
 
 
 def issues_frame(

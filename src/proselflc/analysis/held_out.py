@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.analysis.records import HeldOut
+from proselflc.data import manifest
 from proselflc.data.labels import Labels
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
@@ -58,7 +59,7 @@ def of_run(directory: RunDirectory, labels: Labels) -> HeldOut | None:
         InputError: they are damaged, elsewhere, or of other labels.
     """
     directory.check_folds()
-    if not directory.folds_done.is_file():
+    if not manifest.lists(directory.path, directory.folds_done):
         return None
     facts = directory.read_json(directory.folds_done)
     folds = facts.get("folds")
@@ -67,4 +68,5 @@ def of_run(directory: RunDirectory, labels: Labels) -> HeldOut | None:
             f"{directory.folds} is not of the labels in {directory.labels}: remove it, or audit "
             "with --folds 0, which does without"
         )
-    return HeldOut(folds, read(directory.folds_p, (len(labels.given), len(labels.names))))
+    path = directory.checked(directory.folds_p)
+    return HeldOut(folds, read(path, (len(labels.given), len(labels.names))))

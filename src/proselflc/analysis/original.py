@@ -137,7 +137,8 @@ def inputs(run: Run, *, data: str | None = None) -> Inputs:
         InputError: the data is gone, has changed, or came from Python.
     """
     files = run.directory.inputs_table, run.directory.inputs_arrays
-    kept = None if data is not None else kept_inputs.read(*files)
+    table, arrays = map(run.directory.checked, files)
+    kept = None if data is not None else kept_inputs.read(table, arrays, len(run.labels.ids))
     if kept is not None:
         if len(kept) != len(run.labels.ids):
             raise InputError(

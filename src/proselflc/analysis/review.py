@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from threading import RLock
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from proselflc.analysis.examples import check_examples
 from proselflc.analysis.run import Run
 from proselflc.data.dataset import Floats, Ints
 from proselflc.data.decisions import Sample
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 
 if TYPE_CHECKING:
     from typing import TypeGuard
@@ -98,14 +101,13 @@ class Review:
         Raises:
             InputError: nothing is known of its labels, or its decisions are damaged or of others.
         """
-        if not run.directory.examples.is_file():
+        if not is_regular(run.directory.examples):
             raise InputError(
                 f"the run {run.path} has no {run.directory.examples.name}, so there are no "
                 "suspects to review: train it again"
             )
         table, labels = run.examples, run.labels
-        if tuple(table["id"].to_pylist()) != labels.ids:
-            raise InputError(f"{run.directory.examples} is not of the same run as its labels")
+        check_examples(table, labels, run.directory.examples)
         self.run, self.decisions = run, run.decisions
         self.ids, self.names = labels.ids, labels.names
         self._place = {name: i for i, name in enumerate(labels.ids)}
@@ -314,7 +316,7 @@ def reviewed(run: Run) -> Review | None:
     Raises:
         InputError: what was decided cannot be read.
     """
-    if not run.directory.review.is_file():
+    if not os.path.lexists(run.directory.review):
         return None
     found = Review(run)
     return found if (found.label != NOBODY).any() else None

@@ -17,17 +17,20 @@ from proselflc.analysis import held_out
 from proselflc.analysis.audit import Audit
 from proselflc.analysis.examples import read_examples
 from proselflc.analysis.records import Records
+from proselflc.data import manifest
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Floats, Inputs, Ints, Part, check_rows
 from proselflc.data.decisions import Decisions, read_decisions
+from proselflc.data.label_values import LabelValues, Returned, returned
 from proselflc.data.labels import Labels
 from proselflc.data.noise import Matrix, checked_transition
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays, npz
 from proselflc.errors import InputError
+from proselflc.regular_files import content_of, is_regular
 from proselflc.training import observations
 from proselflc.training.inference import answers
-from proselflc.training.observations import Mean, Rows
+from proselflc.training.observations import Epochs, Mean, Rows
 from proselflc.training.run_directory import Json, RunDirectory, read_toml
 from proselflc.training.saved_model import SavedModel, finished_run
 from proselflc.training.serving import loader
@@ -46,10 +49,13 @@ class Predictions:
     Attributes:
         probabilities: [n, C].
         names: C class names.
+        values: the labels of the classes as the caller of `fit` wrote them; None where they came
+            from files.
     """
 
     probabilities: Floats
     names: tuple[str, ...]
+    values: LabelValues | None = None
 
     @property
     def classes(self) -> Ints:
@@ -58,7 +64,16 @@ class Predictions:
         return classes
 
     @property
-    def labels(self) -> list[str]:
+    def labels(self) -> Returned:
+        """[n] the likeliest label of each example, in the type of the labels that `fit` was given.
+
+        A list for lists; an array of the same dtype for arrays and for columns of data frames; a
+        tensor for tensors. Class names where the run has its labels from files.
+        """
+        return returned(self.classes, self.names, self.values)
+
+    @property
+    def class_names(self) -> list[str]:
         """n names of the likeliest classes."""
         return [self.names[k] for k in self.classes]
 
@@ -104,15 +119,25 @@ class Run:
     def directory(self) -> RunDirectory:
         return RunDirectory(self.path)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the run should know about its files, in sentences."""
+        if self.directory.manifest.is_file():
+            return ()
+        return (
+            f"{self.path} has no {self.directory.manifest.name}, because an older version of "
+            "proselflc wrote it: damage to its files cannot be detected",
+        )
+
     @cached_property
     def config(self) -> Json:
         """The options of the run."""
-        return read_toml(self.directory.config)
+        return read_toml(self.directory.checked(self.directory.config))
 
     @cached_property
     def labels(self) -> Labels:
         """The labels it was trained on."""
-        return Labels.load(self.directory.labels)
+        return Labels.load(self.directory.checked(self.directory.labels))
 
     @cached_property
     def history(self) -> list[Json]:
@@ -122,8 +147,8 @@ class Run:
     @cached_property
     def stages(self) -> list[Json]:
         """Name, first epoch and step and length of the stages, in order; empty if there was one."""
-        path = self.directory.stages
-        if not path.is_file():
+        path = self.directory.checked(self.directory.stages)
+        if not is_regular(path):
             return []
         stages = self.directory.read_json(path).get("stages")
         numbers = ("first_epoch", "epochs", "first_step", "steps")
@@ -149,7 +174,14 @@ class Run:
     @cached_property
     def examples(self) -> pa.Table:
         """One row per training example, a pyarrow table; `.to_pandas()` gives a data frame."""
-        return read_examples(self.directory.examples)
+        rows = len(self.labels.ids) if is_regular(self.directory.labels) else None
+        found = read_examples(self.directory.checked(self.directory.examples), rows)
+        if len(found) == 0:
+            raise InputError(
+                f"{self.directory.examples} has no rows, so nothing is known about labels: train "
+                "the run again"
+            )
+        return found
 
     @cached_property
     def audit(self) -> Audit:
@@ -163,8 +195,8 @@ class Run:
         Raises:
             InputError: the file is no such matrix.
         """
-        path = self.directory.transition
-        if not path.is_file():
+        path = self.directory.checked(self.directory.transition)
+        if not is_regular(path):
             return None
         matrix = npz.array(path)
         try:
@@ -186,11 +218,13 @@ class Run:
     @property
     def dynamics(self) -> Iterator[Rows]:
         """[n] what was seen of every training example, epoch by epoch, memory-mapped."""
-        return observations.observed(self.directory.dynamics)
+        return iter(epochs_of(self.directory))
 
     def recent(self, name: str) -> Mean:
         """The mean of "p" or "target" over the last epochs, memory-mapped."""
-        return observations.recent(self.directory.dynamics, name)
+        folder = self.directory.dynamics
+        self.directory.checked(observations.mean_file(folder, name))
+        return observations.recent(folder, name)
 
     @property
     def records(self) -> Records:
@@ -202,7 +236,7 @@ class Run:
     @property
     def records_of_training(self) -> Records:
         """What was recorded of the training examples while they were learned, memory-mapped."""
-        return Records(observations.Epochs(self.directory.dynamics))
+        return Records(epochs_of(self.directory))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -248,18 +282,28 @@ class Run:
             device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
             for batch, logits in answers(self.model, batches, device):
                 probabilities[batch.index.numpy()] = torch.softmax(logits, 1).cpu().numpy()
-        return Predictions(probabilities, self.names)
+        return Predictions(probabilities, self.names, self._saved.label_values)
 
     @cached_property
     def _saved(self) -> SavedModel:
         return SavedModel(self.directory, self.made_by)
 
 
+def epochs_of(directory: RunDirectory) -> Epochs:
+    """What was seen of every training example in every epoch, each file checked when it is read.
+
+    Raises:
+        InputError: an epoch is missing.
+    """
+    manifest.check_none_gone(directory.path, directory.dynamics.name)
+    return Epochs(directory.dynamics, directory.checked)
+
+
 def _small_json(path: Path) -> Json:
     """An object in a file; an empty one where there is none, or it is large or damaged."""
     try:
-        found = json.loads(path.read_bytes()) if path.stat().st_size <= _SMALL else {}
-    except (OSError, ValueError, RecursionError):
+        found = json.loads(content_of(path)) if path.stat().st_size <= _SMALL else {}
+    except (OSError, ValueError, RecursionError, InputError):
         return {}
     return found if isinstance(found, dict) else {}
 

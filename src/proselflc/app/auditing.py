@@ -70,15 +70,18 @@ def audit(
     _check(run)
     with run.directory.locked():
         run.directory.sweep()
-        summary = run.directory.read_json(run.directory.summary)
+        directory = run.directory
+        summary = directory.read_json(directory.summary, or_replaced=True)
         if folds:
             folds_of.predict(run, folds, Data(dataset, data), display or Silent(notes=False))
         records = run.records_of_training if folds == 0 else run.records
         table, audited = suspects.examine(run.labels, records)
-        write_parquet(table, run.directory.examples)
-        audited.save(run.directory)
         labels = of_labels(run.labels, table, audited)
-        run.directory.write_json(run.directory.summary, {**summary, **labels})
+        files = directory.examples, directory.audit, directory.audit_arrays, directory.summary
+        with directory.replacing(*files):
+            write_parquet(table, directory.examples)
+            audited.save(directory)
+            directory.write_json(directory.summary, {**summary, **labels})
     for name in _MADE_ANEW:
         vars(run).pop(name, None)  # what the run has read before
     return audited

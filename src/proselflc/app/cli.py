@@ -23,6 +23,7 @@ from proselflc.app.commands import data, labels, learning, listing, machine, pap
 from proselflc.app.config import Config
 from proselflc.app.printing import complain
 from proselflc.errors import InputError, RunError
+from proselflc.regular_files import is_regular
 from proselflc.training.method import Method
 
 app = App(
@@ -160,7 +161,8 @@ def _take_parameters(command: str, names: Sequence[str]) -> tuple[Method[Any], .
 
 def _read_file(command: str, arguments: Sequence[str]) -> tuple[dict[str, Any], Path | None]:
     """Read the TOML file that stands behind the flags of a command: its options, and its path."""
-    from proselflc.training.run_directory import read_toml
+    from proselflc.models.named_code import check_repeated
+    from proselflc.training.run_directory import RunDirectory, read_toml
 
     kept = {"train": "config.toml", "search": "study.toml"}
     name = config.flag_value(arguments, "--config")
@@ -171,7 +173,7 @@ def _read_file(command: str, arguments: Sequence[str]) -> tuple[dict[str, Any], 
         if out is None or not any(word.partition("=")[0] == "--resume" for word in arguments):
             return {}, None
         path = Path(out) / kept[command]
-        if not path.is_file():
+        if not is_regular(path):
             if command == "train" and not {"--help", "-h"} & set(arguments):
                 _check_begins(arguments, Path(out))
             return {}, None
@@ -179,13 +181,10 @@ def _read_file(command: str, arguments: Sequence[str]) -> tuple[dict[str, Any], 
             from proselflc.app.study_directory import StudyDirectory
 
             StudyDirectory(Path(out)).read()  # another version's may not even have these options
+    if path.name == kept["train"]:
+        RunDirectory(path.parent).checked(path)
     table = dict(read_toml(path))
     own = config.of_search(table, path) if command == "search" else {}
     values = config.options(table, path, arguments)
-    model = values.get("model", "")
-    if name is None and ":" in model and config.flag_value(arguments, "--model") is None:
-        raise InputError(
-            f"the run in {out} has a model of its own making, {model}, and a run from a stranger "
-            f"could name any code: say that you trust it with --model {model}"
-        )
+    check_repeated(values.get("model", ""), path, config.flag_value(arguments, "--model"))
     return {**values, **own}, path

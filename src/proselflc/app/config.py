@@ -18,6 +18,7 @@ from proselflc.data.request import Request
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError, unknown
 from proselflc.options import Whole, check_least
+from proselflc.regular_files import is_regular
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import FORMAT, check_format, is_recorded
 
@@ -198,7 +199,7 @@ def find(name: str) -> Path:
     known = recipes()
     if name in known and not Path(name).is_file():
         return known[name]
-    if not Path(name).is_file():
+    if not is_regular(name):
         raise InputError(
             f"there is no file {name}, and as a name it is an " + unknown("recipe", name, known)
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data import noise
+from proselflc.data import noise, spreadsheet
 from proselflc.data.dataset import (
     Dataset,
     Features,
@@ -308,9 +306,9 @@ def _write_table(dataset: Dataset, out: Path) -> list[str]:
             f'the data has a column "{min(taken)}" of its own, which the table needs for another '
             f"purpose: write {out.stem}-labels.npz for the labels alone"
         )
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, delimiter="\t" if out.suffix == ".tsv" else ",")
-    writer.writerow([ID, *columns, LABEL, CLEAN, SPLIT])
+    delimiter = "\t" if out.suffix == ".tsv" else ","
+    lines = [spreadsheet.line((ID, *columns, LABEL, CLEAN, SPLIT), delimiter)]
+    changed = 0
     parts = {"train": dataset.train, "test": dataset.test, "validation": dataset.validation}
     for split, part in parts.items():
         if part is None:
@@ -319,9 +317,11 @@ def _write_table(dataset: Dataset, out: Path) -> list[str]:
         for name, cells, label, true in zip(
             part.ids, _cells(part, out), part.labels, clean, strict=True
         ):
-            writer.writerow([name, *cells, dataset.names[label], dataset.names[true], split])
+            row = (name, *cells, dataset.names[label], dataset.names[true], split)
+            changed += sum(spreadsheet.neutralised(cell) != cell for cell in row)
+            lines.append(spreadsheet.line(row, delimiter))
     try:
-        content = text.getvalue().encode("utf-8")
+        content = "".join(lines).encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(
             f"a table is UTF-8 text, which cannot hold {error.object[error.start]!r} of a path or "
@@ -329,13 +329,20 @@ def _write_table(dataset: Dataset, out: Path) -> list[str]:
         ) from None
     with whole_file(out) as file:
         file.write(content)
+    notes = []
+    if changed:
+        cells_are = "1 cell begins" if changed == 1 else f"{changed:,} cells begin"
+        notes.append(
+            f"{cells_are} as a formula of a spreadsheet does, so an apostrophe is written before "
+            f"it; {out.stem}-labels.npz would keep names as they are"
+        )
     used = {*dataset.train.labels.tolist(), *dataset.clean.tolist()}
-    if in_order(dataset.names[c] for c in used) == dataset.names:
-        return []
-    return [
-        "a table lists classes by name, so their ids and the fingerprint will differ when it is "
-        "read back; labels.npz keeps them"
-    ]
+    if in_order(dataset.names[c] for c in used) != dataset.names:
+        notes.append(
+            "a table lists classes by name, so their ids and the fingerprint will differ when it "
+            "is read back; labels.npz keeps them"
+        )
+    return notes
 
 
 def _columns(dataset: Dataset, out: Path) -> tuple[str, ...]:
@@ -365,7 +372,9 @@ def _cells(part: Part, out: Path) -> Iterator[tuple[str, ...]]:
                     f"or write {out.stem}-labels.npz for the labels alone"
                 )
             inside = whole.is_relative_to(folder)
-            yield (whole.relative_to(folder).as_posix() if inside else str(whole),)
+            cell = whole.relative_to(folder).as_posix() if inside else str(whole)
+            # A path that begins as a formula does is the same path with ./ before it.
+            yield (cell if spreadsheet.neutralised(cell) == cell else f"./{cell}",)
     elif isinstance(inputs, Texts):
         for text in inputs.texts:
             yield (text,)

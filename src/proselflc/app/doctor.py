@@ -39,7 +39,6 @@ BROUGHT = {
     "review": ("starlette", "uvicorn"),
     "search": ("optuna",),
     "skorch": ("skorch",),
-    "stream": ("webdataset",),
     "tensorboard": ("tensorboard",),
     "timm": ("timm",),
 }

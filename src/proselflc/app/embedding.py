@@ -30,6 +30,7 @@ from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 from proselflc.models.factory import call_factory, import_timm
 from proselflc.models.weights import load_strictly, read_state, words
+from proselflc.regular_files import content_of, is_regular
 
 # What nearly every published image model was trained with.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -194,11 +195,14 @@ def _timm(name: str, weights: Path | None) -> Embedder:
 
 
 def _hugging_face(directory: Path) -> Embedder:
-    if not (directory / "config.json").is_file():
+    if not is_regular(directory / "config.json"):
         raise InputError(
             f"{directory} holds no config.json: hf:DIR takes a local directory that "
             "save_pretrained wrote; nothing is downloaded"
         )
+    for path in directory.iterdir():
+        if not path.is_dir():
+            is_regular(path)  # transformers opens what it finds, and would wait at a pipe
     try:
         import transformers  # type: ignore[import-not-found, unused-ignore]
     except (ImportError, RuntimeError) as error:
@@ -241,10 +245,10 @@ def _without_bars(transformers: Any) -> Iterator[None]:
 
 def _image_statistics(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation that the model's image processor uses; ImageNet's where it says none."""
-    if not path.is_file():
+    if not is_regular(path):
         return IMAGENET_MEAN, IMAGENET_STD
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(content_of(path))
         mean = tuple(float(v) for v in config.get("image_mean", IMAGENET_MEAN))
         std = tuple(float(v) for v in config.get("image_std", IMAGENET_STD))
     except (OSError, ValueError, TypeError, AttributeError) as error:

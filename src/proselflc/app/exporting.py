@@ -18,6 +18,7 @@ from proselflc.app.prediction import check_out
 from proselflc.data import class_folders
 from proselflc.data.class_folders import Link
 from proselflc.data.dataset import ImageFiles, Ints, kind_of
+from proselflc.data.image import sift
 from proselflc.data.label_files import read_label_table
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, TABLES
@@ -26,6 +27,7 @@ from proselflc.data.sources.table_copy import Relabelling
 from proselflc.data.sources.table_file import Table, open_table
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 
 Format: TypeAlias = Literal["csv", "parquet", "npz", "cleanlab"]
 
@@ -139,7 +141,7 @@ def export(run: Run, what: Export) -> Done:
     examples = corrected.examples
     suspects, corrections = int(examples["is_suspect"].to_numpy().sum()), corrected.corrections
     written: dict[str, str] = {}
-    notes = list(corrected.notes)
+    notes = [*run.notes, *corrected.notes]
     if what.copy is not None:
         notes += _write_copy(corrected, what, what.copy)
         written["copy"] = str(what.copy)
@@ -209,7 +211,7 @@ def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
             f"so a corrected copy would be worse than {source}: write the labels with --out "
             "FILE.csv, or corrupt a file with proselflc noise, train on that and copy it"
         )
-    if not source.is_file():
+    if not is_regular(source):
         raise InputError(
             f"the label file of {run.path}, {source}, is not there any more, seen from "
             f"{Path.cwd()}: put it back, or go where the run was trained"
@@ -305,9 +307,9 @@ def _write_links(corrected: Corrected, what: Export, folder: Path) -> list[str]:
             f"{folder} lies inside the data {data}, where it would be read as a class: choose "
             "another place"
         )
+    if is_from_python:  # the run says which files these are, and it may be somebody else's
+        sift(inputs.paths, run.labels.ids, None, on_bad_image="error")
     examples = corrected.examples
-    if len(run.examples) != len(run.labels.ids):
-        raise InputError(f"{run.directory.examples} is not of the same run as its labels")
     rows = examples["index"].to_numpy()
     done = class_folders.write(
         folder,

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from proselflc.app.parameter_names import NamingParameters, naming_parameters
 from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data.dataset import Dataset, checked
+from proselflc.data.label_values import class_ids
 from proselflc.data.sources import arrays, python_dataset
 from proselflc.data.writing import fleeting
 from proselflc.errors import InputError
@@ -81,7 +83,12 @@ def fit(
     Args:
         x: numbers [n, D], images (bytes, or floats in 0 … 1), n texts or n paths of image files;
             or, without y, a PyTorch or Hugging Face data set, or a `Dataset` of ours.
-        y: n labels, integers or texts.
+        y: n labels, integers or texts, in a list, an array, a column of a data frame or a tensor.
+            Labels come back in the same type and dtype: from `corrected_labels`, from
+            `find_label_issues` and as `.labels` of predictions, also when the run is read again.
+            A column comes back as an array. A data set gives its items' labels back; a `Dataset` of
+            ours its class ids, or class names if it was read from files. In files and on the
+            command line labels are class names.
         x_test, y_test: clean examples to measure on.
         clean: n true labels, where they are known: for measuring alone.
         names: C class names; y then holds class ids.
@@ -144,6 +151,8 @@ def fit(
     )
     if isinstance(x, Dataset):
         dataset = checked(x)
+        if dataset.label_values is None:  # what the caller has are its class ids
+            dataset = replace(dataset, label_values=class_ids(dataset.num_classes))
     elif y is None:
         dataset = python_dataset.load(x)
     else:
@@ -160,7 +169,7 @@ def fit(
     for doubt in doubts(result.history, len(result.names)):
         display.note(doubt)
     if module is not None:  # what was evaluated and saved: an average, or an earlier part's result
-        weights = result.directory.weights
+        weights = result.directory.checked(result.directory.weights)
         load_strictly(module, read_state(weights), weights)
     return result
 

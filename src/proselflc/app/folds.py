@@ -246,7 +246,7 @@ def _predict(
     model = load_run(directory.path, model=made_by)
     shape = len(positions), len(model.names)
     try:
-        held_out.read(directory.held_out, shape)
+        held_out.read(directory.checked(directory.held_out), shape)
         return
     except InputError:
         pass  # not predicted yet
@@ -257,7 +257,8 @@ def _predict(
             some = whole.inputs.take(positions[rows])
             yield model.judge(some, workers=config.workers).probabilities.astype(np.float16)
 
-    held_out.write(directory.held_out, shape, pieces())
+    with directory.replacing(directory.held_out):
+        held_out.write(directory.held_out, shape, pieces())
 
 
 def _put_together(run: Run, splits: tuple[Split, ...], seed: int) -> None:
@@ -271,14 +272,17 @@ def _put_together(run: Run, splits: tuple[Split, ...], seed: int) -> None:
             for k, split in enumerate(splits, 1):
                 first, last = np.searchsorted(split.validation, (rows.start, rows.stop))
                 # Mapped anew each time, so that what was read does not stay in memory.
-                p = held_out.read(directory.fold(k, folds).held_out, (len(split.validation), C))
+                fold = directory.fold(k, folds)
+                path = fold.checked(fold.held_out)
+                p = held_out.read(path, (len(split.validation), C))
                 piece[split.validation[first:last] - rows.start] = p[first:last]
             yield piece
 
-    directory.folds_done.unlink(missing_ok=True)  # it is not of the predictions that come now
-    held_out.write(directory.folds_p, (n, C), pieces())
-    facts = {"folds": folds, "seed": seed, "fingerprint": labels.fingerprint}
-    directory.write_json(directory.folds_done, facts)
+    with directory.replacing(directory.folds_done, directory.folds_p):
+        directory.folds_done.unlink(missing_ok=True)  # it is not of the predictions that come now
+        held_out.write(directory.folds_p, (n, C), pieces())
+        facts = {"folds": folds, "seed": seed, "fingerprint": labels.fingerprint}
+        directory.write_json(directory.folds_done, facts)
     own = {directory.fold(k, folds) for k in range(1, folds + 1)}
     for fold in directory.runs_of_folds():
         if fold not in own:

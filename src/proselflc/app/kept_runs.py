@@ -21,7 +21,10 @@ from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset
+from proselflc.data.locking import file_lock
+from proselflc.data.writing import must_be_own_folder
 from proselflc.errors import InputError
+from proselflc.regular_files import content_of
 from proselflc.training import checkpoint
 from proselflc.training.run_directory import RunDirectory
 
@@ -57,7 +60,7 @@ def _said(value: object) -> str:
 
 @functools.cache
 def _digest(path: Path, changed: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(content_of(path)).hexdigest()
 
 
 def place(config: Config, folder: Path, dataset: Dataset | None = None) -> RunDirectory:
@@ -104,9 +107,8 @@ def once(
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Wait for other processes that want the same run; the lock goes with the process."""
-    from filelock import FileLock
-
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    must_be_own_folder(path)
+    lock = file_lock(path.with_name(f".{path.name}.lock"))
     try:
         lock.acquire()
     except OSError as error:

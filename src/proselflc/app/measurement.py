@@ -16,7 +16,10 @@ from proselflc.training.run_directory import Json
 
 
 def fitting(setting: Setting, training: Training) -> FittingPoint:
-    """What the paper plots, on the training examples as they will be seen later."""
+    """Measure what the paper plots, on the training examples with test-time transforms.
+
+    ε is what the strategy teaches with, as in the records of the step that was just taken.
+    """
     clean = setting.labels.clean
     truth = None if clean is None else torch.from_numpy(clean)
     C = setting.dataset.num_classes
@@ -27,7 +30,7 @@ def fitting(setting: Setting, training: Training) -> FittingPoint:
     for batch, logits in answers(training.evaluated, loader, training.accelerator.device):
         batch = batch._replace(index=sample[batch.index])
         e = training.strategy.evidence(logits, batch, training.progress)
-        _, trust = training.criterion.method(e)
+        _, trust = training.strategy.taught(e, batch)
         sums_of.add(
             torch.log_softmax(logits, -1).cpu(),
             batch.y,

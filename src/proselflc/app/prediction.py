@@ -42,7 +42,7 @@ class Judged:
         names = self.predictions.names
         columns: dict[str, list[str] | list[float]] = {
             "id": list(self.examples.ids),
-            "predicted_label": self.predictions.labels,
+            "predicted_label": self.predictions.class_names,
             "confidence": [round(float(p), 6) for p in self.predictions.confidence],
         }
         if self.examples.labels is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from proselflc.errors import shown
 
@@ -19,6 +19,12 @@ def say(text: str) -> None:
     """Tell the user something that is no result."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """Tell the user what may not be expected, a line each."""
+    for note in notes:
+        say(f"note: {shown(note)}")
 
 
 def complain(text: str) -> None:

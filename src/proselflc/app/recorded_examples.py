@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from proselflc.data import kept_inputs
+from proselflc.data import kept_inputs, label_values
 from proselflc.data.dataset import Features, Inputs, Ints, check_rows, check_unicode
+from proselflc.data.label_values import LabelValues
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.data.sources import arrays
@@ -30,6 +31,7 @@ class RecordedExamples:
         data: what `--data` takes, or None.
         title: what the data is called, or None.
         source: where the labels are from, for messages; empty for the calls.
+        label_values: the labels of the classes as the caller wrote them; None for those of `data`.
     """
 
     def __init__(self, num_classes: int, given: Ints, names: tuple[str, ...], ids: Sequence[str]):
@@ -42,6 +44,7 @@ class RecordedExamples:
         self.data: str | None = None
         self.title: str | None = None
         self.source = ""
+        self.label_values: LabelValues | None = None
 
     @classmethod
     def of(
@@ -65,6 +68,7 @@ class RecordedExamples:
         if len(set(known)) < num_classes:
             raise InputError("two classes have the same name: names must be distinct")
         about = cls(num_classes, np.full(n, -1, np.int64), tuple(known), ids)
+        about.label_values = _values(labels, about.names)
         if labels is not None:
             about.given = _class_ids(labels, about.names, n, "labels")
             about.source = "labels"
@@ -162,6 +166,15 @@ def _class_ids(values: object, names: tuple[str, ...], n: int, what: str) -> Int
             f"0 … {len(names) - 1}"
         )
     return array.astype(np.int64)
+
+
+def _values(labels: object | None, names: tuple[str, ...]) -> LabelValues:
+    """The labels of the classes in the type of `labels`; class ids where they come with calls."""
+    if labels is None:
+        return label_values.class_ids(len(names))
+    if np.asarray(_tensor_or_self(labels)).dtype.kind in "UO":
+        return label_values.like(labels, names)
+    return label_values.class_ids_like(labels, len(names))
 
 
 def _tensor_or_self(values: object) -> object:

@@ -15,6 +15,7 @@ from proselflc.analysis import suspects
 from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.fitting import Fitting
 from proselflc.analysis.records import Records
+from proselflc.analysis.run import epochs_of
 from proselflc.app.config import versions
 from proselflc.app.recorded_examples import RecordedExamples
 from proselflc.app.start import Start, may_begin
@@ -22,6 +23,7 @@ from proselflc.app.summary import of_labels
 from proselflc.correction.criterion import Criterion
 from proselflc.data import kept_inputs
 from proselflc.data.labels import Labels, labelled
+from proselflc.data.manifest import Written
 from proselflc.data.noise import fingerprint
 from proselflc.data.request import FROM_PYTHON
 from proselflc.data.writing import fleeting, whole_file
@@ -62,6 +64,7 @@ class RecordedRun:
         self._method = _method(criterion)
         self._lasting = lasting
         self._history: list[Json] = []
+        self._written = Written(directory.path)
         self._steps = 0
         self._started = self._epoch_started = time.monotonic()
         self._held = ExitStack()
@@ -106,7 +109,8 @@ class RecordedRun:
                 self._write_beginning()
             # The history first: of an epoch whose record is not there its line is left out again.
             self._directory.write_history(history)
-            self.recorder.end_epoch(epoch)
+            path = self.recorder.end_epoch(epoch)
+            self._written.add(path)
         self._steps, self._history = total, history
         self._epoch_started = time.monotonic()
 
@@ -114,7 +118,9 @@ class RecordedRun:
         """Judge every label and write what a reader of the run wants, the summary last."""
         directory, labels = self._directory, self._labels()
         lines = [{**one, "progress": (k + 1) / epochs} for k, one in enumerate(self._history)]
-        table, audit = suspects.examine(labels, Records(Epochs(directory.dynamics)))
+        table, audit = suspects.examine(
+            labels, Records(Epochs(directory.dynamics, self._written.checked))
+        )
         last = lines[-1]
         fitting = ("correct_fitting", "wrong_fitting", "semantic_correction")
         unknown = ("test_accuracy", "test_accuracy_at_best_validation")
@@ -140,6 +146,7 @@ class RecordedRun:
                     "fingerprint": labels.fingerprint,
                 },
             )
+            self._written.seal(directory.listed())
 
     def close(self) -> None:
         """Let others write to the directory."""
@@ -156,10 +163,11 @@ class RecordedRun:
             raise InputError(
                 f"{directory.path} holds a run that was trained, not recorded: choose another out"
             )
-        there = len(Epochs(directory.dynamics))
+        records = epochs_of(directory)
+        there = len(records)
         if there == 0 and not directory.labels.is_file():  # it was killed in its very beginning
             return self._begin_anew()
-        stored = Labels.load(directory.labels)
+        stored = Labels.load(directory.checked(directory.labels))
         mine = fingerprint(about.given, about.num_classes)
         if (
             (stored.names, stored.ids) != (about.names, about.ids)
@@ -180,10 +188,12 @@ class RecordedRun:
             raise InputError(
                 f"{directory.path} has {there} whole epochs, not {kept} to resume after"
             )
-        directory.summary.unlink(missing_ok=True)  # first: what goes on is not finished
+        self._history = directory.read_history()[:kept]
+        for path in records.paths[:kept]:
+            self._written.add(directory.checked(path))
+        directory.reopen()  # first: what goes on is not finished
         directory.sweep()
         self.recorder.keep(kept)
-        self._history = directory.read_history()[:kept]
         directory.write_history(self._history)
         if self._history:
             steps, seconds = (self._history[-1].get(name) for name in ("step", "seconds"))
@@ -207,6 +217,7 @@ class RecordedRun:
             files = self._directory.inputs_table, self._directory.inputs_arrays
             kept_inputs.write(self._about.inputs, *files)
         labels.save(self._directory.labels)
+        self._written.add(self._directory.labels)
 
     def _write_config(self, labels: Labels, epochs: int | None = None) -> None:
         import tomli_w
@@ -220,7 +231,7 @@ class RecordedRun:
 
     def _labels(self) -> Labels:
         about = self._about
-        return labelled(about.given, about.clean, about.names, about.ids)
+        return labelled(about.given, about.clean, about.names, about.ids, values=about.label_values)
 
     def _measured(self, epoch: int, step: int, count: int) -> Json:
         """A line of the history: what the epoch has shown of the examples that it saw."""

@@ -9,6 +9,8 @@ from accelerate import Accelerator
 
 from proselflc.app import config as config_file
 from proselflc.app.setting import Setting
+from proselflc.data import manifest
+from proselflc.data.manifest import Written
 from proselflc.errors import InputError
 from proselflc.training import processes
 from proselflc.training.checkpoint import State
@@ -80,6 +82,42 @@ def check_state(state: State, directory: RunDirectory, setting: Setting) -> None
             f"the sample weights are not those that {directory.path} was begun with: use those, or "
             "begin another run with another --out"
         )
+
+
+def files(written: Written, history: bytes) -> dict[str, object]:
+    """What a state says of the files that the run has written until then."""
+    return {
+        "files": manifest.to_json(written.files),
+        "history": hashlib.sha256(history).hexdigest(),
+    }
+
+
+def check_files(state: State, directory: RunDirectory, history: bytes) -> Written:
+    """Refuse to go on from files that are not as they were when the state was saved.
+
+    Args:
+        state: one of an earlier version says nothing of files, and all are believed then.
+        directory: of the run.
+        history: what is there of it until the state.
+
+    Returns:
+        What is known of the files.
+
+    Raises:
+        InputError: one is gone or differs.
+    """
+    if "files" not in state.facts:
+        return Written(directory.path)
+    written = Written(
+        directory.path, manifest.from_json(state.facts["files"], directory.checkpoints)
+    )
+    written.check_all()
+    if state.facts.get("history") != hashlib.sha256(history).hexdigest():
+        raise InputError(
+            f"{directory.history} differs from what the run wrote before its last checkpoint: "
+            "restore it from a copy, or train the run again with --overwrite"
+        )
+    return written
 
 
 def check_everybody_sees(directory: RunDirectory, accelerator: Accelerator) -> None:

@@ -90,7 +90,7 @@ def review(
             say(drawn)
         if sheet.why_gone:
             say(f"the examples themselves cannot be shown: {sheet.why_gone}")
-        for note in reviewed.decisions.notes:
+        for note in (*run.notes, *reviewed.decisions.notes):
             say(note)
         if not is_loopback(place.host):
             say(f"whoever has the address can decide, from wherever {place.host} is reached")
@@ -166,7 +166,7 @@ def in_words(done: Review, data: str | None = None) -> str:
             *lines,
             "",
             "Next:",
-            *(f"  {command}" for command in next_steps(done.run, data)),
+            *(f"  {one}" for step in next_steps(done.run, data) for one in step.splitlines()),
             f"  {export_command(done.run, data)} --reviewed",
         ]
     )

@@ -28,6 +28,7 @@ from proselflc.app.summary import summary, write_model, write_transition
 from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data.dataset import Dataset, Ints
+from proselflc.data.manifest import Written
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, observations, processes
@@ -132,6 +133,7 @@ class _Run:
             first=self.training.spans[-1].first // len(setting.train),
         )
         self.history: list[Json] = []
+        self.written = Written(directory.path)
         self.notes: list[str] = []  # what the method wants to be known of its estimates
         self.meter = Meter()
         self.saved_step = -1
@@ -157,11 +159,18 @@ class _Run:
                     "all machines can read it, and try again"
                 )
         if state is not None:
+            if self.is_main:
+                directory.reopen()
             self._restore(state)
             if self.is_main:
                 checkpoint.remove_beyond(directory.checkpoints, state.step)
                 directory.sweep()
         elif self.is_main:
+            if resume and directory.summary.is_file():
+                raise InputError(
+                    f"{directory.path} has no {directory.manifest.name} and no checkpoint to make "
+                    "it from: restore it from a copy, or train the run again with --overwrite"
+                )
             if resume:
                 self.display.note(f"there is no state in {directory.path} yet: the run begins")
             disk_space.check(directory, setting, self.training)
@@ -172,6 +181,8 @@ class _Run:
             if len(spans) > 1:
                 stages = described(spans, len(setting.train))
                 directory.write_json(directory.stages, {"stages": stages})
+            for path in directory.listed():
+                self.written.add(path)
         self.accelerator.wait_for_everyone()
 
     def learn(self, stack: contextlib.ExitStack) -> None:
@@ -187,11 +198,9 @@ class _Run:
         saved = shown = time.monotonic()
         self.meter.start()
         for lesson in self._lessons():
-            self.meter.add(lesson)
             now = time.monotonic()
-            if setting.is_point(lesson.step):
-                self._evaluate(lesson)
-            elif self.is_main and now - shown >= SHOWN_EVERY:
+            is_point = setting.is_point(lesson.step)  # its evaluation has shown it already
+            if self.is_main and not is_point and now - shown >= SHOWN_EVERY:
                 shown = now
                 numbers = {"epoch": float(lesson.epoch + 1), **self.meter.numbers(self._g())}
                 self.display.step(lesson.step, numbers)
@@ -227,7 +236,7 @@ class _Run:
     def _lessons(self) -> Iterator[Lesson]:
         """The steps; where the loss of one is no number, the state before it is saved."""
         try:
-            yield from lessons(self.training, self.setting.train, self._scene, self._record)
+            yield from lessons(self.training, self.setting.train, self._scene, self._watch)
         except DivergenceError:
             if self.is_main and self.saved_step < self.training.step:
                 self._save()
@@ -259,7 +268,7 @@ class _Run:
             self.notes.append(sentence)
 
     def finish(self) -> None:
-        """Write what a reader of the run wants, the summary last."""
+        """Write what a reader of the run wants, then the summary and last the manifest."""
         setting, directory, training = self.setting, self.directory, self.training
         training.share_buffers()
         test = measurement.logits(setting, training, setting.dataset.test)
@@ -270,7 +279,7 @@ class _Run:
             write_transition(directory, training.strategy)
             table, audit = suspects.examine(
                 setting.labels,
-                Records(observations.Epochs(directory.dynamics)),
+                Records(observations.Epochs(directory.dynamics, self.written.checked)),
             )
             write_parquet(table, directory.examples)
             audit.save(directory)
@@ -288,6 +297,7 @@ class _Run:
                 notes=[*self.notes, *doubts.of_labels(setting.config.table())],
             )
             directory.write_json(directory.summary, numbers)
+            self.written.seal(directory.listed())
         self.accelerator.wait_for_everyone()
 
     def _restore(self, state: State) -> None:
@@ -303,6 +313,9 @@ class _Run:
             self.recorder.restore(checkpoint.part(state.tensors, "recorder"), epoch)
             lines = self.directory.read_history()
             self.history = [line for line in lines if _integer(line.get("step")) <= state.step]
+            self.written = resumption.check_files(
+                state, self.directory, self.directory.history_of(self.history)
+            )
             self.directory.write_history(self.history)
 
     def _advice(self) -> str:
@@ -325,9 +338,20 @@ class _Run:
             **resumption.facts(self.setting),
             "meter": self.meter.facts(),
             "notes": self.notes,
+            **resumption.files(self.written, self.directory.history_of(self.history)),
         }
         checkpoint.write(self.directory.checkpoints, State(self.training.step, tensors, facts))
         self.saved_step = self.training.step
+
+    def _watch(self, lesson: Lesson) -> None:
+        """Record a step and evaluate after it, before the strategy changes at an epoch's end.
+
+        So the history's ε is that of the targets of this step, as in the records.
+        """
+        self._record(lesson)
+        self.meter.add(lesson)
+        if self.setting.is_point(lesson.step):
+            self._evaluate(lesson)
 
     def _record(self, lesson: Lesson) -> None:
         """Keep what the step has shown, all processes' in the main one."""
@@ -346,7 +370,7 @@ class _Run:
             means = [mean.cpu() for mean in means]
             self.recorder.add(lesson.epoch, Seen(index.cpu(), facts.cpu(), tuple(means)))
             if lesson.ends_epoch:
-                self.recorder.end_epoch(lesson.epoch)
+                self.written.add(self.recorder.end_epoch(lesson.epoch))
 
     def _evaluate(self, lesson: Lesson) -> None:
         self.meter.pause()

@@ -7,6 +7,7 @@ import shlex
 from proselflc.app.config import Config
 from proselflc.app.setting import Setting
 from proselflc.data.request import FROM_PYTHON
+from proselflc.models.named_code import flag_for
 from proselflc.training.run_directory import RunDirectory
 
 
@@ -27,8 +28,5 @@ def command(directory: RunDirectory, config: Config) -> str:
     """That goes on with a run that was stopped."""
     if config.request.data == FROM_PYTHON:
         return f"fit(…, out={str(directory.path)!r}, resume=True)"
-    found = f"proselflc train --out {shlex.quote(str(directory.path))} --resume"
-    model = config.model or ""
-    if ":" in model:  # the user's own code, which a run alone is not believed about
-        found += f" --model {shlex.quote(model)}"
-    return found
+    place = shlex.quote(str(directory.path))
+    return f"proselflc train --out {place} --resume{flag_for(config.model)}"

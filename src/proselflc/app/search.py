@@ -29,6 +29,7 @@ from proselflc.app.study_directory import StudyDirectory
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError
+from proselflc.models.named_code import flag_for
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -234,7 +235,6 @@ def _advice(directory: StudyDirectory, config: Config, options: Options) -> str:
             missing.append("the password in place of ***")
         if "?" in options.storage and "?" not in url:
             missing.append("what was after the ?")
-    if config.model is not None and ":" in config.model:
-        command += f" --model {shlex.quote(config.model)}"
+    command += flag_for(config.model)
     hint = f" (with {' and '.join(missing)}, which is not repeated here)" if missing else ""
     return f"stopped, what is done is kept; go on with{hint}: {command}"

@@ -266,12 +266,12 @@ def _validation_accuracy(run: RunDirectory, labels: str) -> float:
 
 def _check_same_labels(run: RunDirectory, of_trials: Sequence[Path]) -> None:
     """Refuse a run whose examples have other labels than they had in the trials."""
-    own = Labels.load(run.labels)
+    own = Labels.load(run.checked(run.labels))
     position = {name: k for k, name in enumerate(own.ids)}
     for trial in (RunDirectory(path) for path in of_trials):
         if not trial.labels.is_file():  # it was trained on another machine
             continue
-        before = Labels.load(trial.labels)
+        before = Labels.load(trial.checked(trial.labels))
         rows = [position.get(name, -1) for name in before.ids]
         if -1 in rows or not np.array_equal(own.given[rows], before.given):
             raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -246,7 +247,8 @@ def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]
     path = config.request.labels
     if path is not None and path.is_dir():
         _note_decisions(RunDirectory(path), bool(config.request.reviewed), report)
-        seen = set(read_examples(RunDirectory(path).examples)["id"].to_pylist())
+        run = RunDirectory(path)
+        seen = set(read_examples(run.checked(run.examples))["id"].to_pylist())
         known, n = sum(name in seen for name in dataset.train.ids), len(dataset.train)
         if known < n:
             report(f"{known:,} of {n:,} labels are from {path}, the others stay as they are")
@@ -254,8 +256,8 @@ def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]
 
 def _note_decisions(run: RunDirectory, wanted: bool, report: Callable[[str], None]) -> None:
     """Say how many labels of a run were decided by people, where there are any or should be."""
-    if run.review.is_file():
-        found = read_decisions(run.review, Labels.load(run.labels).fingerprint)
+    if os.path.lexists(run.review):
+        found = read_decisions(run.review, Labels.load(run.checked(run.labels)).fingerprint)
         for note in found.notes:
             report(note)
         many = sum(one.label is not None for one in found.standing.values())

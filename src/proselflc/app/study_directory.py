@@ -12,8 +12,10 @@ from typing import Any
 from proselflc import __version__
 from proselflc.app.config import differences, versions
 from proselflc.app.start import Start
-from proselflc.data.writing import whole_file
+from proselflc.data.locking import file_lock
+from proselflc.data.writing import must_be_own, must_be_own_folder, whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 from proselflc.training.run_directory import FORMAT, RunDirectory, check_format, read_toml
 
 # What study.toml holds beside the options of its runs, as the command line names it.
@@ -63,11 +65,11 @@ class StudyDirectory:
 
     @property
     def is_begun(self) -> bool:
-        return self.study.is_file()
+        return is_regular(self.study)
 
     @property
     def is_finished(self) -> bool:
-        return self.summary.is_file()
+        return is_regular(self.summary)
 
     def make(self) -> None:
         """Create it.
@@ -76,6 +78,7 @@ class StudyDirectory:
             InputError: it cannot be written to.
         """
         RunDirectory(self.path).make()
+        must_be_own_folder(self.runs)
         self.runs.mkdir(exist_ok=True)
 
     def remove_unused(self) -> None:
@@ -92,11 +95,15 @@ class StudyDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else begins the study meanwhile; another process is waited for."""
-        from filelock import FileLock
+        """Nobody else begins the study meanwhile; another process is waited for.
 
+        Raises:
+            InputError: it cannot be locked, or what it would write to is a link.
+        """
+        must_be_own_folder(self.runs)
+        must_be_own(self.journal)
+        lock = file_lock(self.path / ".lock")
         try:
-            lock = FileLock(self.path / ".lock")
             lock.acquire()
         except OSError as error:
             raise InputError(f"cannot lock {self.path}: {error.strerror or error}") from None
@@ -216,7 +223,8 @@ class StudyDirectory:
         for path in sorted(self.path.iterdir()) if self.path.is_dir() else ():
             if _CHOSEN.fullmatch(path.name):
                 path.unlink()
-        for run in self.runs.iterdir() if self.runs.is_dir() else ():
+        own = self.runs.is_dir() and not self.runs.is_symlink()
+        for run in self.runs.iterdir() if own else ():
             if _RUN.fullmatch(run.name) and run.is_dir() and not run.is_symlink():
                 RunDirectory(run).remove()
             elif _RUN_LOCK.fullmatch(run.name):

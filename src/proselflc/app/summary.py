@@ -113,6 +113,7 @@ def write_model(directory: RunDirectory, setting: Setting, module: nn.Module) ->
     }
     with whole_file(directory.weights) as file:
         file.write(save(state))
+    values = setting.labels.values
     directory.write_json(
         directory.model,
         {
@@ -120,6 +121,7 @@ def write_model(directory: RunDirectory, setting: Setting, module: nn.Module) ->
             "num_classes": setting.dataset.num_classes,
             "names": list(setting.dataset.names),
             "preprocessing": setting.preprocessing.to_json(),
+            **({} if values is None else {"label_type": values.to_json()}),
             "averaged": setting.config.recipe.ema is not None,
             "skipped": [asdict(one) for one in setting.dataset.skipped],
         },

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proselflc.data.locking import file_lock
+from proselflc.data.writing import must_be_own, open_own
 from proselflc.errors import InputError
 
 if TYPE_CHECKING:
@@ -168,9 +170,7 @@ class _Lock:
     """Optuna's own lock outlives a process that is killed, by half a minute; this one does not."""
 
     def __init__(self, path: Path) -> None:
-        from filelock import FileLock
-
-        self._lock = FileLock(path)
+        self._lock = file_lock(path)
 
     def acquire(self) -> bool:
         self._lock.acquire()
@@ -192,9 +192,11 @@ def _drop_damaged_line(journal: Path, report: Callable[[str], None] | None) -> N
     Raises:
         InputError: it is more than a line.
     """
+    must_be_own(journal)
     if not journal.is_file():
         return
-    with journal.open("rb+") as file:
+    with open_own(journal) as file:
+        file.seek(0)
         content = file.read()
         *before, last = content.splitlines(keepends=True) or [b""]
         if not last or _is_record(last):

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
 from torch import Tensor
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from proselflc.correction.parameter import whole_number
+
+_WHOLE = (torch.int64, torch.int32)
+MOST_CALLS = 1000  # in a step, before a warning says that no step came
 
 
 class Reading:
@@ -44,6 +54,66 @@ class Reading:
 
     def __reduce__(self) -> tuple[type[Reading], tuple[()]]:
         return Reading, ()  # a copy knows nothing
+
+
+class FollowedOptimizer:
+    """The optimiser whose steps advance a counter, if there is one.
+
+    Attributes:
+        is_on: whether there is one; if not, calls advance the counter.
+        calls: how many came since the last step.
+    """
+
+    __slots__ = ("calls", "handle", "is_on", "warned")
+
+    def __init__(self) -> None:
+        self.is_on = False  # torch.compile can look at this, but not at a handle
+        self.handle: RemovableHandle | None = None
+        self.calls = 0
+        self.warned = False
+
+    def follow(self, optimizer: Optimizer, stepped: Callable[[], None]) -> None:
+        """Have `stepped` called after every step that an optimiser takes."""
+        # One that Accelerate has prepared wraps the one that takes the steps.
+        inner = getattr(optimizer, "optimizer", optimizer)
+        if not isinstance(inner, Optimizer):
+            raise TypeError(
+                f"step_with needs an optimiser of torch, got {type(optimizer).__name__}: pass the "
+                "one whose step() you call"
+            )
+
+        def hook(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+            self.calls = 0
+            stepped()
+
+        self.handle, self.is_on = inner.register_step_post_hook(hook), True
+
+    def let_go(self) -> None:
+        """Let calls advance the counter again."""
+        if self.handle is not None:
+            self.handle.remove()
+        self.handle, self.is_on, self.calls, self.warned = None, False, 0, False
+
+    def called(self, total_steps: int | None) -> None:
+        """Count a call, and warn if the optimiser seems to be another one than is in use."""
+        self.calls += 1
+        if self.calls > max(MOST_CALLS, total_steps or 0) and not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"the optimiser given to step_with has taken no step in {self.calls} training "
+                "calls, so the clock stands still: call step_with with the optimiser in use",
+                stacklevel=4,
+            )
+
+    def __reduce__(self) -> tuple[type[FollowedOptimizer], tuple[()]]:
+        return FollowedOptimizer, ()  # no optimiser knows a copy
+
+
+def stored_total(value: object) -> int | None:
+    """Return the Γ that a state holds, or None if it is no whole number from 1 on."""
+    if not isinstance(value, Tensor) or value.numel() != 1 or value.dtype not in _WHOLE:
+        return None
+    return int(value) if int(value) >= 1 else None
 
 
 def checked_total(total_steps: int) -> int:

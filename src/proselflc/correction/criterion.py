@@ -7,19 +7,24 @@ the clock says how far training is, for those that ask. The methods by their nam
 
 from __future__ import annotations
 
+import operator
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from proselflc.correction import boundary
-from proselflc.correction.clock import Reading, checked_total
+from proselflc.correction.clock import FollowedOptimizer, Reading, checked_total, stored_total
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.memory import Memory
 from proselflc.correction.method import Method, check_method, correction, reduced_loss
 from proselflc.correction.parameter import number, whole_number
 from proselflc.correction.snapshot import snapshot
 from proselflc.correction.target import Correction
+
+LATE, FEW = 1.5, 10  # a schedule has ended long ago after so many times Γ, and so many calls more
 
 
 class Criterion(nn.CrossEntropyLoss):
@@ -29,11 +34,19 @@ class Criterion(nn.CrossEntropyLoss):
     for double; the loss has that dtype.
 
     The clock: a call in training mode with gradients enabled is the (t+1)-th of `total_steps` and
-    advances `t`; any other call looks at t/Γ and leaves it alone. `progress=` overrules it.
+    advances `t`; any other call looks at t/Γ and leaves it alone. `progress=` overrules it. Where a
+    step has several calls (gradient accumulation, closures), `step_with(optimizer)` makes the clock
+    count steps instead.
+
+    Options may be set later, as in `criterion.reduction = "sum"`: a value that cannot be used is
+    refused at once. `label_smoothing` can only be 0: `LabelSmoothing` does that.
 
     Args:
         method: a `Target`, or a loss outside the algebra.
-        total_steps: Γ, the number of training calls to come in all; None where time is no matter.
+        total_steps: Γ, the number of training calls to come in all, or of optimiser steps with
+            `step_with`; None where time is no matter. It is in `state_dict()`. Loading a state of
+            another Γ keeps this one and warns; 1 stands for a number that is not known yet, and
+            takes the state's.
         memory: where a `RememberedPrediction` is kept; calls then need `index=`.
         log_offset: δ in log(p + δ). 0 is the paper; 1e-6 is what its published code computes.
         fused: use the closed-form gradient where there is one; only slower without.
@@ -46,8 +59,7 @@ class Criterion(nn.CrossEntropyLoss):
 
     Example:
         >>> import torch
-        >>> from proselflc import Growth, Memory, Target
-        >>> from proselflc.correction.reference import RememberedPrediction
+        >>> from proselflc import Growth, Memory, RememberedPrediction, Target
         >>> criterion = Criterion(
         ...     Target(RememberedPrediction(), Growth(sharpness=10)),
         ...     total_steps=100,
@@ -72,25 +84,26 @@ class Criterion(nn.CrossEntropyLoss):
         ignore_index: int = -100,
         reduction: str = "mean",
     ) -> None:
-        boundary.check_reduction(reduction)
-        if weight is not None and not (isinstance(weight, Tensor) and weight.dim() == 1):
-            got = list(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
-            raise ValueError(f"weight must be a 1-d tensor, one number per class, got {got}")
-        check_method(method)
-        what = "it is δ in log(p + δ), 0 in the paper and 1e-6 in its published code"
-        log_offset = number(
-            log_offset, "log_offset", "at least 0 and below 1", what, fits=lambda x: 0 <= x < 1
-        )
+        weight = _checked_weight(weight)
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
         self.method = method
-        self.total_steps = None if total_steps is None else checked_total(total_steps)
+        self.total_steps: int | None = total_steps
         self.memory = memory
         self.log_offset = log_offset
         self.fused = fused
         self.register_buffer("t", torch.zeros((), dtype=torch.int64))
         self._last = Reading()
-        self._warned = False
+        self._followed = FollowedOptimizer()
+        self._warnings = 0  # that the end of the schedule has given
         self._looked = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Of an earlier version there is no such thing in a pickle.
+        super().__setstate__({"_followed": FollowedOptimizer(), "_warnings": 0, **state})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        check = _CHECKED.get(name)
+        super().__setattr__(name, value if check is None else check(value))
 
     def extra_repr(self) -> str:
         parts = [] if isinstance(self.method, nn.Module) else [str(self.method)]
@@ -132,10 +145,12 @@ class Criterion(nn.CrossEntropyLoss):
             loss = reduced_loss(self.method, e, self.reduction, self.fused)
             if learning:
                 memory.keep(index, *remembered)
-        if counter is not None:
+        if counter is not None and not self._followed.is_on:
             counter.add_(1)
             if not torch.compiler.is_compiling():
                 self._last.moved_on(counter)
+        elif counter is not None and not torch.compiler.is_compiling():
+            self._followed.called(self.total_steps)
         if self.reduction == "none":
             return loss.reshape(boundary.without_classes(logits.shape))
         return loss
@@ -171,9 +186,69 @@ class Criterion(nn.CrossEntropyLoss):
         """Put the clock at t completed calls, out of `total` if given."""
         t = whole_number(t, "t", "it counts completed training calls", least=0)
         if total is not None:
-            self.total_steps = checked_total(total)
+            self.total_steps = total
         self.t.fill_(t)
         self._last.keep(self.t, t)
+
+    def step_with(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Let the clock advance once per step of an optimiser instead of once per call.
+
+        `total_steps` is then the number of optimiser steps. This is for gradient accumulation, for
+        optimisers that call a closure several times, and for gradient scalers, which leave steps
+        out. It lasts until it is called again, with another optimiser or with None to count calls.
+        A copy of the criterion counts calls.
+
+        Args:
+            optimizer: of torch, or one that Accelerate has prepared.
+        """
+        self._followed.let_go()
+        if optimizer is not None:
+            self._followed.follow(optimizer, self._stepped)
+
+    def _stepped(self) -> None:
+        """Count a step of the optimiser."""
+        self.t.add_(1)
+        self._last.moved_on(self.t)
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.total_steps is not None:
+            destination[f"{prefix}total_steps"] = torch.tensor(self.total_steps)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+        key = f"{prefix}total_steps"
+        if key not in state_dict:  # of an earlier version, or of a criterion without Γ
+            return
+        if key in unexpected_keys:
+            unexpected_keys.remove(key)
+        stored, own = stored_total(state_dict[key]), self.total_steps
+        if stored is None:
+            error_msgs.append(f"{key} must be a whole number of training calls, at least 1")
+        elif own is None or own == 1:
+            self.total_steps = stored
+        elif own != stored:
+            t = int(self.t)
+            warnings.warn(
+                f"the state was saved with total_steps={stored} and this criterion has "
+                f"total_steps={own}, which it keeps: after {t} training calls progress is "
+                f"{min(t / own, 1):.3g} instead of {min(t / stored, 1):.3g}. To continue the saved "
+                f"schedule, call criterion.set_progress({t}, {stored})",
+                stacklevel=4,
+            )
 
     def _observe(
         self,
@@ -214,11 +289,85 @@ class Criterion(nn.CrossEntropyLoss):
         t = self._last.of(self.t) + ahead
         if t <= total:
             return t / total
-        if not self._warned:
-            self._warned = True
+        if self._warnings == 0:
+            self._warnings = 1
             warnings.warn(
                 f"training goes on beyond total_steps={total}: progress stays at 1; "
-                "total_steps counts training calls, len(loader) * epochs of them",
+                f"total_steps counts {self._counted()}",
+                stacklevel=5,
+            )
+        elif self._warnings == 1 and t >= max(LATE * total, total + FEW):
+            self._warnings = 2
+            warnings.warn(
+                f"the schedule ended long before training: call {t} came, but total_steps={total}, "
+                f"and progress has been 1 for the last {t - total}; total_steps counts "
+                f"{self._counted()}",
                 stacklevel=5,
             )
         return 1.0
+
+    def _counted(self) -> str:
+        """Say what `total_steps` counts and what may be wrong with it."""
+        if self._followed.is_on:
+            return "the steps of the optimiser that was given to step_with"
+        return (
+            "training calls, len(loader) * epochs of them. With gradient accumulation a step has "
+            "several calls: give the number of calls, or call criterion.step_with(optimizer) to "
+            "count steps"
+        )
+
+
+def _checked_weight(weight: Tensor | None) -> Tensor | None:
+    if weight is not None and not (isinstance(weight, Tensor) and weight.dim() == 1):
+        got = list(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+        raise ValueError(f"weight must be a 1-d tensor, one number per class, got {got}")
+    return weight
+
+
+def _checked_reduction(reduction: str) -> str:
+    boundary.check_reduction(reduction)
+    return reduction
+
+
+def _checked_ignore_index(ignore_index: int) -> int:
+    try:
+        return operator.index(ignore_index)
+    except TypeError:
+        raise TypeError(
+            f"ignore_index must be a whole number, the class id of examples to leave out, got "
+            f"{ignore_index!r}"
+        ) from None
+
+
+def _checked_smoothing(label_smoothing: float) -> float:
+    if label_smoothing != 0:
+        raise ValueError(
+            f"label_smoothing={label_smoothing!r} would have no effect, for the criterion makes "
+            "the targets itself: leave it at 0, or learn with "
+            f"proselflc.LabelSmoothing({label_smoothing!r})"
+        )
+    return 0.0
+
+
+def _checked_offset(log_offset: float) -> float:
+    what = "it is δ in log(p + δ), 0 in the paper and 1e-6 in its published code"
+    return number(
+        log_offset, "log_offset", "at least 0 and below 1", what, fits=lambda x: 0 <= x < 1
+    )
+
+
+def _checked_method(method: Method) -> Method:
+    check_method(method)
+    return method
+
+
+# What may be set later and is looked at then.
+_CHECKED: dict[str, Callable[[Any], Any]] = {
+    "weight": _checked_weight,
+    "reduction": _checked_reduction,
+    "ignore_index": _checked_ignore_index,
+    "label_smoothing": _checked_smoothing,
+    "log_offset": _checked_offset,
+    "method": _checked_method,
+    "total_steps": lambda total: None if total is None else checked_total(total),
+}

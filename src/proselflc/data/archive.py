@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import IO, cast
 
 from proselflc.errors import InputError
+from proselflc.regular_files import open_regular
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar")
 
@@ -62,7 +63,7 @@ def members(path: Path, wanted: Mapping[str, int]) -> Iterator[Member]:
     missing = dict(wanted)
     try:
         with (
-            path.open("rb") as raw,
+            open_regular(path) as raw,
             _decoded(raw) as stream,
             _Ahead(stream, limit=sum(wanted.values()) + _REST, what=path.name) as ahead,
             tarfile.open(fileobj=cast("IO[bytes]", ahead), mode="r|", bufsize=_BLOCK) as tar,

@@ -65,27 +65,17 @@ def crop_flip(pixels: Tensor, size: tuple[int, int], placement: Placement) -> Te
     return both.index_select(0, images + len(pixels) * placement.flip)
 
 
-def pad_crop_flip(
-    pixels: Tensor, *, padding: int, flip: bool, generator: torch.Generator
-) -> Tensor:
-    """Surround images with black, cut windows of the old size out at random, mirror every second.
+def pad_crop(pixels: Tensor, *, padding: int, placement: Placement) -> Tensor:
+    """Surround images with black and cut windows of the old size out of them, some mirrored.
 
     Args:
-        pixels: [N, channels, H, W]; a permuted view of [N, H, W, channels] is as welcome.
+        pixels: [N, channels, H, W]; a permuted view of [N, H, W, channels] is as fast.
         padding: black rows and columns on every side.
-        flip: whether to mirror.
-        generator: decides the places.
+        placement: N placements inside 0 … 2·padding.
 
     Returns:
         [N, channels, H, W], contiguous, of the same dtype.
     """
-    room = (2 * padding, 2 * padding)
-    placement = placements(len(pixels), room=room, flip=flip, generator=generator)
-    return pad_crop(pixels, padding=padding, placement=placement)
-
-
-def pad_crop(pixels: Tensor, *, padding: int, placement: Placement) -> Tensor:
-    """`pad_crop_flip` at places that were already drawn."""
     height, width = pixels.shape[2:]
     return crop_flip(F.pad(pixels, [padding] * 4), (height, width), placement)
 

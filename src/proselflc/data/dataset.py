@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.data.label_values import LabelValues
 from proselflc.errors import InputError
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -132,6 +133,8 @@ class Dataset:
         sample_weight: [n] how much each example of `train` counts in the loss, none below 0 and
             some above; or None for all alike.
         skipped: what could not be read.
+        label_values: the labels of the classes as the caller wrote them, in whose type labels come
+            back; None for class ids.
     """
 
     name: str
@@ -144,6 +147,7 @@ class Dataset:
     trusted: Bools | None = None
     sample_weight: Floats | None = None
     skipped: tuple[Skipped, ...] = ()
+    label_values: LabelValues | None = None
 
     @property
     def num_classes(self) -> int:

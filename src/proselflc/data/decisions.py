@@ -3,31 +3,31 @@
 A line is a JSON object. The first says which labels the others are about; then come
 
     {"example": ID, "label": CLASS or null, "given": …, "suggested": …, "by": …, "at": …, "key": …}
-    {"undo": LINE, "by": …, "at": …}
+    {"undo": LINE, "of": ID, "by": …, "at": …}
     {"sample": [ID, …], "suspects": NUMBER, "seed": NUMBER, "by": …, "at": …}
+    {}
 
 where null is for somebody who cannot tell, and LINE is the number of the line that is taken back.
-The last decision about an example that was not taken back stands.
+The last decision about an example that was not taken back stands. "previous" in a line is the
+digest of the line before it, so that lines that are missing or were changed are noticed; lines of
+older versions have none. {} stands for a line that was lost, as its owner has said.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
-from proselflc.data.writing import sync_folder
+from proselflc.data import review_file
+from proselflc.data.review_file import digest, parsed, written
 from proselflc.errors import InputError
 
 NAME = "review.jsonl"
 FORMAT = 1
-PATIENCE = 30.0  # seconds to wait for another writer
 _LONGEST_WORDS = 200  # characters of who decided, when and by which key
 
 
@@ -107,6 +107,8 @@ class Decisions:
     _of_line: dict[int, str] = field(default_factory=dict, repr=False)
     _past: list[str | None] = field(default_factory=lambda: [None], repr=False)  # by line
     _offset: int = field(default=0, repr=False)
+    _digest: str | None = field(default=None, repr=False)  # of the last line; None for a lost one
+    _is_open: bool = field(default=False, repr=False)  # the last line has no line break
     _held: Any = field(default_factory=RLock, repr=False)
 
     @property
@@ -161,12 +163,9 @@ class Decisions:
                 labels.
         """
         with self._held:
-            try:
-                if not self.path.is_file() or self.path.stat().st_size == self._offset:
-                    return
-            except OSError as error:
-                raise _unreadable(self.path, error) from None
-            with _locked(self.path, needed=False):
+            if review_file.size_of(self.path) in (None, self._offset):
+                return
+            with review_file.locked(self.path, needed=False):
                 self._catch_up()
 
     def add(self, wanted: Sequence[Wanted], by: str, key: str) -> list[Decision | None]:
@@ -186,7 +185,7 @@ class Decisions:
         Raises:
             InputError: the file cannot be written; then nothing was.
         """
-        with self._held, _locked(self.path, needed=True):
+        with self._held, review_file.locked(self.path, needed=True):
             self._catch_up(mend=True)
             said = {"by": by, "at": _now(), "key": key}
             lines: list[Mapping[str, object]] = []
@@ -199,7 +198,7 @@ class Decisions:
                     is_there = any(other.line == one.base for other in stack)
                     against.append(standing if is_there and line != one.base else None)
                     if line == one.base and is_there:
-                        lines.append({"undo": one.base, **said})
+                        lines.append({"undo": one.base, "of": one.example, **said})
                     continue
                 if standing is not None and standing.key == key:  # its writer never heard of it
                     against.append(None)
@@ -213,7 +212,7 @@ class Decisions:
 
     def draw(self, sample: Sample, by: str) -> None:
         """Write which examples are the sample."""
-        with self._held, _locked(self.path, needed=True):
+        with self._held, review_file.locked(self.path, needed=True):
             self._catch_up(mend=True)
             drawn = {"sample": sample.examples, "suspects": sample.suspects, "seed": sample.seed}
             self._append([{**drawn, "by": by, "at": _now()}])
@@ -224,63 +223,45 @@ class Decisions:
         Raises:
             InputError: it is one.
         """
-        with self._held, _locked(self.path, needed=True):
+        with self._held, review_file.locked(self.path, needed=True):
             self._catch_up(mend=True)
-            is_new = not self.path.exists()
-            try:
-                with self.path.open("ab"):
-                    pass
-                if is_new:
-                    self.path.unlink()
-            except OSError as error:
-                raise _unwritable(self.path, error) from None
+            review_file.check_writable(self.path)
 
     def _append(self, lines: Sequence[Mapping[str, object]]) -> None:
         if not lines:
             return
-        is_new = self._offset == 0
-        if is_new:
-            lines = [{"review": FORMAT, "fingerprint": self.fingerprint}, *lines]
-        text = "".join(json.dumps(line, ensure_ascii=True) + "\n" for line in lines)
-        try:
-            with self.path.open("ab") as file:
-                try:
-                    file.write(text.encode())
-                    file.flush()
-                    os.fsync(file.fileno())
-                except OSError:
-                    file.truncate(self._offset)  # a line half written is none
-                    raise
-        except OSError as error:
-            raise _unwritable(self.path, error) from None
-        if is_new:
-            sync_folder(self.path.parent)
+        pieces = [b""] if self._is_open else []
+        before = self._digest
+        if self._offset == 0:
+            pieces = [written({"review": FORMAT, "fingerprint": self.fingerprint})]
+            before = digest(pieces[0])
+        for line in lines:
+            pieces.append(written(line if before is None else {**line, "previous": before}))
+            before = digest(pieces[-1])
+        review_file.append(self.path, self._offset, b"\n".join([*pieces, b""]))
         self._catch_up()
 
     def _catch_up(self, *, mend: bool = False) -> None:
-        """Read on from where reading ended; if it may be mended, cut off what is damaged."""
-        if not self.path.is_file():
-            if self._offset:
-                raise InputError(f"{self.path} was there and is gone: put it back")
-            return
-        try:
-            with self.path.open("rb") as file:
-                if file.seek(0, os.SEEK_END) < self._offset:
-                    raise InputError(f"{self.path} has lost lines that were there: put them back")
-                file.seek(self._offset)
-                added = file.read()
-        except OSError as error:
-            raise _unreadable(self.path, error) from None
+        """Read on from where reading ended; if it may be mended, cut off what is damaged.
+
+        The first line is never cut off: a file that does not begin as a review is not ours.
+        """
+        added = review_file.added(self.path, self._offset)
+        if self._is_open and added:
+            if not added.startswith(b"\n"):
+                raise self._damaged(self.lines)
+            self._is_open, self._offset, added = False, self._offset + 1, added[1:]
         *lines, rest = added.split(b"\n")
         for k, line in enumerate(lines):
-            try:
-                self._read(line)
-            except InputError:
-                if not rest and k == len(lines) - 1 and _parsed(line) is None:
-                    rest = line
-                    break
-                raise
+            if not rest and k == len(lines) - 1 and self.lines and parsed(line) is None:
+                rest = line
+                break
+            self._read(line)
             self._offset += len(line) + 1
+        if rest and (not self.lines or parsed(rest) is not None):  # an editor took the line break
+            self._read(rest)
+            self._offset += len(rest)
+            self._is_open, rest = True, b""
         if rest:
             note = (
                 f"the last line of {self.path} is damaged, as by a cut of power, and was dropped: "
@@ -289,26 +270,36 @@ class Decisions:
             if note not in self.notes:
                 self.notes.append(note)
             if mend:
-                with self.path.open("r+b") as file:
-                    file.truncate(self._offset)
-                    os.fsync(file.fileno())
+                review_file.cut(self.path, self._offset)
 
     def _read(self, line: bytes) -> None:
         number = self.lines + 1
-        value = _parsed(line)
-        if not isinstance(value, dict):
-            raise self._damaged(number)
+        value = parsed(line)
         if number == 1:
-            if value.get("review") != FORMAT:
-                raise InputError(f"{self.path} is no review that this version of proselflc reads")
+            if not isinstance(value, dict) or value.get("review") != FORMAT:
+                raise InputError(
+                    f"{self.path} is no review that this version of proselflc reads: it should "
+                    f'begin with {{"review": {FORMAT}, …}}; put its first line back, or move the '
+                    "file away"
+                )
             if value.get("fingerprint") != self.fingerprint:
                 raise InputError(
                     f"{self.path} is about other labels than those of the run, which was trained "
                     "anew since it was reviewed: move the file away, or put the old run back"
                 )
             self._past.append(None)
+        elif not isinstance(value, dict):
+            raise self._damaged(number)
+        elif not value:  # a line that was lost
+            self._past.append(None)
+        elif value.get("previous", self._digest) != self._digest and self._digest is not None:
+            raise InputError(
+                f"lines are missing before line {number} of {self.path}, or the line before it was "
+                "changed: put the file back from a copy; or, to go on without them, write {} on a "
+                "line of its own in place of each, which stands for a line that was lost"
+            )
         elif "undo" in value:
-            self._past.append(self._take_back(number, value["undo"]))
+            self._past.append(self._take_back(number, value))
         elif "sample" in value:
             self.sample = self._sampled(number, value)
             self._past.append(None)
@@ -318,12 +309,14 @@ class Decisions:
             self._of_line[number] = one.example
             self._past.append(one.example)
         self.lines = number
+        self._digest = digest(line) if value else None
 
-    def _take_back(self, number: int, line: object) -> str:
+    def _take_back(self, number: int, value: Mapping[str, Any]) -> str:
+        line = value["undo"]
         name = self._of_line.get(line) if type(line) is int else None
         stack = [] if name is None else self._stacks[name]
         kept = [one for one in stack if one.line != line]
-        if name is None or len(kept) == len(stack):
+        if name is None or len(kept) == len(stack) or value.get("of", name) != name:
             raise self._damaged(number)
         self._stacks[name] = kept
         return name
@@ -356,7 +349,8 @@ class Decisions:
 
     def _damaged(self, number: int) -> InputError:
         return InputError(
-            f"line {number} of {self.path} is damaged: remove it to go on without what it says"
+            f"line {number} of {self.path} is damaged: put the file back from a copy; or, to go on "
+            "without what the line says, write {} in its place"
         )
 
 
@@ -375,46 +369,5 @@ def read_decisions(path: Path, fingerprint: str) -> Decisions:
     return found
 
 
-def _parsed(line: bytes) -> object:
-    """What a line says, or None where it is no JSON."""
-    try:
-        return json.loads(line.decode())  # given bytes, it would guess at their encoding
-    except (ValueError, RecursionError):
-        return None
-
-
-@contextmanager
-def _locked(path: Path, *, needed: bool) -> Iterator[None]:
-    """Nobody else writes meanwhile; a reader does without where a lock cannot be made."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path.with_name(".review.lock"), timeout=PATIENCE)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise InputError(f"{path} is being written by another process: try again") from None
-    except (OSError, NotImplementedError) as error:
-        if needed:
-            raise _unwritable(path, error) from None
-        yield
-        return
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _unreadable(path: Path, error: OSError) -> InputError:
-    return InputError(f"cannot read {path}: {error.strerror or error}")
-
-
-def _unwritable(path: Path, error: Exception) -> InputError:
-    reason = getattr(error, "strerror", None) or error
-    return InputError(
-        f"cannot write {path}: {reason}; decisions are kept there, so make the run's directory "
-        "writable or copy the run elsewhere"
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import stat
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +19,7 @@ import numpy as np
 
 from proselflc.data.dataset import Bytes, Ints, Skipped
 from proselflc.errors import InputError
+from proselflc.regular_files import NotRegularError, open_regular
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -247,17 +248,25 @@ QUIET = _Quiet()
 
 def _stream(source: Path | bytes) -> BinaryIO:
     if isinstance(source, bytes):
-        size = len(source)
-    else:
-        about = source.stat()
-        size = about.st_size
-        if not stat.S_ISREG(about.st_mode):  # opening a pipe would wait for ever
-            raise ValueError("it is not a regular file")
+        _check_size(len(source))
+        return io.BytesIO(source)
+    try:
+        file = open_regular(source)
+    except NotRegularError as error:
+        raise ValueError(f"it is {error.kind}, not a regular file") from None
+    try:
+        _check_size(os.fstat(file.fileno()).st_size)
+    except ValueError:
+        file.close()
+        raise
+    return file
+
+
+def _check_size(size: int) -> None:
     if size == 0:
         raise ValueError("it is empty")
     if size > MAX_BYTES:
         raise ValueError(f"it has {size:,} bytes, more than {MAX_BYTES:,}")
-    return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:

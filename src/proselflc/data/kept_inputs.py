@@ -14,6 +14,7 @@ from proselflc.data.sources import npz
 from proselflc.data.sources.table_file import open_parquet
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 
 _TEXT, _PATH = "text", "path"
 
@@ -49,21 +50,29 @@ def write(inputs: Inputs, table_file: Path, arrays_file: Path) -> None:
         np.savez(file, allow_pickle=False, **arrays)
 
 
-def read(table: Path, arrays: Path) -> Inputs | None:
+def read(table: Path, arrays: Path, rows: int | None = None) -> Inputs | None:
     """What `write` kept in either file, row for row; None where nothing was.
 
+    Args:
+        table, arrays: the two files.
+        rows: how many there should be, which is looked at before they are read.
+
     Raises:
-        InputError: it is damaged.
+        InputError: it is damaged, or holds another number of rows.
     """
-    if table.is_file():
+    if is_regular(table):
         file = open_parquet(table)
+        if rows is not None and len(file) != rows:
+            raise InputError(
+                f"{table} keeps {len(file):,} inputs of {rows:,} examples: they are of another run"
+            )
         name = next((one for one in (_TEXT, _PATH) if one in file.columns), None)
         column = None if name is None else file.read([name])[name]
         if column is None or str(column.type) != "string" or column.null_count:
             raise InputError(f"{table} holds neither texts nor paths: it is damaged")
         cells = column.to_pylist()
         return Texts(tuple(cells)) if name == _TEXT else ImageFiles(tuple(map(Path, cells)))
-    if not arrays.is_file():
+    if not is_regular(arrays):
         return None
     found = npz.arrays(arrays, ("x", "columns"))
     x = found.get("x")

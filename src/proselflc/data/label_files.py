@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from proselflc.data.reading import must_be_file
 from proselflc.data.request import PARQUET, Request
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular
 
 if TYPE_CHECKING:
     from proselflc.data.dataset import Dataset, Ints
@@ -137,18 +139,21 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
     """
     import numpy as np
 
+    from proselflc.data import manifest
     from proselflc.data.decisions import NAME, read_decisions
     from proselflc.data.examples import class_ids
     from proselflc.data.labels import Labels
     from proselflc.data.sources import table, table_file
 
-    path = run / "examples.parquet"
-    if not path.is_file():
+    path = manifest.checked(run, run / "examples.parquet")
+    if not is_regular(path):
         raise InputError(
             f"{run} is not a finished run: it holds no {path.name}; finish it with --resume, or "
             "give a file of labels"
         )
     place = {name: i for i, name in enumerate(dataset.train.ids)}
+    own_labels = manifest.checked(run, run / "labels.npz")
+    own = Labels.load(own_labels) if own_labels.is_file() else None
 
     def column(name: str) -> tuple[list[str], list[str]]:
         """The ids and the labels of a column."""
@@ -158,6 +163,12 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
             raise InputError(
                 f'{run} is a run on other data: it has labels for "{lost}", which {dataset.name} '
                 "does not hold; give the data that it was made from"
+            )
+        if own is not None and tuple(ids or ()) != own.ids:
+            raise InputError(
+                f"{path} is not of the same run as its labels, it has {len(ids or ()):,} rows for "
+                f"{len(own.ids):,} labels, or others: restore it from a copy, or make it anew with "
+                f"proselflc audit {run}"
             )
         return list(ids or ()), list(names)
 
@@ -169,6 +180,12 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
         return labels
 
     ids, labels = column("suggested_label")
+    own = Labels.load(run / "labels.npz") if is_regular(run / "labels.npz") else None
+    if not ids or (own is not None and len(ids) != len(own.ids)):
+        of = "" if own is None else f", but the run has {len(own.ids):,} examples"
+        raise InputError(
+            f"{path} has {len(ids):,} rows{of}: write it again with proselflc audit {run}"
+        )
     if least > 0:
         _, as_given = column("given_label")
         sure = (
@@ -178,8 +195,8 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
             one if enough else other
             for one, other, enough in zip(labels, as_given, sure, strict=True)
         ]
-    if (run / NAME).is_file():
-        own = Labels.load(run / "labels.npz")
+    if os.path.lexists(run / NAME):
+        own = own or Labels.load(own_labels)
         decided = read_decisions(run / NAME, own.fingerprint)
         decided.check(set(own.ids), own.names)
         standing = decided.standing

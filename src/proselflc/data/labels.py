@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.data import label_values
 from proselflc.data.dataset import Bools, Dataset, Ints
+from proselflc.data.label_values import LabelValues
 from proselflc.data.noise import (
     Matrix,
     Noise,
@@ -38,6 +40,8 @@ class Labels:
         fingerprint: SHA-256 of `given` and C, the same on every platform.
         trusted: [n] which of `given` are known to be right and were learned as such, or None where
             the method makes no difference.
+        values: the labels of the classes as the caller wrote them; None for a list of class names,
+            as all labels are that were read from files.
     """
 
     given: Ints
@@ -49,6 +53,7 @@ class Labels:
     generator: str
     fingerprint: str
     trusted: Bools | None = None
+    values: LabelValues | None = None
 
     def save(self, path: Path) -> None:
         """Write `labels.npz`, whole or not at all."""
@@ -65,6 +70,8 @@ class Labels:
             arrays["clean"] = self.clean.astype("<i8")
         if self.trusted is not None:
             arrays["trusted"] = self.trusted
+        if self.values is not None:
+            arrays["label_type"] = np.array(label_values.text_of(self.values))
         with whole_file(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
@@ -72,7 +79,7 @@ class Labels:
     def load(cls, path: Path) -> Labels:
         """Read `labels.npz` and believe nothing that its other parts contradict."""
         wanted = ("given", "flipped", "transition", "names", "ids", "generator", "fingerprint")
-        arrays = npz.arrays(path, (*wanted, "clean", "trusted"))
+        arrays = npz.arrays(path, (*wanted, "clean", "trusted", "label_type"))
         missing = [name for name in wanted if name not in arrays]
         if missing:
             raise InputError(
@@ -105,7 +112,14 @@ class Labels:
             raise InputError(f'"flipped" in {path} contradicts its given and clean labels')
         if len(set(ids)) != n or len(set(names)) != C:
             raise InputError(f"ids or names in {path} are not distinct")
-        return cls(given, clean, flipped, transition, names, ids, generator, claimed, trusted)
+        values = None
+        if "label_type" in arrays:
+            values = label_values.of_text(
+                _string(path, "label_type", arrays["label_type"]), C, path
+            )
+        return cls(
+            given, clean, flipped, transition, names, ids, generator, claimed, trusted, values
+        )
 
 
 def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
@@ -126,6 +140,7 @@ def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
         dataset.train.ids,
         generator="none" if noise is None else noise.spec,
         trusted=dataset.trusted,
+        values=None if dataset.label_values == LabelValues(dataset.names) else dataset.label_values,
     )
 
 
@@ -137,6 +152,7 @@ def labelled(
     *,
     generator: str = "none",
     trusted: Bools | None = None,
+    values: LabelValues | None = None,
 ) -> Labels:
     """Labels with what follows from them; see `Labels` for the arguments."""
     C = len(names)
@@ -150,6 +166,7 @@ def labelled(
         generator=generator,
         fingerprint=fingerprint(given, C),
         trusted=trusted,
+        values=values,
     )
 
 

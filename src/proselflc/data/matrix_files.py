@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proselflc.data.reading import must_be_file
+from proselflc.data.reading import decoded, must_be_file
 from proselflc.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _read_numbers(path: Path) -> Matrix:
     import numpy as np
 
     try:
-        rows = [line.split(",") for line in path.read_text("utf-8").splitlines() if line.strip()]
+        rows = [line.split(",") for line in decoded(path).splitlines() if line.strip()]
         return np.array([[float(cell) for cell in row] for row in rows], dtype=np.float64)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None

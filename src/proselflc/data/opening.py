@@ -17,6 +17,7 @@ from proselflc.data.label_files import must_not_choose, read_label_file
 from proselflc.data.reading import must_be_file
 from proselflc.data.request import SPREADSHEETS, TABLES, Request
 from proselflc.errors import InputError, unknown
+from proselflc.regular_files import is_regular
 
 if TYPE_CHECKING:
     from proselflc.data.dataset import Dataset
@@ -45,7 +46,12 @@ class Named:
 
 
 def open_data(request: Request) -> Dataset:
-    """Open what the user asked for, with other labels or inputs if they asked for those."""
+    """Open what the user asked for, with other labels or inputs if they asked for those.
+
+    The labels of a run that learns from it come back as class names.
+    """
+    from proselflc.data.label_values import LabelValues
+
     _must_be_no_spreadsheet(request)
     _check_columns(request)
     _must_name_data(request)
@@ -61,7 +67,7 @@ def open_data(request: Request) -> Dataset:
         from proselflc.data.sources import features
 
         dataset = features.attach(dataset, request.features)
-    return dataset
+    return replace(dataset, label_values=LabelValues(dataset.names))  # in files labels are texts
 
 
 def without_labels(request: Request) -> Request:
@@ -235,7 +241,7 @@ def _open_path(request: Request) -> Dataset:
     path = Path(request.data)
     if path.is_dir():
         return _open_folder(path, request)
-    if not path.is_file():
+    if not is_regular(path):
         raise InputError(f"there is no file or folder {path}" + _meant(path))
     suffix = path.suffix.lower()
     if suffix in TABLES:

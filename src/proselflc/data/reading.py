@@ -5,19 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from proselflc.errors import InputError
+from proselflc.regular_files import NotRegularError, content_of, kind_of_file
 
 
 def must_be_file(path: Path, what: str) -> None:
     """Refuse what is no file; `what` says what it should hold."""
-    if not path.is_file():
-        came = "is not a file" if path.exists() else "does not exist"
-        raise InputError(f"{path} {came}: expected a file with {what}")
+    try:
+        kind = kind_of_file(path.stat().st_mode)
+    except (OSError, ValueError):
+        raise InputError(f"{path} does not exist: expected a file with {what}") from None
+    if kind is not None:
+        raise NotRegularError(path, kind, f"expected a file with {what}")
 
 
 def decoded(path: Path) -> str:
     """The text of a file in UTF-8, a mark of byte order left out."""
     try:
-        content = path.read_bytes()
+        content = content_of(path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -1,24 +1,17 @@
-"""Batches of what does not fit in memory: image files and tar shards, decoded in workers.
+"""Batches of what does not fit in memory: image files, decoded in worker processes.
 
 The main process alone decides the order, and a worker is handed whole batches; where each image is
 cut out follows from (seed, epoch, number of the batch). So nothing depends on how many workers
 there are. Images travel as bytes and become float when the batch is handed out.
-
-Limits of tar shards: they are read from first to last, so every epoch shuffles the order of the
-shards and then a window of `window` samples, not the whole set; every process reads all of them;
-and going on at batch k reads, but does not decode, what comes before. Their labels and keys must be
-known beforehand: `shard_samples` finds them in one pass.
 """
 
 from __future__ import annotations
 
 import math
-import random
 import shutil
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,7 +46,7 @@ class _Work(NamedTuple):
 
     slot: int  # where to write it, if there are slots
     share: Share
-    sources: tuple[Path | bytes, ...]  # share.last − share.first
+    sources: tuple[Path, ...]  # share.last − share.first
 
 
 class _Done(NamedTuple):
@@ -116,7 +109,7 @@ class _Decoding(MapStyle[_Done]):
 
 
 def _decode(
-    source: Path | bytes, scaling: ImageScaling, window: Window, flip: bool, out: Bytes
+    source: Path, scaling: ImageScaling, window: Window, flip: bool, out: Bytes
 ) -> str | None:
     """Write the image to `out`, or say why not: exceptions travel badly between processes."""
     try:
@@ -127,8 +120,8 @@ def _decode(
 
 
 def _served(
-    loader: FileLoader | ShardLoader,
-    works: Iterable[tuple[Share, tuple[Path | bytes, ...]]],
+    loader: FileLoader,
+    works: Iterable[tuple[Share, tuple[Path, ...]]],
     labels: Ints,
     ids: Sequence[str],
     epoch: int,
@@ -173,7 +166,7 @@ def _served(
         yield Batch(x, torch.from_numpy(np.take(labels, positions)), torch.from_numpy(positions))
 
 
-def _slots(loader: FileLoader | ShardLoader, count: int) -> Tensor | None:
+def _slots(loader: FileLoader, count: int) -> Tensor | None:
     """Shared memory for `count` batches, or None where there is no use or no room for it.
 
     Containers often have little of it, and a process that finds it full dies.
@@ -260,150 +253,3 @@ class FileLoader:
             for share in self.order.shares(len(self.part), epoch, start)
         )
         return _served(self, works, self.part.labels, self.part.ids, epoch)
-
-
-@dataclass(frozen=True)
-class ShardLoader:
-    """Serves images in tar shards as the webdataset library reads them. Its limits: see above.
-
-    Attributes:
-        shards: local tar files, not compressed.
-        ids: [n] the key of every sample in them, in the order that defines `index`.
-        labels: [n] int64 class ids; what the shards say is not looked at.
-        window: samples, still encoded, among which the next one is drawn.
-        preprocessing, order, augmentation, workers, on_bad_image, channels_last, skipped: as in
-            `FileLoader`.
-    """
-
-    shards: tuple[Path, ...]
-    ids: tuple[str, ...]
-    labels: Ints
-    preprocessing: ImageScaling
-    order: Order = BATCHES_OF_64
-    augmentation: RandomCrop | None = None
-    workers: int = 2
-    on_bad_image: OnBadImage = "error"
-    channels_last: bool = False
-    window: int = 1000
-    skipped: list[Skipped] = field(default_factory=list, compare=False)
-
-    def __post_init__(self) -> None:
-        if len(self.ids) != len(self.labels):
-            raise InputError(f"there are {len(self.ids)} ids but {len(self.labels)} labels")
-        len(self)
-
-    def __len__(self) -> int:
-        return self.order.count(len(self.ids))
-
-    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from number `start` on; what comes before is not decoded."""
-        works = islice(self._works(epoch), start, len(self))
-        return _served(self, works, self.labels, self.ids, epoch)
-
-    def _works(self, epoch: int) -> Iterator[tuple[Share, tuple[bytes, ...]]]:
-        positions, sources = [], []
-        number = count = 0
-        place = {key: i for i, key in enumerate(self.ids)}
-        for key, source in self._samples(epoch):
-            if key not in place:
-                raise InputError(
-                    f'the shards hold a sample "{key}" that was not there when they were listed'
-                )
-            positions.append(place[key])
-            sources.append(source)
-            count += 1
-            if len(positions) == self.order.batch_size or count == len(self.ids):
-                share = self.order.share(number, np.array(positions, np.int64))
-                yield share, tuple(sources[share.first : share.last])
-                positions, sources, number = [], [], number + 1
-        if count != len(self.ids):
-            raise InputError(
-                f"the shards hold {count} samples, but {len(self.ids)} were there when listed"
-            )
-
-    def _samples(self, epoch: int) -> Iterator[tuple[str, bytes]]:
-        shards = list(self.shards)
-        if not self.order.shuffle:
-            return _encoded_images(shards)
-        generator = generator_for("shards", self.order.seed, epoch)
-        shards = [shards[i] for i in torch.randperm(len(shards), generator=generator)]
-        rng = random.Random(int(torch.randint(2**62, (), generator=generator)))
-        mixed: Iterator[tuple[str, bytes]] = iter(
-            _webdataset().shuffle(self.window, initial=self.window, rng=rng)(
-                _encoded_images(shards)
-            )
-        )
-        return mixed
-
-
-def shard_samples(shards: Sequence[Path]) -> tuple[tuple[str, ...], Ints]:
-    """The keys and the class ids (`.cls`) of all samples in tar shards, in one pass.
-
-    Returns:
-        n keys, all different, and [n] int64 class ids.
-    """
-    ids: list[str] = []
-    labels: list[int] = []
-    seen: set[str] = set()
-    for sample in _raw_samples(shards):
-        key, label = str(sample["__key__"]), sample.get("cls")
-        text = bytes(label).strip() if isinstance(label, bytes) else b""
-        if not text.isdigit() or len(text) > 9:
-            raise InputError(
-                f'sample "{key}" of {sample["__url__"]} has no class: expected a member '
-                f"{key}.cls holding a whole number"
-            )
-        if key in seen:
-            raise InputError(f'the shards hold more than one sample "{key}": keys must differ')
-        seen.add(key)
-        ids.append(key)
-        labels.append(int(text))
-    if not ids:
-        raise InputError("the shards hold no samples")
-    return tuple(ids), np.array(labels, np.int64)
-
-
-def _encoded_images(shards: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
-    """The key of every sample and its image, not decoded."""
-    for sample in _raw_samples(shards):
-        found = [v for s in IMAGE_SUFFIXES if isinstance(v := sample.get(s), bytes)]
-        if not found:
-            raise InputError(
-                f'sample "{sample["__key__"]}" of {sample["__url__"]} holds no image: expected '
-                f"one of {', '.join(IMAGE_SUFFIXES)}"
-            )
-        yield str(sample["__key__"]), found[0]
-
-
-def _raw_samples(shards: Sequence[Path]) -> Iterator[dict[str, object]]:
-    """Members grouped by key, as webdataset does it; their bytes are not interpreted."""
-    for path in shards:
-        yield from _raw_samples_of(path)
-
-
-def _raw_samples_of(path: Path) -> Iterator[dict[str, object]]:
-    members = _webdataset().tariterators
-    try:
-        # Opened here and not by the library, which would run what a name like "pipe:…" says.
-        with path.open("rb") as stream:
-            # Without compression no member can be larger than its file.
-            if stream.read(262)[257:] != b"ustar":
-                raise InputError(f"{path} is not a plain tar file: decompress it first")
-            stream.seek(0)
-            opened = [{"url": path.name, "stream": stream}]
-            yield from members.group_by_keys(members.tar_file_expander(opened))
-    except InputError:
-        raise
-    except Exception as error:  # whatever a broken archive makes the library raise
-        words = str(error).splitlines() or [type(error).__name__]
-        raise InputError(f"{path} cannot be read as a tar shard: {words[0][:200]}") from None
-
-
-def _webdataset() -> Any:
-    try:
-        import webdataset  # type: ignore[import-untyped]
-    except ImportError:
-        raise InputError(
-            'reading tar shards needs webdataset: pip install "proselflc[stream]"'
-        ) from None
-    return webdataset

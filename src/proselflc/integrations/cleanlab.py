@@ -6,6 +6,7 @@ is: see docs/howto/cleanlab.md.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-2  # that the sum of a row may be away from 1: half precision of many classes
 
 
-def find_label_issues(labels: npt.ArrayLike, pred_probs: npt.ArrayLike) -> Bools:
-    """[n] which labels are more likely wrong than right; the arguments of cleanlab's function.
+def label_issue_mask(labels: npt.ArrayLike, pred_probs: npt.ArrayLike) -> Bools:
+    """[n] which labels are more likely wrong than right; the arguments are cleanlab's.
+
+    It answers as `cleanlab.filter.find_label_issues`. `find_label_issues` of this package takes a
+    run and gives a data frame, so this one has another name.
 
     Args:
         labels: [n] class ids 0 … C−1, as they were given.
@@ -43,7 +47,7 @@ def find_label_issues(labels: npt.ArrayLike, pred_probs: npt.ArrayLike) -> Bools
 def get_label_quality_scores(labels: npt.ArrayLike, pred_probs: npt.ArrayLike) -> Floats:
     """[n] the estimated chance that each label is right; **low means probably mislabelled**.
 
-    Arguments and errors are those of `find_label_issues`.
+    Arguments and errors are those of `label_issue_mask`.
     """
     return _judged(labels, pred_probs)[1].quality
 
@@ -51,7 +55,7 @@ def get_label_quality_scores(labels: npt.ArrayLike, pred_probs: npt.ArrayLike) -
 def label_issues(labels: npt.ArrayLike, pred_probs: npt.ArrayLike) -> pd.DataFrame:
     """Both, and what the labels should be, as cleanlab's `CleanLearning.find_label_issues()`.
 
-    Arguments and errors are those of `find_label_issues`. For a run of ours there is
+    Arguments and errors are those of `label_issue_mask`. For a run of ours there is
     `proselflc.find_label_issues`, for a `ProSelfLCClassifier` its `get_label_issues()`.
 
     Returns:
@@ -60,6 +64,18 @@ def label_issues(labels: npt.ArrayLike, pred_probs: npt.ArrayLike) -> pd.DataFra
     """
     given, judgement = _judged(labels, pred_probs)
     return issues_frame(given, judgement.suggested, judgement.quality)
+
+
+def __getattr__(name: str) -> object:
+    if name != "find_label_issues":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        f"{__name__}.find_label_issues is called label_issue_mask now, because "
+        "proselflc.find_label_issues is another function: use the new name",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return label_issue_mask
 
 
 def _judged(labels: npt.ArrayLike, pred_probs: npt.ArrayLike) -> tuple[Ints, Judgement]:

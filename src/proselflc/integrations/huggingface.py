@@ -14,7 +14,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,6 +26,7 @@ from proselflc.correction.criterion import Criterion
 from proselflc.errors import InputError
 
 _OLDEST = (4, 48)
+IGNORED = -100  # labels that the Trainer does not count
 
 try:
     import transformers
@@ -42,6 +43,19 @@ if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < _OLDES
     )
 
 
+@dataclass
+class _SoFar:
+    """What the batches of the step under way have come to.
+
+    Attributes:
+        weight: the sum of their examples' class weights, of all processes.
+        loss: what the loss function has returned for them, in sum.
+    """
+
+    weight: Tensor | None = None
+    loss: Tensor | None = None
+
+
 @dataclass(frozen=True)
 class _Time:
     """Where a Trainer is.
@@ -50,11 +64,17 @@ class _Time:
         step: optimiser steps that are completed.
         total: Γ.
         batches: that are accumulated in a step.
+        model: that is trained.
+        across: whether the Trainer counts labels across processes.
+        so_far: what the step under way has seen.
     """
 
     step: int
     total: int
     batches: int
+    model: nn.Module | None = None
+    across: bool = False
+    so_far: _SoFar = field(default_factory=_SoFar)
 
 
 # Of the criteria whose clock a callback keeps.
@@ -73,6 +93,12 @@ def compute_loss_func(
     The loss is the sum over the micro-batch divided by the number of labels in the whole step, as
     the Trainer wants it, so that accumulation changes nothing: with `CrossEntropy` training goes as
     with the Trainer's own loss. Labels may be one per example or one per token; −100 is left out.
+
+    With class weights the sum is divided by the weights of these labels, Σ w[y], as
+    `F.cross_entropy` does it. The Trainer does not tell the labels of a step's other micro-batches,
+    so with a `ClockCallback` the gradient that is there is rescaled when the next one comes, and
+    accumulation gives that of one large batch. Without one, every micro-batch is a weighted mean
+    that counts by its number of labels.
 
     Args:
         criterion: any of ours. Without a `ClockCallback` its own clock counts calls.
@@ -112,7 +138,11 @@ def compute_loss_func(
             value = value if kept is None else value / kept.batches
         else:
             items = torch.as_tensor(num_items_in_batch).to(z.device)
-            value = _summed(criterion, z, y, progress) / items
+            value = _summed(criterion, z, y, progress)
+            if _counts_alike(criterion):
+                value = value / items
+            else:
+                value = _weighted_mean(value, criterion, y, items, kept)
         if carried is not None and recording is not None and learning:
             if logits.dim() != 2:
                 raise InputError(
@@ -140,6 +170,7 @@ class ClockCallback(TrainerCallback):
     def __init__(self, criterion: Criterion, recording: Recording | None = None) -> None:
         self.criterion = criterion
         self.recording = recording
+        self._model: nn.Module | None = None
 
     def on_train_begin(
         self,
@@ -167,7 +198,15 @@ class ClockCallback(TrainerCallback):
                     "start one process per device, with torchrun"
                 )
             self.recording.expect_end_epoch()
+        batches = args.gradient_accumulation_steps
+        if batches > 1 and (args.deepspeed or args.fsdp) and not _counts_alike(self.criterion):
+            raise InputError(
+                f"class weights with gradient_accumulation_steps={batches} need the gradients, "
+                "which DeepSpeed and FSDP keep elsewhere, and so does another ignore_index than "
+                f"{IGNORED}: use gradient_accumulation_steps=1, or a criterion without them"
+            )
         self.criterion.to(args.device)
+        self._model = model
         self._set(args, state)
 
     def on_step_end(
@@ -185,11 +224,18 @@ class ClockCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         _KEPT.pop(self.criterion, None)
+        self._model = None
 
     def _set(self, args: TrainingArguments, state: TrainerState) -> None:
         total = max(state.max_steps, 1)
         self.criterion.set_progress(state.global_step, total)
-        _KEPT[self.criterion] = _Time(state.global_step, total, args.gradient_accumulation_steps)
+        _KEPT[self.criterion] = _Time(
+            state.global_step,
+            total,
+            args.gradient_accumulation_steps,
+            self._model,
+            args.world_size > 1 and args.average_tokens_across_devices,
+        )
 
 
 def _summed(criterion: Criterion, z: Tensor, y: Tensor, progress: float | None) -> Tensor:
@@ -201,6 +247,50 @@ def _summed(criterion: Criterion, z: Tensor, y: Tensor, progress: float | None) 
     finally:
         criterion.reduction = own
     return loss
+
+
+def _counts_alike(criterion: Criterion) -> bool:
+    """Return whether the mean of a criterion divides by the number of labels, as counted here."""
+    return criterion.weight is None and criterion.ignore_index == IGNORED
+
+
+def _weighted_mean(
+    total: Tensor, criterion: Criterion, y: Tensor, items: Tensor, kept: _Time | None
+) -> Tensor:
+    """Divide the sum over a micro-batch by the class weights of the labels that count.
+
+    Args:
+        total: the sum of the losses.
+        criterion: whose class weights count.
+        y: [N] the labels of the micro-batch.
+        items: how many labels the Trainer has counted in the step.
+        kept: where the Trainer is, if a callback says so and this is training.
+    """
+    counts = y != criterion.ignore_index
+    weights = torch.ones((), device=y.device).expand(y.shape)
+    if criterion.weight is not None:
+        weights = criterion.weight.to(y.device, torch.float32)[y.masked_fill(~counts, 0)]
+    here = weights.where(counts, 0.0).sum()
+    tiny = torch.finfo(here.dtype).tiny  # nothing that counts is no 0/0
+    if kept is None or kept.model is None or (kept.batches == 1 and not kept.across):
+        return total / here.clamp(min=tiny) * ((y != IGNORED).sum() / items)
+    if kept.across:
+        torch.distributed.all_reduce(here)
+    so_far = kept.so_far
+    if so_far.weight is None or so_far.loss is None:
+        value = total / here.clamp(min=tiny)
+        so_far.weight, so_far.loss = here, value.detach()
+        return value
+    # What was divided by the weights up to the last micro-batch must be by those up to this one.
+    weight = so_far.weight + here
+    share = so_far.weight / weight.clamp(min=tiny)
+    for parameter in kept.model.parameters():
+        if parameter.grad is not None:
+            parameter.grad.mul_(share)
+    # The Trainer adds up what is returned, so that the sum is the loss of the step.
+    value = total / weight.clamp(min=tiny) + so_far.loss * (share - 1)
+    so_far.weight, so_far.loss = weight, so_far.loss + value.detach()
+    return value
 
 
 class _Carried:

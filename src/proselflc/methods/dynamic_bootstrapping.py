@@ -136,6 +136,10 @@ class DynamicBootstrapping(Strategy):
             return F.one_hot(logits.argmax(1), logits.size(1)).float()
         return torch.softmax(logits.float() / self.temperature, 1)
 
+    def bootstrapped(self, q: Tensor, logits: Tensor, B: Tensor) -> Tensor:
+        """Return q̃ [N, C], which training and records share."""
+        return (1 - B)[:, None] * q + B[:, None] * self.said(logits)
+
     def learn(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
         model.eval()
         with torch.no_grad():
@@ -151,7 +155,7 @@ class DynamicBootstrapping(Strategy):
         log_p = torch.log_softmax(mixed.float(), 1)
         target = F.one_hot(batch.y, z.size(1)).float()
         if boots:
-            target = (1 - B)[:, None] * target + B[:, None] * self.said(z)
+            target = self.bootstrapped(target, z, B)
         weight = 0.5 if is_dynamic and boots else lam
         # H is linear in its target, so the weighted sum over the pair is of one target.
         loss = expected_surprise(mix(target, target[other], weight), log_p).mean()
@@ -163,7 +167,7 @@ class DynamicBootstrapping(Strategy):
         if int(self.epochs) < self.boots_from:
             return super().taught(e, batch)
         B = self.wrong(e.logits, batch.y.to(e.logits.device))
-        return (1 - B)[:, None] * e.q + B[:, None] * self.said(e.logits), B
+        return self.bootstrapped(e.q, e.logits, B), B
 
     def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
         self.epochs += 1

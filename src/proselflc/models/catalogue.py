@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from proselflc.errors import InputError, unknown
 from proselflc.models import factory, resnet, small, text
 from proselflc.models.cifar_resnet import CifarResNet
+from proselflc.models.named_code import LIBRARIES
 from proselflc.models.shape import KINDS, BagShape, FeatureShape, ImageShape, Shape, example
 from proselflc.models.weights import load_pretrained, read_state, words
 
@@ -169,7 +170,7 @@ def _maker(name: str, shape: Shape) -> Build:
         return MODELS[name].build
     if not kind or not rest:
         raise InputError(f'model "{name}" lacks a part: expected {_ELSEWHERE}')
-    if kind not in ("timm", "torchvision"):
+    if kind not in LIBRARIES:
         return lambda shape, num_classes: factory.call_factory(
             kind,
             rest,

@@ -1,5 +1,6 @@
 """Trained weights from a file of the user's: read without running code, loaded without guessing."""
 
+import os
 import pickle
 import zipfile
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular, open_regular
 
 _NAMED = 3  # how many names of each kind an error lists
 
@@ -20,7 +22,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
     Nothing that a file says is run. The wrappers `state_dict` and `model` of checkpoints are taken
     off, and so is the prefix `module.` of a model that was trained in several processes.
     """
-    if not path.is_file():
+    if not is_regular(path):
         raise InputError(f"there is no weights file {path}")
     try:
         if path.suffix == ".safetensors":
@@ -29,7 +31,8 @@ def read_state(path: Path) -> dict[str, Tensor]:
             state: object = load_file(path)
         else:
             _check_unpacked_size(path)
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            with open_regular(path) as file:
+                state = torch.load(file, map_location="cpu", weights_only=True)
     except ImportError:
         raise InputError(f"reading {path} needs safetensors: pip install safetensors") from None
     except Exception as error:  # pickles and headers can be broken in any way
@@ -146,8 +149,10 @@ def _first(names: Iterable[str]) -> str:
 
 def _check_unpacked_size(path: Path) -> None:
     """Refuse an archive that would unpack to more than it is; torch itself never compresses."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
+    with open_regular(path) as file:
+        if not zipfile.is_zipfile(file):
+            return
+        with zipfile.ZipFile(file) as archive:
             unpacked = sum(info.file_size for info in archive.infolist())
-        if unpacked > path.stat().st_size:
+        if unpacked > os.fstat(file.fileno()).st_size:
             raise ValueError("it is a compressed archive, which torch.save does not write")

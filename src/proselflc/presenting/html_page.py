@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from proselflc import __version__
+from proselflc.regular_files import open_regular
 
 GENERATOR = "proselflc"  # how a page of ours is known again
 
@@ -20,26 +20,6 @@ class Tile:
     label: str
     value: str
     remark: str = ""
-
-
-def _attributes(svg: str) -> str:
-    """The drawing with attributes in place of styles, which the page's policy would not apply.
-
-    Names in it cannot be mistaken for either: inside a tag their quotes are escaped, outside of one
-    their angle brackets.
-
-    >>> _attributes('<path style="fill:none;stroke:var(--ink)" d="M0 0"/>')
-    '<path fill="none" stroke="var(--ink)" d="M0 0"/>'
-    """
-    return re.sub(r"<[^<>]+>", lambda tag: _STYLE.sub(_spread, tag[0]), svg)
-
-
-_STYLE = re.compile(r' style="([^"]*)"')
-
-
-def _spread(style: re.Match[str]) -> str:
-    pairs = (one.partition(":") for one in style[1].split(";") if one.strip())
-    return "".join(f' {key.strip()}="{value.strip()}"' for key, _, value in pairs)
 
 
 def rendered(page: object, template: str) -> str:
@@ -58,7 +38,6 @@ def rendered(page: object, template: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["attributes"] = _attributes
     css, script = _source("look.css") + _source("report.css"), _source("report.js")
     policy = "; ".join(
         (
@@ -94,7 +73,7 @@ def is_ours(path: Path) -> bool:
 def begins_with(path: Path, tag: str) -> bool:
     """Whether a tag is among the first of a file."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return tag.encode() in file.read(1000)
     except OSError:
         return False

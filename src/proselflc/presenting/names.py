@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import re
 
+from proselflc.errors import shown
+from proselflc.models.named_code import names_code
+
 NAME = 60  # characters of a class, a run or an option's value that are shown
 TITLE = 150  # and that are told where a pointer rests on it
 TEXT = 280  # characters of an example's text
@@ -42,6 +45,22 @@ def in_the_middle(text: str, limit: int = NAME) -> str:
         return line
     tail = limit // 2
     return line[: limit - 1 - tail] + "…" + line[-tail:]
+
+
+def warning_of_code(model: object) -> str:
+    """A line before a command that would execute what a run says makes its model; else nothing.
+
+    >>> warning_of_code("evil:make").partition(":")[0]
+    '# The model of this run is made by code that is not part of proselflc, evil'
+    >>> warning_of_code("mlp")
+    ''
+    """
+    if not names_code(model):
+        return ""
+    return (
+        "# The model of this run is made by code that is not part of proselflc, "
+        f"{shown(on_page(str(model), TITLE))}: add it with --model if you trust it\n"
+    )
 
 
 def distinct(names: list[str], limit: int = 32) -> list[str]:

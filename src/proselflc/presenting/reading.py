@@ -126,7 +126,7 @@ def _own_name(path: Path) -> str:
 
 
 def _reading(run: Run, name: str) -> Reading:
-    notes: list[str] = []
+    notes = list(run.notes)
     none: list[Json] = []
     directory = run.directory
 
@@ -138,7 +138,7 @@ def _reading(run: Run, name: str) -> Reading:
             return otherwise
 
     evaluation: Json = {}
-    if directory.evaluation.is_file():
+    if directory.evaluation.exists():
         evaluation = part(lambda: run.evaluation, evaluation)
     return Reading(
         run=run,

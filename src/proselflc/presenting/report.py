@@ -24,7 +24,15 @@ from proselflc.presenting.before_after import Change
 from proselflc.presenting.figures import Figure
 from proselflc.presenting.gallery import Looks, Suspect
 from proselflc.presenting.html_page import Tile, begins_with, is_ours, rendered
-from proselflc.presenting.names import NAME, TITLE, chance, in_the_middle, on_page, percent
+from proselflc.presenting.names import (
+    NAME,
+    TITLE,
+    chance,
+    in_the_middle,
+    on_page,
+    percent,
+    warning_of_code,
+)
 from proselflc.presenting.reading import Reading, share, text
 from proselflc.presenting.tables import Cell, Table
 from proselflc.presenting.thumbnails import Thumbnail
@@ -270,7 +278,8 @@ def _shown(
     same = _same_labels(readings)
     agreeing = None
     if same:
-        others = (read_examples(one.run.directory.examples) for one in same)
+        directories = (one.run.directory for one in same)
+        others = (read_examples(one.checked(one.examples)) for one in directories)
         agreeing = _or_note(lambda: gallery.agreement(table, rows, others), notes)
     why: list[str] = []
     if inputs is not None:
@@ -428,7 +437,8 @@ def _repeat(reading: Reading) -> str:
     if reading.config.get("data") == FROM_PYTHON:
         return f"# {_path(path)} was trained on data from Python: call proselflc.fit(…) again"
     config, again = shlex.quote(_path(path / "config.toml")), shlex.quote(f"{_path(path)}-again")
-    return f"proselflc train --config {config} --out {again}"
+    warning = warning_of_code(reading.config.get("model"))
+    return f"{warning}proselflc train --config {config} --out {again}"
 
 
 def _path(path: Path) -> str:

@@ -20,8 +20,9 @@ from proselflc.analysis.run import Run
 from proselflc.data.dataset import Features, Floats, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.data.decisions import Decision
 from proselflc.errors import InputError
+from proselflc.models.named_code import flag_for
 from proselflc.presenting import pictures
-from proselflc.presenting.names import TITLE, in_the_middle, on_page
+from proselflc.presenting.names import TITLE, in_the_middle, on_page, warning_of_code
 from proselflc.presenting.pictures import Picture
 from proselflc.training.run_directory import Json
 
@@ -306,11 +307,13 @@ def next_steps(run: Run, data: str | None = None) -> list[str]:
         data: where its data is now, if it has moved.
     """
     path, new = (shlex.quote(str(one)) for one in (run.path, f"{run.path}-reviewed"))
-    config = shlex.quote(str(run.directory.config))
+    config = shlex.quote(str(run.directory.config)) + flag_for(run.made_by)
     moved = "" if data is None else f" --data {shlex.quote(data)}"
     noise = " --noise none" if run.config.get("noise") else ""
+    warning = "" if run.made_by else warning_of_code(run.config.get("model"))
+    labels = f"--labels {path} --reviewed{noise}"
     return [
-        f"proselflc train --config {config}{moved} --labels {path} --reviewed{noise} --out {new}",
+        f"{warning}proselflc train --config {config}{moved} {labels} --out {new}",
         f"proselflc report {path} {new}",
     ]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from proselflc.models.named_code import flag_for
 from proselflc.presenting import study_figures, tables
 from proselflc.presenting.drawing import Figure
 from proselflc.presenting.html_page import Tile, rendered
@@ -319,7 +320,10 @@ def _options(study: Study) -> Table:
 def _repeats(study: Study) -> tuple[str, ...]:
     chosen = shlex.quote(in_the_middle(study.chosen, 5 * NAME))
     runs = [one.run for one in study.methods if one.run]
-    found = [f"proselflc train --config {chosen} --out {chosen.removesuffix('.toml')}-again"]
+    found = [
+        f"proselflc train --config {chosen}{flag_for(study.options.get('model'))} "
+        f"--out {chosen.removesuffix('.toml')}-again"
+    ]
     if runs:
         found.append("proselflc report " + " ".join(map(shlex.quote, runs[:8])))
     return tuple(found)

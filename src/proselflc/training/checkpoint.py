@@ -20,6 +20,7 @@ from torch import Tensor
 
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import NotRegularError, content_of
 
 Json: TypeAlias = dict[str, object]
 KEPT = 2
@@ -112,11 +113,13 @@ def _read(path: Path) -> State | str:
     match = _NAME.fullmatch(path.name)
     assert match is not None
     try:
-        if _digest(path.read_bytes()) != match[2]:
+        if _digest(content_of(path)) != match[2]:
             return "its content is not what was written"
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             facts = json.loads(file.metadata()["facts"])
+    except NotRegularError:
+        raise
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
@@ -19,8 +19,10 @@ import torch
 from torch import Tensor
 
 from proselflc.data.batches import Batch
+from proselflc.data.sources import npz
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import open_regular
 from proselflc.training.strategy import Strategy
 
 # 65535 and NaN mark an example that was not seen in the epoch.
@@ -148,11 +150,13 @@ class Recorder:
             for mean, values in zip(self.means.values(), seen.means, strict=True):
                 mean.add(seen.index, values, share)
 
-    def end_epoch(self, epoch: int) -> None:
-        """Write the epoch's file and begin the next one."""
+    def end_epoch(self, epoch: int) -> Path:
+        """Write the epoch's file, whose path is returned, and begin the next one."""
         self.folder.mkdir(exist_ok=True)
-        _write(self.folder / f"epoch-{epoch:05d}.npy", self.rows)
+        path = self.folder / f"epoch-{epoch:05d}.npy"
+        _write(path, self.rows)
         self.begin_epoch()
+        return path
 
     def begin_epoch(self) -> None:
         """Forget what was seen; a process that does not write does no more."""
@@ -162,7 +166,7 @@ class Recorder:
         """Write the means."""
         self.folder.mkdir(exist_ok=True)
         for name, mean in self.means.items():
-            _write(self.folder / f"recent_{name}.npy", mean.array(self.count > 0))
+            _write(mean_file(self.folder, name), mean.array(self.count > 0))
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint keeps; not copies: the next `add` changes them."""
@@ -214,17 +218,24 @@ class Epochs(Sequence[Rows]):
 
     Args:
         folder: of the dynamics.
+        checked: gives back the path of a file that is as it was written, and refuses others.
 
     Raises:
         InputError: an epoch is missing.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, checked: Callable[[Path], Path] | None = None) -> None:
+        self._checked = checked
         self._paths = []
         for epoch, (number, path) in enumerate(_epochs(folder)):
             if number != epoch:
                 raise InputError(f"{folder} has no record of epoch {epoch}, but of epoch {number}")
             self._paths.append(path)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files, in order."""
+        return tuple(self._paths)
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -240,10 +251,11 @@ class Epochs(Sequence[Rows]):
             some = copy.copy(self)
             some._paths = self._paths[index]
             return some
-        rows = mapped(self._paths[index])
+        path = self._paths[index]
+        rows = mapped(path if self._checked is None else self._checked(path))
         if rows.dtype != ROW:
             raise InputError(
-                f"{self._paths[index]} holds {rows.dtype}: it is no record of an epoch, or one of "
+                f"{path} holds {rows.dtype}: it is no record of an epoch, or one of "
                 "another version of proselflc; train the run again"
             )
         return rows
@@ -258,13 +270,18 @@ def observed(folder: Path) -> Iterator[Rows]:
     return iter(Epochs(folder))
 
 
+def mean_file(folder: Path, name: str) -> Path:
+    """Where the mean of "p" or "target" is."""
+    return folder / f"recent_{name}.npy"
+
+
 def recent(folder: Path, name: str) -> Mean:
     """The mean of "p" or "target" over the last epochs, memory-mapped.
 
     Raises:
         InputError: there is none, or it is no such file.
     """
-    path = folder / f"recent_{name}.npy"
+    path = mean_file(folder, name)
     array: Mean = mapped(path)
     if array.ndim != 2 or array.dtype not in (np.dtype("<f2"), TOP):
         raise InputError(f"{path} holds {array.dtype} {list(array.shape)}: it is no mean of ours")
@@ -279,11 +296,13 @@ def mapped(path: Path) -> npt.NDArray[Any]:
     """
     try:
         # Not np.load, which would also open an archive.
-        array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
-    except (OSError, ValueError, TypeError, OverflowError) as error:
-        reason = " ".join(str(error).split())[:200]
+        with open_regular(path) as file:
+            return npz.mapped(file)
+    except InputError as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    except npz.DAMAGE as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"cannot read {path}: {reason}") from None
-    return array
 
 
 class _Mean(Protocol):

@@ -9,14 +9,16 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from proselflc.data import decisions
-from proselflc.data.writing import whole_file
+from proselflc.data import decisions, manifest
+from proselflc.data.locking import file_lock
+from proselflc.data.writing import must_be_own_folder, whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import content_of, is_regular
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,7 +26,7 @@ else:
     import tomli as tomllib
 
 Json: TypeAlias = dict[str, object]
-FORMAT = 1  # of the files of a run, as config.toml says; a reader refuses a higher one
+FORMAT = 2  # of a run, as config.toml says; a reader refuses a higher one; 1 had no manifest
 RECORDED = "recorded"  # the key that says so of a run of somebody else's training loop
 _PART = re.compile(r"\.[0-9a-f]{16}\.part")  # the name of a file until `whole_file` has it whole
 # What a run writes into its folders of checkpoints and dynamics.
@@ -97,6 +99,11 @@ class RunDirectory:
     @property
     def summary(self) -> Path:
         return self.path / "summary.json"
+
+    @property
+    def manifest(self) -> Path:
+        """The checksums of the other files; written last."""
+        return self.path / manifest.NAME
 
     @property
     def inputs_table(self) -> Path:
@@ -174,7 +181,7 @@ class RunDirectory:
     @property
     def is_begun(self) -> bool:
         """Whether there is a run: a config.toml that a run has written."""
-        if not self.config.is_file():
+        if not is_regular(self.config):
             return False
         table = read_toml(self.config)
         return "fingerprint" in table and "versions" in table
@@ -182,12 +189,36 @@ class RunDirectory:
     @property
     def is_recorded(self) -> bool:
         """Whether the run is of a training loop that is not ours."""
-        return self.config.is_file() and is_recorded(read_toml(self.config))
+        return is_regular(self.config) and is_recorded(read_toml(self.config))
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run went to its end: the summary is written last."""
-        return self.summary.is_file()
+        """Whether the run went to its end: the summary and then the manifest are written last."""
+        return is_regular(self.summary) and (is_regular(self.manifest) or self.is_of_old_format)
+
+    @property
+    def is_of_old_format(self) -> bool:
+        """Whether a version wrote the run that knew no manifest."""
+        return is_regular(self.config) and read_toml(self.config).get("format", 1) == 1
+
+    def checked(self, path: Path, *, or_replaced: bool = False) -> Path:
+        """The path of a file of the run, if it is what the run wrote: see `manifest.checked`."""
+        return manifest.checked(self.path, path, or_replaced=or_replaced)
+
+    def replacing(self, *paths: Path) -> AbstractContextManager[None]:
+        """Files of the finished run may be replaced meanwhile: see `manifest.replacing`."""
+        return manifest.replacing(self.path, paths)
+
+    def listed(self) -> list[Path]:
+        """The files that a manifest lists: all but itself and what no command reads."""
+        aside = self.manifest, self.report
+        files = [one for one in self._files if one.is_file() and one not in aside]
+        return files + [one for one in self.dynamics.glob("*.npy") if _OURS.fullmatch(one.name)]
+
+    def reopen(self) -> None:
+        """Have the run be unfinished again."""
+        self.manifest.unlink(missing_ok=True)  # first: with it there is a summary
+        self.summary.unlink(missing_ok=True)
 
     def check_format(self) -> None:
         """Refuse a run that a later version has written.
@@ -221,10 +252,15 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else may write to the run meanwhile. The lock goes with the process."""
-        from filelock import FileLock, Timeout
+        """Nobody else may write to the run meanwhile. The lock goes with the process.
 
-        lock = FileLock(self._lock, timeout=0)
+        Raises:
+            InputError: another process has it, it cannot be made, or a folder of the run is a link.
+        """
+        from filelock import Timeout
+
+        self.check_links()
+        lock = file_lock(self._lock, timeout=0)
         try:
             lock.acquire()
         except Timeout:
@@ -239,13 +275,23 @@ class RunDirectory:
         finally:
             lock.release()
 
+    def check_links(self) -> None:
+        """Refuse to write to a run whose folders are links: what they lead to is not the run's.
+
+        Raises:
+            InputError: one is.
+        """
+        for folder in self._folders:
+            must_be_own_folder(folder)
+
     def present(self) -> tuple[str, ...]:
         """The names that a run would use and that are taken."""
         return tuple(path.name for path in (*self._folders, *self._files) if path.exists())
 
     def sweep(self) -> None:
-        """Remove what a process that was killed has left half written."""
-        for folder in (self.path, *self._folders):
+        """Remove what a process that was killed has left half written; links are not followed."""
+        own = (folder for folder in self._folders if not folder.is_symlink())
+        for folder in (self.path, *own):
             for path in folder.glob(".*.part"):
                 if _PART.fullmatch(path.name):
                     path.unlink(missing_ok=True)
@@ -253,8 +299,8 @@ class RunDirectory:
             fold.sweep()
 
     def clear(self) -> None:
-        """Remove what a run has written, and nothing else."""
-        self.summary.unlink(missing_ok=True)  # first: what is half removed must not look finished
+        """Remove what a run has written, and nothing else; links are not followed."""
+        self.reopen()  # first: what is half removed must not look finished
         self.sweep()
         if self.is_begun and self.tracking.is_dir() and not self.tracking.is_symlink():
             shutil.rmtree(self.tracking)  # a tracker names its files as it likes
@@ -315,6 +361,7 @@ class RunDirectory:
             self.summary,
             self.report,
             self.held_out,
+            self.manifest,
             self.config,
         )
 
@@ -323,28 +370,31 @@ class RunDirectory:
         with whole_file(path) as file:
             file.write(json.dumps(_known(value), indent=2, ensure_ascii=False).encode() + b"\n")
 
+    def history_of(self, lines: Sequence[Json]) -> bytes:
+        """What `history.jsonl` holds: a line per evaluation point."""
+        return b"".join(json.dumps(_known(line)).encode() + b"\n" for line in lines)
+
     def write_history(self, lines: Sequence[Json]) -> None:
-        """Write the history, whole or not at all: a line per evaluation point."""
+        """Write the history, whole or not at all."""
         with whole_file(self.history) as file:
-            for line in lines:
-                file.write(json.dumps(_known(line)).encode() + b"\n")
+            file.write(self.history_of(lines))
 
     def read_history(self) -> list[Json]:
         """The history; empty if there is none yet."""
-        if not self.history.is_file():
+        if not is_regular(self.checked(self.history)):
             return []
         text = read_text(self.history)
         return [_object(self.history, line) for line in text.splitlines() if line.strip()]
 
-    def read_json(self, path: Path) -> Json:
-        """A JSON file of the run."""
-        return _object(path, read_text(path))
+    def read_json(self, path: Path, *, or_replaced: bool = False) -> Json:
+        """A JSON file of the run; see `manifest.checked`."""
+        return _object(path, read_text(self.checked(path, or_replaced=or_replaced)))
 
 
 def read_text(path: Path) -> str:
     """A text file of a run."""
     try:
-        return path.read_text(encoding="utf-8")
+        return content_of(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise InputError(f"cannot read {path}: {reason}") from None
@@ -384,8 +434,8 @@ def is_recorded(table: Mapping[str, object]) -> bool:
 
 
 def _empty(folder: Path) -> None:
-    """Remove a run's files from a folder, and the folder if nothing else is in it."""
-    for path in folder.iterdir() if folder.is_dir() else ():
+    """Remove a run's files from a folder that is no link, and the folder if it is empty then."""
+    for path in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
         if _OURS.fullmatch(path.name):
             path.unlink()
     _remove_if_empty(folder)

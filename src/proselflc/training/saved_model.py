@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 
 from proselflc.data import preprocessing
+from proselflc.data.label_values import LabelValues
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.models import catalogue
@@ -38,6 +40,12 @@ class SavedModel:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise InputError(f"{self.directory.model} lists no class names: it is damaged")
         return tuple(names)
+
+    @cached_property
+    def label_values(self) -> LabelValues | None:
+        """The labels of the classes as the caller wrote them; None for class names."""
+        said = self._description.get("label_type")
+        return LabelValues.from_json(said, len(self.names), self.directory.model)
 
     @cached_property
     def preprocessing(self) -> Preprocessing:
@@ -78,9 +86,23 @@ class SavedModel:
         """
         shape = shape_of(self.preprocessing)
         module = catalogue.build(self.model_name, shape, len(self.names), generator_seed=0)
-        weights = self.directory.weights
-        load_strictly(module, read_state(weights), weights)
+        weights = self.directory.checked(self.directory.weights)
+        state = read_state(weights)
+        self._check_finite(state, {name for name, _ in module.named_parameters()})
+        load_strictly(module, state, weights)
         return module.eval()
+
+    def _check_finite(self, state: Mapping[str, Tensor], parameters: Collection[str]) -> None:
+        """Refuse weights that are NaN or infinite; a buffer of the user's may be a mask of −∞."""
+        for name, tensor in state.items():
+            may_be_infinite = name not in parameters and not self.is_ours
+            is_bad = tensor.isnan() if may_be_infinite else ~tensor.isfinite()
+            if bool(is_bad.any()):
+                raise InputError(
+                    f'the tensor "{name}" in {self.directory.weights} holds {int(is_bad.sum()):,} '
+                    "NaN or infinite numbers, so the model cannot predict: restore the file from a "
+                    "copy, or train the run again with a lower --lr"
+                )
 
     @cached_property
     def _description(self) -> Json:
@@ -104,10 +126,17 @@ def finished_run(path: Path) -> RunDirectory:
     if not directory.is_begun:
         raise InputError(f"{path} is not a run: it has no config.toml")
     directory.check_format()
+    directory.checked(directory.config)
     if not directory.is_finished and directory.is_recorded:
         raise InputError(
             f"the recording {path} is not finished: go on with record(…, out={str(path)!r}, "
             "resume=True), with more epochs or with none"
+        )
+    if not directory.is_finished and directory.summary.is_file():
+        raise InputError(
+            f"the run {path} has a {directory.summary.name} and no {directory.manifest.name}: it "
+            "was killed at its very end, or the file was removed; restore it, or write it anew "
+            f"with proselflc train --out {path} --resume"
         )
     if not directory.is_finished:
         raise InputError(

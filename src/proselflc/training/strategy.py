@@ -289,7 +289,7 @@ class Strategy(nn.Module):
         return loss if penalty is None else loss + penalty
 
     def taught(self, e: Evidence, batch: Batch) -> tuple[Tensor, Tensor]:
-        """q̃ [N, C] and ε [N], for the records of a batch."""
+        """Return q̃ [N, C] and ε [N] of a batch, for the records and for the history alike."""
         return self.criterion.method(e)
 
     def evidence(self, logits: Tensor, batch: Batch, progress: float) -> Evidence:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-from proselflc.app.printing import print_json, say
+from proselflc.app.printing import print_json, say, say_notes
 from proselflc.errors import InputError, RunError, shown
 from proselflc.options import Whole
 
@@ -44,6 +44,7 @@ def audit(
     if worst < 0:
         raise InputError(f"--worst must be at least 0, got {worst}")
     audited = load_run(run, model=model)
+    say_notes(() if quiet else audited.notes)
     try:
         found = auditing.audit(audited, folds=folds, data=data, display=chosen(quiet))
     except DivergenceError as error:
@@ -80,8 +81,7 @@ def report(
     from proselflc.app import reporting
 
     written = reporting.write((run, *runs), out, data=data, folder=figures, overwrite=overwrite)
-    for note in written.notes:
-        say(f"note: {shown(note)}")
+    say_notes(written.notes)
     if json:
         print_json(
             {
@@ -154,12 +154,13 @@ def export(
     if what.is_printed and not json:
         if what.kind in ("parquet", "npz") and sys.stdout.isatty():
             raise InputError(f"{what.kind} is no text: say with --out which file it goes to")
-        for piece in exporting.printed(load_run(run), what):
+        found = load_run(run)
+        say_notes(found.notes)
+        for piece in exporting.printed(found, what):
             sys.stdout.buffer.write(piece)
         return
     done = exporting.export(load_run(run), what)
-    for note in done.notes:
-        say(f"note: {shown(note)}")
+    say_notes(done.notes)
     say(
         f"{done.corrections:,} of {done.examples:,} labels corrected, {done.suspects:,} are suspect"
         + (f", {done.reviewed:,} were decided by a person" if done.reviewed else "")

@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from proselflc.app.config import Config
-from proselflc.app.printing import is_main, print_json, say
+from proselflc.app.printing import is_main, print_json, say, say_notes
 from proselflc.data.request import InputsRequest
 from proselflc.errors import InputError, RunError, shown
 from proselflc.options import Several, Whole
+from proselflc.regular_files import is_regular
 
 
 def train(
@@ -64,7 +65,7 @@ def train(
     if json:
         print_json({"run": str(path), **directory.read_json(directory.summary)})
     elif not quiet:
-        if directory.audit.is_file():
+        if is_regular(directory.audit):
             found = Run(path)
             say("\n" + auditing.in_words(found, found.audit, found.examples, 3))
         sys.stdout.write(f"{shown(str(path))}\n")
@@ -166,7 +167,9 @@ def predict(
         raise InputError("say with --data what the model is to look at")
     if out is not None:
         prediction.check_out(out, overwrite)
-    judged = prediction.judge(load_run(run, model=model), request, split, workers=workers)
+    found = load_run(run, model=model)
+    say_notes(found.notes)
+    judged = prediction.judge(found, request, split, workers=workers)
     if out is not None:
         prediction.write(judged, out)
     accuracy = judged.accuracy

@@ -19,8 +19,10 @@ from typing import Any
 from proselflc import methods
 from proselflc.app.config import MAY_CHANGE, Config, versions
 from proselflc.app.kept_runs import key
+from proselflc.data.locking import file_lock
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import content_of, is_regular
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,10 @@ class Store:
             InputError: the file is damaged.
         """
         path = self._records / f"{key(config)}.json"
-        if not path.is_file():
+        if not is_regular(path):
             return None
         try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
+            facts = json.loads(content_of(path))
         except (OSError, ValueError, RecursionError):
             facts = None
         if not _is_record(facts, path.stem):
@@ -110,11 +112,11 @@ class Store:
         Raises:
             InputError: the directory cannot be written to.
         """
-        from filelock import FileLock, Timeout
+        from filelock import Timeout
 
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.runs / f"{key(config)}.lock")
+            lock = file_lock(self.runs / f"{key(config)}.lock")
             lock.acquire(timeout=0)
         except Timeout:
             yield False

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.data import label_values
 from proselflc.data.dataset import (
     Dataset,
     Features,
@@ -55,6 +56,7 @@ def load(
         _labels(v, w) for v, w in ((y, "y"), (clean, "clean"), (y_test, "y_test"))
     )
     assert given is not None
+    is_named = names is not None
     if names is None:
         known = [label for some in (given, truth, test) for label in (some or ())]
         names = in_order(str(label) for label in known)
@@ -72,7 +74,17 @@ def load(
     held = None
     if test is not None:
         held = _part(inputs(x_test, "x_test"), _class_ids(test, number, "y_test"), None, "test")
-    return checked(Dataset("arrays", train, tuple(names), test=held, clean=clean_ids))
+    if not is_named:
+        parts = ((y, train.labels), (clean, clean_ids), (y_test, held.labels if held else None))
+        pairs = [(np.asarray(_on_cpu(some)), k) for some, k in parts if k is not None]
+        values = label_values.of_classes(y, pairs, len(names))
+    elif isinstance(given[0] if given else None, str):
+        values = label_values.like(y, map(str, names))
+    else:
+        values = label_values.class_ids_like(y, len(names))
+    return checked(
+        Dataset("arrays", train, tuple(names), test=held, clean=clean_ids, label_values=values)
+    )
 
 
 def inputs(x: object, what: str = "x") -> Inputs:

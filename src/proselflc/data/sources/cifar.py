@@ -25,6 +25,7 @@ from proselflc.data.archive import SUFFIXES, Member, members
 from proselflc.data.dataset import Bytes, Dataset, Images, Ints, Part, checked
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError, unknown
+from proselflc.regular_files import content_of, open_regular
 
 Name: TypeAlias = Literal["cifar10", "cifar100"]
 
@@ -188,7 +189,7 @@ def _files(source: Path, layout: _Layout) -> Iterator[Member]:
             try:
                 if file.stat().st_size > _LARGEST:
                     raise InputError(f"{file} has more than {_LARGEST:,} bytes: it is not CIFAR's")
-                data = file.read_bytes()
+                data = content_of(file)
             except OSError as error:
                 raise InputError(f"{file} could not be read: {error}") from error
             yield Member(name, data, hashlib.md5(data, usedforsecurity=False).hexdigest())
@@ -331,7 +332,7 @@ def _remember(entry: Path, decoded: _Decoded) -> None:
 def _recall(entry: Path) -> _Decoded | None:
     """What the cache keeps, if every byte of it is as it was written."""
     try:
-        crc, _, line = _index_file(entry).read_bytes().partition(b"\n")
+        crc, _, line = content_of(_index_file(entry)).partition(b"\n")
         if int(crc, 16) != zlib.crc32(line):
             return None
         index = json.loads(line)
@@ -358,7 +359,7 @@ def _array_file(entry: Path, name: str) -> Path:
 
 def _crc(path: Path) -> int:
     with (
-        path.open("rb") as file,
+        open_regular(path) as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
         return zlib.crc32(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import zipfile
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from proselflc.data import download, unpickling
 from proselflc.data.dataset import Dataset, Ints, checked
 from proselflc.data.sources import cifar, npz
 from proselflc.errors import InputError, unknown
+from proselflc.regular_files import open_regular
 
 
 @dataclass(frozen=True)
@@ -156,19 +158,23 @@ def _unpickled(path: Path) -> object:
     import torch
 
     try:
-        size = path.stat().st_size
-        declared = 0
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                declared = sum(info.file_size for info in archive.infolist())
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            declared = 0
+            if zipfile.is_zipfile(file):
+                with zipfile.ZipFile(file) as archive:
+                    declared = sum(info.file_size for info in archive.infolist())
         if max(size, declared) > _LARGEST:
             raise InputError(
                 f"{path} declares {max(size, declared):,} bytes, but a CIFAR-N file has a few "
                 "million: get the original file"
             )
         stand_ins = [(function, full) for full, function in unpickling.STAND_INS.items()]
-        with torch.serialization.safe_globals(stand_ins):  # type: ignore[arg-type]
-            return torch.load(path, map_location="cpu", weights_only=True)
+        with (
+            torch.serialization.safe_globals(stand_ins),  # type: ignore[arg-type]
+            open_regular(path) as file,
+        ):
+            return torch.load(file, map_location="cpu", weights_only=True)
     except InputError:
         raise
     except pickle.UnpicklingError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from proselflc.data import download
 from proselflc.data.dataset import Bytes, Dataset, Images, Part, checked
 from proselflc.errors import InputError, unknown
+from proselflc.regular_files import open_regular
 
 NAMES: dict[str, tuple[str, ...]] = {
     "mnist": tuple(str(digit) for digit in range(10)),
@@ -143,8 +145,8 @@ def read(path: Path, dimensions: int) -> Bytes:
         InputError: it is not such a file, or holds less or more than its header says.
     """
     try:
-        with path.open("rb") as raw:
-            size = path.stat().st_size
+        with open_regular(path) as raw:
+            size = os.fstat(raw.fileno()).st_size
             if raw.read(2) == b"\x1f\x8b":
                 raw.seek(0)
                 with gzip.GzipFile(fileobj=raw, mode="rb") as stream:

@@ -12,6 +12,7 @@ from proselflc.data.image import OnBadImage
 from proselflc.data.reading import lines
 from proselflc.data.sources.image_folder import Found, scan, text, walk
 from proselflc.errors import InputError, unknown
+from proselflc.regular_files import open_regular
 
 _SYNSET = re.compile(r"n[0-9]{8}")
 # Below the folder the user names: images as the challenge and as Kaggle lay them out.
@@ -205,7 +206,9 @@ def _numbered_synsets(meta: Path) -> list[str]:
     from scipy.io import loadmat
 
     try:
-        rows = np.atleast_1d(loadmat(meta, variable_names=["synsets"], squeeze_me=True)["synsets"])
+        with open_regular(meta) as file:
+            found = loadmat(file, variable_names=["synsets"], squeeze_me=True)
+        rows = np.atleast_1d(found["synsets"])
         numbered = {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in rows}
     except Exception as error:  # a damaged file ends in errors of many types
         words = " ".join(str(error).split())[:200]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import lzma
 import math
+import os
 import tokenize
 import warnings
 import zipfile
 import zlib
 from collections.abc import Collection, Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -23,16 +25,18 @@ from numpy.lib import format as npy
 from proselflc.data.dataset import Dataset, Features, Images, Inputs, Ints, Part, checked
 from proselflc.data.examples import Examples, Wanted, chosen, renumbered
 from proselflc.errors import InputError
+from proselflc.regular_files import open_regular
 
 Array: TypeAlias = npt.NDArray[Any]
 
+_SHORTEST = npy.MAGIC_LEN + 2  # bytes before the header of an array
 _RATIO = 200  # of unpacked to packed bytes, where it matters
 _HARMLESS = 64 << 20  # bytes that may be packed as well as they can be
 _MANY_CLASSES = 1000  # that a file without `names` may have whatever its length
 
 # What zipfile, the decoders and numpy raise on damaged bytes: RuntimeError (with its
 # NotImplementedError) is an unknown or encrypted method, the rest are headers of nonsense.
-_DAMAGE = (
+DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
@@ -140,7 +144,7 @@ def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
         InputError: not such a file, damaged, objects inside, or larger than it can be.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             infos = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
             chosen = {name: infos[name] for name in wanted if name in infos}
             _refuse_bombs(path, chosen)
@@ -155,7 +159,7 @@ def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
             return found
     except InputError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise InputError(
             f"{path} is not an .npz file or is damaged ({_reason(error)}): write it again with "
             "np.savez"
@@ -169,15 +173,30 @@ def array(path: Path) -> Array:
         InputError: not such a file, damaged, objects inside, or shorter than its header says.
     """
     try:
-        with path.open("rb") as stream:
-            return _read(stream, path.stat().st_size, str(path))
+        with open_regular(path) as stream:
+            return _read(stream, os.fstat(stream.fileno()).st_size, str(path))
     except InputError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise InputError(
             f"{path} is not an .npy file or is damaged ({_reason(error)}): write it again with "
             "np.save"
         ) from error
+
+
+def mapped(file: BufferedReader) -> Array:
+    """The array of an open `.npy` file, memory-mapped to be read.
+
+    Raises:
+        InputError: it holds Python objects.
+        Exception: one of `DAMAGE`, for a header that is none or declares more than is there.
+    """
+    shape, fortran, dtype = _header(file)
+    if dtype.hasobject:
+        raise InputError("it holds Python objects, which can run code when read")
+    return np.memmap(
+        file, dtype=dtype, shape=shape, order="F" if fortran else "C", mode="r", offset=file.tell()
+    )
 
 
 def features(values: Array, what: str) -> npt.NDArray[np.float32]:
@@ -204,15 +223,10 @@ def _refuse_bombs(path: Path, infos: Mapping[str, zipfile.ZipInfo]) -> None:
 
 def _read(stream: IO[bytes], size: int, what: str) -> Array:
     """An array from a stream of `size` bytes, header first."""
-    version = npy.read_magic(stream)
-    if version not in ((1, 0), (2, 0)):
-        raise InputError(f"{what} has an unknown format {version}: write it again with np.save")
-    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # about old spellings in headers, which are read all the same
-        shape, fortran, dtype = header(stream)
+    try:
+        shape, fortran, dtype = _header(stream)
+    except InputError as error:
+        raise InputError(f"{what} {error}: write it again with np.save") from None
     if dtype.hasobject:
         raise InputError(
             f"{what} holds Python objects, which can run code when read: save numbers or text "
@@ -220,9 +234,8 @@ def _read(stream: IO[bytes], size: int, what: str) -> Array:
         )
     if dtype.names is not None or dtype.subdtype is not None:
         raise InputError(f"{what} is a structured array: save its columns as one plain array")
-    start = len(npy.magic(*version)) + (2 if version == (1, 0) else 4)
     declared = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or dtype.itemsize == 0 or declared > size - start:
+    if min(shape, default=0) < 0 or dtype.itemsize == 0 or declared > size - _SHORTEST:
         raise InputError(
             f"{what} declares {dtype} of shape {list(shape)} = {declared:,} bytes, but only "
             f"{size:,} are there: write it again"
@@ -231,6 +244,17 @@ def _read(stream: IO[bytes], size: int, what: str) -> Array:
     if values.nbytes:
         _fill(stream, values.reshape(-1).view(np.uint8).data, what)
     return values.T if fortran else values
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """What an `.npy` file declares: shape, whether columns come first, type."""
+    version = npy.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise InputError(f"has an unknown format {version}")
+    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about old spellings in headers, which are read as well
+        return header(stream)
 
 
 def _fill(stream: IO[bytes], room: memoryview, what: str) -> None:

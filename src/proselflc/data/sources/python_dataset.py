@@ -23,6 +23,7 @@ from proselflc.data.dataset import (
     in_order,
 )
 from proselflc.data.image import rgb
+from proselflc.data.label_values import LabelValues, like
 from proselflc.data.sources.table import SPLITS
 from proselflc.data.sources.table_roles import LABEL, PATH, TEXT
 from proselflc.errors import InputError
@@ -65,6 +66,7 @@ def load(dataset: object, *, test: object | None = None, name: str = "dataset") 
             names,
             test=parts.get("test"),
             validation=parts.get("validation"),
+            label_values=_values(read["train"], names, class_ids),
         )
     )
 
@@ -73,6 +75,7 @@ def load(dataset: object, *, test: object | None = None, name: str = "dataset") 
 class _Examples:
     inputs: list[_Input]
     labels: list[_Label]
+    kinds: frozenset[type]  # of the labels as they were: bool, int, float, str
     ids: tuple[str, ...]
     columns: tuple[str, ...] | None = None  # where the features were columns
     names: tuple[str, ...] | None = None  # where the label column brings them
@@ -126,6 +129,7 @@ def _read(dataset: Any, what: str) -> _Examples:
     keys: _Keys | None = None
     inputs: list[_Input] = []
     labels: list[_Label] = []
+    label_kinds: set[type] = set()
     ids: list[str] = []
     for i, item in enumerate(_items(dataset, n, what)):
         where = f"example {i} of {what}"
@@ -145,12 +149,15 @@ def _read(dataset: Any, what: str) -> _Examples:
         else:
             raise InputError(f"{where} is a {type(item).__name__}: expected (x, y) or a dict")
         inputs.append(_input(x, where))
-        labels.append(_label(y, where))
+        label, kind_of_label = _label(y, where)
+        labels.append(label)
+        label_kinds.add(kind_of_label)
     if not labels:
         raise InputError(f"{what} has no examples")
     columns = keys.inputs if keys is not None and len(keys.inputs) > 1 else None
     names = getattr(kinds.get(keys.label), "names", None) if keys is not None else None
-    return _Examples(inputs, labels, tuple(ids), columns, tuple(names) if names else None)
+    known = tuple(names) if names else None
+    return _Examples(inputs, labels, frozenset(label_kinds), tuple(ids), columns, known)
 
 
 def _items(dataset: Any, n: int, what: str) -> Iterable[Any]:
@@ -195,13 +202,14 @@ def _keys(item: Mapping[Any, Any], kinds: Mapping[Any, Any], what: str) -> _Keys
     return _Keys(labels[0], tuple(inputs), next((k for k in keys if k.lower() == "id"), None))
 
 
-def _label(y: Any, where: str) -> _Label:
+def _label(y: Any, where: str) -> tuple[_Label, type]:
+    """A label, and what it was before: bool, int, float or str."""
     if isinstance(y, str) and y.strip():
-        return y.strip()
+        return y.strip(), str
     one = hasattr(y, "item") and all(size == 1 for size in getattr(y, "shape", ()))
     value = y.item() if one else y
     if isinstance(value, bool | int | float) and float(value).is_integer() and value >= 0:
-        return int(value)
+        return int(value), type(value)
     raise InputError(
         f"{where} has the label {_shown(y)}: expected a class id from 0 or a class name"
     )
@@ -289,6 +297,21 @@ def _classes(
     if isinstance(train.labels[0], str):
         return names, {text: k for k, text in enumerate(names)}
     return names, {k: k for k in range(len(names))}
+
+
+def _values(
+    train: _Examples, names: tuple[str, ...], class_ids: Mapping[_Label, int]
+) -> LabelValues:
+    """The labels of the classes as the items hold them: a list of texts, or an array of numbers."""
+    if str in train.kinds:
+        return LabelValues(names)
+    known = {k: label for label, k in class_ids.items()}
+    numbers = np.array([int(known[k]) for k in range(len(names))])
+    if train.kinds == {bool} and len(names) <= 2:
+        numbers = numbers.astype(np.bool_)
+    elif float in train.kinds:
+        numbers = numbers.astype(np.float64)
+    return like(numbers, numbers.tolist())
 
 
 def _own_names(dataset: Any) -> tuple[str, ...] | None:

@@ -17,6 +17,7 @@ from proselflc.data.sources.table_roles import BEFORE
 from proselflc.data.spreadsheet import neutralised, quoted
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
+from proselflc.regular_files import open_regular
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -99,7 +100,7 @@ class Relabelling:
         if pa.types.is_dictionary(field.type):
             cells = cells.unify_dictionaries()
         new = cells.combine_chunks().take(pa.array(source)).cast(field.type)
-        with pq.ParquetFile(table.path) as old:
+        with open_regular(table.path) as stream, pq.ParquetFile(stream) as old:
             groups = old.metadata
             size = groups.row_group(0).num_rows if groups.num_row_groups else None
             packed = groups.row_group(0).column(0).compression if size else "SNAPPY"
@@ -130,7 +131,7 @@ class Relabelling:
 
     def _write_text(self, file: BinaryIO, table: Delimited, source: Ints, before: str) -> None:
         text = decoded(table.path)
-        with table.path.open("rb") as stream:
+        with open_regular(table.path) as stream:
             if stream.read(3) == _BOM:
                 file.write(_BOM)
         cells = table.texts(self.column)

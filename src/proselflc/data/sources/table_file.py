@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +18,27 @@ import numpy.typing as npt
 from proselflc.data.reading import decoded
 from proselflc.data.request import PARQUET
 from proselflc.errors import InputError
+from proselflc.regular_files import is_regular, open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 
+# A row takes a byte of a file or at least a twentieth of one, unless there are few rows.
+_ROWS_PER_BYTE, _FEW_ROWS = 20, 2**24
+# Bytes of memory for each byte of a file, unless there are few.
+_RATIO, _HARMLESS = 200, 2**30
+# Bytes that a value takes in memory; a text becomes an object of Python.
+_WIDTHS = {
+    "BOOLEAN": 1,
+    "INT32": 4,
+    "INT64": 8,
+    "INT96": 12,
+    "FLOAT": 4,
+    "DOUBLE": 8,
+    "BYTE_ARRAY": 64,
+}
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
 
 
@@ -101,11 +118,15 @@ class Parquet:
         import pyarrow.parquet as pq
 
         try:
-            with pq.ParquetFile(self.path) as file:
+            with open_regular(self.path) as stream, pq.ParquetFile(stream) as file:
+                size = os.fstat(stream.fileno()).st_size
+                _must_have_room(self.path, file.metadata, set(columns), size)
                 table = file.read(columns=list(columns))
                 # Pages may hold other numbers of rows, in another order, than the header claims.
                 table = table.select(list(columns))
                 table.validate(full=True)
+        except InputError:
+            raise
         except Exception as error:
             raise _damaged(self.path, error) from None
         if len(table) != len(self):
@@ -125,9 +146,10 @@ def open_table(path: Path) -> Table:
     if suffix not in _DELIMITERS and suffix not in PARQUET:
         known = ", ".join([*_DELIMITERS, *PARQUET])
         raise InputError(f"{path} is no table by its ending: expected one of {known}")
-    if not path.is_file():  # also what is no regular file: reading a pipe would wait for ever
-        what = "is not a file" if path.exists() else "does not exist"
-        raise InputError(f"the table {path} {what}: give the path of a CSV, TSV or Parquet file")
+    if not is_regular(path):
+        raise InputError(
+            f"the table {path} does not exist: give the path of a CSV, TSV or Parquet file"
+        )
     table = open_parquet(path) if suffix in PARQUET else _open_delimited(path, suffix)
     seen: set[str] = set()
     for name in table.columns:
@@ -224,24 +246,55 @@ def _rows(path: Path, text: str, delimiter: str, quoting: Literal[0, 3]) -> Deli
 
 
 def open_parquet(path: Path) -> Parquet:
-    """A Parquet file, if it is one and is not larger unpacked than it can be."""
+    """A Parquet file, if it is one and does not claim more rows than its bytes can hold.
+
+    Raises:
+        InputError: it is no such file, or is damaged.
+    """
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with open_regular(path) as stream, pq.ParquetFile(stream) as file:
+            size = os.fstat(stream.fileno()).st_size
             about = file.metadata
             columns = tuple(file.schema_arrow.names)
             length = about.num_rows
             claimed = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    except InputError:
+        raise
     except Exception as error:
         raise _damaged(path, error) from None
-    size = path.stat().st_size
-    if length < 0 or max(length, claimed) > max(2**26, 1000 * size):
+    most = max(_FEW_ROWS, _ROWS_PER_BYTE * size)
+    if not 0 <= length <= most or claimed > max(2**26, 1000 * size):
         raise InputError(
             f"{path} has {size:,} bytes, but its header claims {length:,} rows of {claimed:,} "
-            "bytes: it is damaged, so write it again"
+            f"bytes, where at most {most:,} rows are believed: it is damaged, so write it again"
         )
     return Parquet(path, columns, length)
+
+
+def _must_have_room(path: Path, about: pq.FileMetaData, wanted: set[str], size: int) -> None:
+    """Refuse columns that would take far more memory than their file has bytes.
+
+    A value that is repeated takes next to nothing in a file and its whole width in memory.
+    """
+    needed = 0
+    for k in range(about.num_columns):
+        leaf = about.schema.column(k)
+        if leaf.path.partition(".")[0] not in wanted:
+            continue
+        width = _WIDTHS.get(leaf.physical_type) or max(leaf.length, 1)
+        for group in range(about.num_row_groups):
+            chunk = about.row_group(group).column(k)
+            needed += max(chunk.num_values, about.row_group(group).num_rows) * width
+    room = max(_HARMLESS, _RATIO * size)
+    if needed > room:
+        raise InputError(
+            f"{path} has {size:,} bytes, but its {about.num_rows:,} rows would take about "
+            f"{needed:,} bytes of memory, where at most {room:,} are allowed ({_RATIO} times its "
+            "size): if these are your data, write them again without compression and without "
+            "dictionaries"
+        )
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
