@@ -328,25 +328,6 @@ def test_losses_of_one_kind_are_noted_once_and_every_label_is_believed(crowd: An
     assert len(crowd.told) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(  # mixup is dynamic after step 18, and labels are replaced after 24
-    ("stop", "accumulate"), [(5, 1), (18, 1), (20, 1), (20, 3), (24, 1), (25, 3), (40, 1)]
-)
-def test_resuming_in_every_phase_changes_nothing(
-    crowd: Any,
-    assert_goes_on: Callable[..., dict[str, Tensor]],
-    kind: Kind,
-    stop: int,
-    accumulate: int,
-) -> None:
-    one = strategy(crowd, kind, 8)
-    assert (one.mixes_from, one.boots_from) == (3, 4 if kind == "dynamic" else 3)
-    recipe = Recipe(optimizer="sgd", lr=0.02, weight_decay=0.0, accumulate=accumulate)
-    ours = assert_goes_on(lambda: crowd.training(strategy(crowd, kind, 8), 8, recipe), crowd, stop)
-    assert ours["strategy.epochs"] == 8
-    assert ours["strategy.table"].max() > 0.5
-
-
 def test_a_batch_in_parts_is_mixed_within_them(crowd: Any) -> None:
     """The first part is recorded as the model was before the step; all rows are there."""
     recipe = Recipe(optimizer="sgd", lr=0.02, weight_decay=0.0, accumulate=3)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
@@ -17,7 +16,6 @@ from proselflc.errors import InputError
 from proselflc.methods.elr import EarlyLearningRegularization
 from proselflc.training import strategy as strategies
 from proselflc.training.fit import lessons
-from proselflc.training.recipe import Recipe
 
 
 def strategy(
@@ -123,19 +121,6 @@ def test_it_remembers_the_truth_where_labels_are_wrong(crowd: Any) -> None:
     wrong = crowd.y != crowd.clean
     assert (one.memory.argmax(1) == crowd.clean)[wrong].float().mean() > 0.7
     assert one.processes == 1
-
-
-@pytest.mark.parametrize("accumulate", [1, 3])
-@pytest.mark.parametrize("stop", [1, 6, 20])
-def test_resuming_changes_nothing(
-    crowd: Any,
-    assert_goes_on: Callable[..., dict[str, Tensor]],
-    stop: int,
-    accumulate: int,
-) -> None:
-    recipe = Recipe(optimizer="adamw", lr=0.01, weight_decay=0.0, accumulate=accumulate)
-    ours = assert_goes_on(lambda: crowd.training(strategy(crowd), 6, recipe), crowd, stop)
-    assert_close(ours["strategy.memory"].sum(1), torch.full((crowd.n,), 1 - 0.7**6))
 
 
 def test_a_memory_that_is_too_large_is_refused_with_its_size(

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from proselflc.methods.gce import TruncatedGCE
@@ -117,11 +116,3 @@ def test_what_is_left_out_are_mostly_wrong_labels(crowd: Any) -> None:
     assert (~one.kept)[wrong].float().mean() > 0.8
     assert (~one.kept)[~wrong].float().mean() < 0.2
     assert one.processes == 1
-
-
-@pytest.mark.parametrize("stop", [1, 29, 30, 31, 50])  # labels are first left out after step 30
-def test_resuming_changes_nothing(
-    crowd: Any, assert_goes_on: Callable[..., dict[str, Tensor]], stop: int
-) -> None:
-    ours = assert_goes_on(lambda: crowd.training(strategy(crowd), 10), crowd, stop)
-    assert 0 < ours["strategy.kept"].sum() < crowd.n

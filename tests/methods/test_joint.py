@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,8 @@ from proselflc.data.dataset import Features, Ints
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.methods.joint import BEGIN, FIRST, RING, Joint
-from proselflc.training import checkpoint, processes
+from proselflc.training import processes
 from proselflc.training import strategy as strategies
-from proselflc.training.checkpoint import State
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Scene, Situation
@@ -218,25 +216,6 @@ def test_the_second_stage_is_soft_cross_entropy_from_the_initial_weights() -> No
     for name, tensor in model.state_dict().items():
         assert_close(tensor, one.module.state_dict()[name], rtol=1e-2, atol=1e-3)
     assert one.strategy.get_buffer("ring").numel() == 0
-
-
-@pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
-@pytest.mark.parametrize("stop", [1, 20, 29, 30, 31, 40])  # the second stage begins after 30
-def test_resuming_in_either_stage_changes_nothing(hard: bool, stop: int, tmp_path: Path) -> None:
-    data = Clusters()
-    whole, losses = training(data, hard=hard, epochs=8), []
-    for lesson in lessons(whole, data, scene):
-        losses.append(lesson.loss)
-        if lesson.step == stop:
-            checkpoint.write(tmp_path, State(stop, whole.tensors(), whole.facts()))
-    state, _ = checkpoint.read_last(tmp_path)
-    assert state is not None
-    resumed = training(data, hard=hard, epochs=8)
-    resumed.restore(state)
-    assert [lesson.loss for lesson in lessons(resumed, data, scene)] == losses[stop:]
-    ours, theirs = whole.tensors(), resumed.tensors()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_what_is_too_large_to_keep_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,19 +186,6 @@ def test_an_estimate_that_cannot_be_inverted_is_mended_and_said(data: Any) -> No
     assert bool(strategy.loss(torch.zeros(BATCH, C), next(data.batches()), 0.5).isfinite())
 
 
-@pytest.mark.parametrize("at", [2, BOUNDARY, BOUNDARY + 1, TOTAL - 3])
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-def test_a_run_that_stops_goes_on_as_if_it_had_not(
-    data: Any, backward: bool, at: int, assert_goes_on: Any
-) -> None:
-    recipe = replace(RECIPE, ema=0.8)
-
-    def new() -> Training:
-        return training(LossCorrection(situation(data.y), backward=backward), recipe)
-
-    assert_goes_on(new, data, at)
-
-
 def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path) -> None:
     np.save(tmp_path / "T.npy", np.full((4, 4), 0.25))
     np.save(tmp_path / "small.npy", np.eye(3))

@@ -22,16 +22,13 @@ from proselflc.data.matrix_files import read_mask
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.methods import masking
-from proselflc.methods.masking import CLIP, FIRST, Masking, structure
-from proselflc.training import processes
-from proselflc.training.fit import Training
+from proselflc.methods.masking import CLIP, Masking, structure
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Situation
 
 n, C, BATCH, EPOCHS = 120, 4, 20, 8
 BATCHES = n // BATCH
 TOTAL = EPOCHS * BATCHES
-BOUNDARY = round(FIRST * EPOCHS) * BATCHES
 RECIPE = Recipe(optimizer="sgd", lr=0.1, weight_decay=1e-3, schedule="cosine")
 T = 0.65 * torch.eye(C) + 0.35 * torch.eye(C).roll(1, 1)
 PAIRS = T > 0
@@ -158,24 +155,6 @@ def test_the_loss_is_the_reconstruction_with_a_matrix_per_example(data: Any) -> 
     assert_close(loss, -mixed.gather(1, batch.y[:, None]).log().mean())
     assert loss.requires_grad
     assert not any(parameter.requires_grad for parameter in strategy.parameters())
-
-
-def training(data: Any, recipe: Recipe = RECIPE) -> Training:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(C, 8), nn.ReLU(), nn.Linear(8, C))
-    strategy = Masking(SITUATION, mask=PAIRS)
-    accelerator = processes.accelerator(recipe.precision)
-    return Training(model, strategy, recipe, TOTAL, BATCHES, accelerator=accelerator)
-
-
-@pytest.mark.parametrize("at", [2, BOUNDARY, BOUNDARY + 1, TOTAL - 3])
-def test_a_run_that_stops_goes_on_as_if_it_had_not(
-    data: Any, at: int, monkeypatch: pytest.MonkeyPatch, assert_goes_on: Any
-) -> None:
-    monkeypatch.setattr(masking, "PRETRAINING", 30)
-    recipe = replace(RECIPE, ema=0.8, accumulate=2)
-    ours = assert_goes_on(lambda: training(data, recipe), data, at)
-    assert any("square" in name for name in ours)
 
 
 def test_making_it_draws_nothing_from_the_stream_that_everybody_shares() -> None:

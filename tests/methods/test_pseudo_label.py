@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
@@ -30,12 +29,8 @@ from proselflc.data.preprocessing import fit
 from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.methods.pseudo_label import PseudoLabel
-from proselflc.training import checkpoint, processes
-from proselflc.training.checkpoint import State
-from proselflc.training.fit import Training, lessons
 from proselflc.training.observations import see
-from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Scene, Situation
+from proselflc.training.strategy import Situation
 
 n, C, N, BATCHES = 40, 3, 8, 5
 TRUSTED = np.arange(n) % 4 == 0  # ten of forty
@@ -144,47 +139,6 @@ def test_without_trusted_examples_it_says_what_to_do() -> None:
         PseudoLabel(situation(np.ones(n, np.bool_)), weight=3.0, begin=0.1, end=0.6)
 
 
-class Few:
-    x = torch.randn(n, 4, generator=torch.Generator().manual_seed(3))
-
-    def __len__(self) -> int:
-        return BATCHES
-
-    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(epoch))
-        for k in range(start, BATCHES):
-            index = order[k * N : (k + 1) * N]
-            yield Batch(self.x[index], torch.from_numpy(GIVEN)[index], index)
-
-
-def training() -> Training:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, C))
-    recipe = Recipe(optimizer="sgd", lr=0.05, weight_decay=0.0, schedule="cosine", accumulate=2)
-    accelerator = processes.accelerator("no")
-    return Training(model, strategy(), recipe, 20, BATCHES, accelerator=accelerator)
-
-
-def scene(model: nn.Module) -> Scene:
-    return Scene(model, GIVEN, C, lambda rows=None: iter(()), pytest.fail)
-
-
-@pytest.mark.parametrize("stop", [1, 5, 13])
-def test_resuming_changes_nothing(stop: int, tmp_path: Path) -> None:
-    whole, losses = training(), []
-    for lesson in lessons(whole, Few(), scene):
-        losses.append(lesson.loss)
-        if lesson.step == stop:
-            checkpoint.write(tmp_path, State(stop, whole.tensors(), whole.facts()))
-    state, _ = checkpoint.read_last(tmp_path)
-    assert state is not None
-    resumed = training()
-    resumed.restore(state)
-    assert [lesson.loss for lesson in lessons(resumed, Few(), scene)] == losses[stop:]
-    ours, theirs = whole.tensors(), resumed.tensors()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
 @pytest.fixture(scope="module")
 def digits() -> Dataset:
     return open_data(Request(data="digits"))
@@ -269,7 +223,7 @@ def test_the_ramped_variant_is_boot_hard_whose_trust_rises(progress: float) -> N
     z = z.double().requires_grad_()
     epsilon = 0.75 * min(max((progress - 0.1) / 0.5, 0.0), 1.0)
     for moment in (progress, torch.tensor(progress, dtype=torch.float64)):
-        found = Criterion(pseudo_label_ramped())(z, batch.y, progress=moment)
+        found = Criterion(pseudo_label_ramped(0.75, 0.1, 0.6))(z, batch.y, progress=moment)
         expected = Criterion(boot_hard(epsilon))(z, batch.y)
         assert_close(found, expected)
         assert_close(torch.autograd.grad(found, z), torch.autograd.grad(expected, z))
@@ -282,7 +236,7 @@ def test_a_ramp_of_no_length_is_a_step() -> None:
 
 def test_time_is_needed() -> None:
     with pytest.raises(ValueError, match="nobody said how far training is"):
-        Criterion(pseudo_label_ramped())(torch.zeros(2, 3), torch.tensor([0, 1]))
+        Criterion(pseudo_label_ramped(0.75, 0.1, 0.6))(torch.zeros(2, 3), torch.tensor([0, 1]))
 
 
 def test_the_method_says_that_it_is_an_adaptation(digits: Dataset) -> None:

@@ -218,19 +218,6 @@ def test_weight_decay_spares_the_layer(optimizer: str) -> None:
     assert [len(group["params"]) for group in groups] == [4, 2]
 
 
-@pytest.mark.parametrize("at", [3, 2 * BATCHES, 2 * BATCHES + 1, 8 * BATCHES - 7])
-@pytest.mark.parametrize("kind", LAYERS)
-def test_a_run_that_stops_goes_on_as_if_it_had_not(
-    data: Any, kind: str, at: int, assert_goes_on: Any
-) -> None:
-    recipe = replace(RECIPE, optimizer="adamw", lr=0.01, ema=0.8, accumulate=2)
-
-    def new() -> Training:
-        return training(layer(kind), recipe)
-
-    assert_goes_on(new, data, at)
-
-
 def test_a_model_that_was_trained_so_can_be_copied_and_pickled(data: Any) -> None:
     ours = training(layer("complex"))
     for _ in lessons(ours, data, data.scene):

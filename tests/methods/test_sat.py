@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
@@ -114,17 +113,6 @@ def test_wrong_labels_become_right(crowd: Any) -> None:
     after = (one.memory.argmax(1) == crowd.clean).float().mean()
     assert after > before + 0.1
     assert one.processes == 1
-
-
-@pytest.mark.parametrize("accumulate", [1, 3])
-@pytest.mark.parametrize("stop", [1, 23, 24, 25, 40])  # labels move after step 24
-def test_resuming_changes_nothing(
-    crowd: Any, assert_goes_on: Callable[..., dict[str, Tensor]], stop: int, accumulate: int
-) -> None:
-    recipe = Recipe(optimizer="adamw", lr=0.01, weight_decay=0.0, accumulate=accumulate)
-    ours = assert_goes_on(lambda: crowd.training(strategy(crowd), 8, recipe), crowd, stop)
-    assert ours["strategy.epochs"] == 8
-    assert not torch.equal(ours["strategy.memory"], F.one_hot(crowd.y, 4).float())
 
 
 def test_a_memory_that_is_too_large_is_refused_with_its_size(

@@ -294,13 +294,9 @@ def test_what_it_cannot_use(parameters: dict[str, Any], reason: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "recipe",
-    [SGD, replace(SGD, ema=0.7, accumulate=2), replace(SGD, precision="bf16")],
-    ids=["plain", "average, parts", "bf16"],
-)
-@pytest.mark.parametrize("stop", [2, HALF - 1, HALF, HALF + 1, TOTAL - 1])
-def test_a_restored_run_goes_on_as_if_nothing_had_happened(recipe: Recipe, stop: int) -> None:
+@pytest.mark.parametrize("stop", [2, HALF, HALF + 1])
+def test_a_restored_run_goes_on_in_half_precision(stop: int) -> None:
+    recipe = replace(SGD, precision="bf16")
     whole, losses, state = training(recipe), [], None
     for lesson in lessons(whole, Few(), scene):
         losses.append(lesson.loss)

@@ -1,6 +1,6 @@
 """The methods of the family, one line each: a target is a reference and a trust."""
 
-from proselflc.correction import parameter
+from proselflc.correction import defaults, parameter
 from proselflc.correction.reference import (
     HardPrediction,
     Prediction,
@@ -32,27 +32,29 @@ def boot_hard(epsilon: float) -> Target:
     return Target(HardPrediction(), Fixed(epsilon))
 
 
-def distillation(epsilon: float, temperature: float = 1.0) -> Target:
+def distillation(epsilon: float, temperature: float = defaults.TEMPERATURE) -> Target:
     return Target(
         Teacher(parameter.softmax_temperature(temperature, "temperature")), Fixed(epsilon)
     )
 
 
-def pseudo_label_ramped(epsilon: float = 0.75, begin: float = 0.1, end: float = 0.6) -> Target:
+def pseudo_label_ramped(epsilon: float, begin: float, end: float) -> Target:
     return Target(HardPrediction(), Ramp(epsilon, begin, end))
 
 
 def proselflc(
-    sharpness: float = 10.0, midpoint: float = 0.5, trust: str | Trust = "global*local"
+    sharpness: float = defaults.SHARPNESS,
+    midpoint: float = defaults.MIDPOINT,
+    trust: str | Trust = defaults.TRUST,
 ) -> Target:
     return Target(Prediction(), named(trust, sharpness, midpoint))
 
 
 def low_temperature_proselflc(
-    sharpness: float = 12.0,
-    midpoint: float = 0.5,
-    temperature: float = 0.5,
-    trust: str | Trust = "global*max_p",
+    sharpness: float = defaults.LOW_TEMPERATURE_SHARPNESS,
+    midpoint: float = defaults.MIDPOINT,
+    temperature: float = defaults.LOW_TEMPERATURE,
+    trust: str | Trust = defaults.LOW_TEMPERATURE_TRUST,
 ) -> Target:
     temperature = parameter.softmax_temperature(temperature, "temperature")
     return Target(

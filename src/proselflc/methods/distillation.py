@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from proselflc.correction import catalogue
+from proselflc.correction import catalogue, defaults
 from proselflc.correction.criteria import Distillation
 from proselflc.correction.parameter import share_of_target, softmax_temperature
 from proselflc.data.batches import Batch
@@ -33,7 +33,7 @@ class Parameters(method.Parameters):
 
     teacher: Path
     epsilon: float = checked(0.5, share_of_target)
-    temperature: float = checked(1.0, softmax_temperature)
+    temperature: float = checked(defaults.TEMPERATURE, softmax_temperature)
 
 
 class FrozenTeacher(nn.Module):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from proselflc.correction import defaults
 from proselflc.correction.criteria import GeneralizedCrossEntropy
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.parameter import number, power, share_of_training
@@ -32,7 +33,7 @@ class Parameters(method.Parameters):
         q: near 0 the loss is cross entropy, at 1 the mean absolute error.
     """
 
-    q: float = checked(0.7, power)
+    q: float = checked(defaults.POWER, power)
 
 
 @dataclass(frozen=True)

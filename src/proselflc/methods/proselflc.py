@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proselflc.correction import defaults
 from proselflc.correction.parameter import halfway, softmax_temperature, steepness
 from proselflc.training import method
 from proselflc.training.method import Method, checked
@@ -31,9 +32,9 @@ class Parameters(method.Parameters):
         trust: `global*local`, `global`, `local` or `global*max_p`.
     """
 
-    sharpness: float = checked(10.0, steepness)
-    midpoint: float = checked(0.5, halfway)
-    trust: str = checked("global*local", trust_name)
+    sharpness: float = checked(defaults.SHARPNESS, steepness)
+    midpoint: float = checked(defaults.MIDPOINT, halfway)
+    trust: str = checked(defaults.TRUST, trust_name)
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,10 @@ class LowTemperatureParameters(method.Parameters):
         trust: `global*max_p`, `global*local`, `global` or `local`.
     """
 
-    sharpness: float = checked(12.0, steepness)
-    midpoint: float = checked(0.5, halfway)
-    temperature: float = checked(0.5, softmax_temperature)
-    trust: str = checked("global*max_p", trust_name)
+    sharpness: float = checked(defaults.LOW_TEMPERATURE_SHARPNESS, steepness)
+    midpoint: float = checked(defaults.MIDPOINT, halfway)
+    temperature: float = checked(defaults.LOW_TEMPERATURE, softmax_temperature)
+    trust: str = checked(defaults.LOW_TEMPERATURE_TRUST, trust_name)
 
 
 def criterion(p: Parameters, total_steps: int) -> Criterion:

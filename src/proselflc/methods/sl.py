@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proselflc.correction import defaults
 from proselflc.correction.parameter import factor, log_of_zero
 from proselflc.training import method
 from proselflc.training.method import Method, checked
@@ -23,9 +24,9 @@ class Parameters(method.Parameters):
         A: what stands for log 0: -4 in the paper, -9.21 in its code.
     """
 
-    alpha: float = checked(6.0, lambda value, name: factor(value, name, "H(q, p)"))
-    beta: float = checked(0.1, lambda value, name: factor(value, name, "H(p, q)"))
-    A: float = checked(-4.0, log_of_zero)
+    alpha: float = checked(defaults.ALPHA, lambda value, name: factor(value, name, "H(q, p)"))
+    beta: float = checked(defaults.BETA, lambda value, name: factor(value, name, "H(p, q)"))
+    A: float = checked(defaults.LOG_ZERO, log_of_zero)
 
 
 def criterion(p: Parameters, total_steps: int) -> Criterion:
