@@ -54,7 +54,8 @@ def parsed(arguments: list[str]) -> Config:
     cli.prepare(arguments)
     _, bound, _ = cli.app.parse_args(arguments, exit_on_error=False, print_error=False)
     own = method_options.values(bound.arguments.get("parameters"))
-    return replace(bound.arguments.get("options", Config()), parameters=own)
+    options: Config = bound.arguments.get("options", Config())
+    return replace(options, parameters=own)
 
 
 def _assert_comes_back(config: Config, path: Path) -> None:

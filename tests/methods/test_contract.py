@@ -68,8 +68,9 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> proselflc.Run:
 @pytest.fixture
 def situation(crowd: Any, teacher: proselflc.Run) -> Situation:
     """Everything that any method needs."""
+    few: Situation = crowd.situation(EPOCHS)
     return replace(
-        crowd.situation(EPOCHS),
+        few,
         preprocessing=teacher.preprocessing,
         coarse=np.array([0, 0, 1, 1]),
         trusted=np.arange(crowd.n) % 3 == 0,

@@ -4,6 +4,7 @@ import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ assert "torch" not in sys.modules
 
 def test_every_default_stands_once() -> None:
     """The public criteria and the functions without state have the defaults of the methods."""
-    alike = {
+    alike: dict[str, tuple[Callable[..., Any], ...]] = {
         "proselflc": (proselflc.ProSelfLC, functional.proselflc),
         "proselflc_lt": (proselflc.LowTemperatureProSelfLC, functional.low_temperature_proselflc),
         "gce": (proselflc.GeneralizedCrossEntropy, functional.generalized_cross_entropy),

@@ -90,7 +90,12 @@ def _show_method(method: Method[Any], cost: float | None, json: bool) -> None:
     means, defaults = method_options.meanings(method), method_options.defaults(method)
     if json:
         own = {
-            name: {"default": defaults[name], "meaning": means[name], "grid": method.grid.get(name)}
+            name: {
+                "default": getattr(method.parameters, name, None),
+                "required": not hasattr(method.parameters, name),
+                "meaning": means[name],
+                "searched": method.grid.get(name, ()),
+            }
             for name in method.takes
         }
         print_json({**_facts(method, cost), "parameters": own})
