@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test browser lint format bench docs site pictures hooks release-check lock clean
+.PHONY: help demo test browser lint format bench fuzz docs site pictures hooks release-check lock clean
 
 help:
 	@echo "make demo    see what it does, in about a minute after the first install"
@@ -12,6 +12,7 @@ help:
 	@echo "make browser install Chromium, which the tests of pages need, where that is possible"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   what things cost, and how well methods and audit do"
+	@echo "make fuzz    damage every file that is read, in 20,000 ways, and count what happens"
 	@echo "make docs    bring the tables and numbers in README and docs/ up to date"
 	@echo "make site    build the documentation, build/site/index.html"
 	@echo "make pictures  make the pictures in docs/images anew, in a real browser"
@@ -66,9 +67,13 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/detection.py
 	$(BIN)/python benchmarks/accuracy.py
 
+# A failing case prints the command that repeats it.
+fuzz: $(VENV)/.dev
+	$(BIN)/python tools/fuzz.py --cases 20000
+
 docs: $(VENV)/.dev
-	$(BIN)/proselflc demo --out runs/demo --quiet > benchmarks/results/demo.txt
-	$(BIN)/python examples/own_loop.py > benchmarks/results/own_loop.txt
+	$(BIN)/proselflc demo --out runs/demo --quiet > docs/printed/demo.txt
+	$(BIN)/python examples/own_loop.py > docs/printed/own_loop.txt
 	$(BIN)/python tools/fill_documents.py
 
 # Warnings are errors, and every name of ours that a page refers to must be there.

@@ -17,9 +17,8 @@ knows the coarse classes, within which all of this noise is.
     python benchmarks/accuracy.py --time             # time per epoch instead
     python benchmarks/accuracy.py --report           # only the table, from the committed results
 
-Runs are shared with the reproduction of the paper: each is a file in results/paper/records/, named
-by a hash of all that it depends on, so an interrupted sitting continues; cells not yet run are
-shown as "–".
+Runs are shared with the reproduction of the paper: each is recorded in results/paper by a hash of
+all that it depends on, so an interrupted sitting continues; cells not yet run are shown as "–".
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import result_file
 import torch
 from accuracy_table import MEASURES, in_markdown
 from settings import DATA_ROOT, SETTINGS
 from stepping import steps
-from trainings import read_json, write_json
 
 from proselflc.app.config import Config
 from proselflc.app.kept_runs import key
@@ -46,19 +45,16 @@ from proselflc.app.reproduction import command
 from proselflc.app.reproduction.artefacts import Artefact
 from proselflc.app.reproduction.output import Output
 from proselflc.app.reproduction.plan import Study, Wanted
-from proselflc.app.reproduction.records import Record
+from proselflc.app.reproduction.records import Record, Store
 from proselflc.app.reproduction.running import Reproduction
 from proselflc.app.reproduction.scale import SCALES
 from proselflc.data.request import Request
-from proselflc.data.writing import whole_file
 from proselflc.methods import every, find
 
 SCALE = SCALES["cpu"]
 NOISE = "pair:0.4"
 SEEDS = (0, 1, 2)
-RESULTS = Path(__file__).parent / "results"
-PAPER = RESULTS / "paper"
-TIMES = RESULTS / "accuracy_time.json"
+PAPER = result_file.RESULTS / "paper"
 TIMED_EPOCHS = 10
 
 # ε and B are what Table 5 has as best under asymmetric noise of 0.4, for each of the paper's own.
@@ -105,14 +101,33 @@ def table(methods: Sequence[str], study: Study) -> Output:
     for seed in study.seeds:
         for method in methods:
             study.record(wanted(method, seed))
+    return Output("")
+
+
+def write(store: Store, times: Mapping[str, float], made: str) -> str:
+    """Write the table of all runs that are there and of the times; return it."""
     found = []
     for method in every():
         for seed in SEEDS:
-            record = study.store.record(wanted(method, seed).config)
+            record = store.record(wanted(method, seed).config)
             if record is not None:
                 found.append(measured(record, method, seed))
-    times = read_json(TIMES)["times"] if TIMES.is_file() else {}
-    return Output("", words=(in_markdown(found, times, list(every()), SEEDS),))
+    text = in_markdown(found, times, list(every()), SEEDS)
+    result_file.write(
+        "accuracy",
+        {"times": {m: times[m] for m in every() if m in times}, "measured": found},
+        text,
+        config={"data": "cifar100-small", "noise": NOISE, "timed_epochs": TIMED_EPOCHS},
+        seeds=SEEDS,
+        made_with=made,
+    )
+    return text
+
+
+def known_times() -> tuple[dict[str, float], str]:
+    """Return what an epoch takes, × cross entropy's, by method, and on which machine."""
+    before = result_file.read("accuracy")
+    return ({}, made_with()) if before is None else (before["found"]["times"], before["made_with"])
 
 
 def made_with() -> str:
@@ -122,7 +137,7 @@ def made_with() -> str:
     )
 
 
-def time_per_epoch(methods: list[str], root: Path) -> None:
+def time_per_epoch(methods: list[str], root: Path, store: Store) -> None:
     """How many times as long as cross entropy's a run of few epochs takes.
 
     Steps of a method and of cross entropy take turns, so that whatever else the machine does slows
@@ -131,7 +146,7 @@ def time_per_epoch(methods: list[str], root: Path) -> None:
     long training is, counts for more than in a whole run.
     """
     torch.set_num_threads(1)
-    known: dict[str, Any] = read_json(TIMES)["times"] if TIMES.is_file() else {}
+    known, _ = known_times()
     short = replace(SETTINGS["cifar-pair"], epochs=TIMED_EPOCHS)
     dataset = short.labelled(root, seed=0)
     with tempfile.TemporaryDirectory() as name:
@@ -147,8 +162,7 @@ def time_per_epoch(methods: list[str], root: Path) -> None:
                 theirs, plain = theirs + seconds, plain + beside
             known[method] = round(theirs / plain, 3)
             print(f"{method:22} × {known[method]:.2f}", flush=True)
-            facts = {"epochs": TIMED_EPOCHS, "made_with": made_with()}
-            write_json(TIMES, {**facts, "times": {m: known[m] for m in every() if m in known}})
+            write(store, known, made_with())
 
 
 def _short(method: str, teacher: Path) -> Config:
@@ -173,16 +187,13 @@ def main() -> None:
     parser.add_argument("--time", action="store_true", help="measure time per epoch instead")
     options = parser.parse_args()
     if options.time:
-        time_per_epoch(options.method, options.data_root)
+        time_per_epoch(options.method, options.data_root, Store(options.out))
     make = functools.partial(table, tuple(options.method))
     artefact = Artefact("accuracy", "every method on one table", make)
     one = Reproduction(artefact, SCALE, SEEDS, options.out, options.data_root)
     if not (options.report or options.time):
         command.run(one, options.jobs, functools.partial(print, flush=True))
-    text = one.look()[0].words[0]
-    print(text)
-    with whole_file(RESULTS / "accuracy.md") as file:
-        file.write(text.encode() + b"\n")
+    print(write(one.store, *known_times()))
 
 
 if __name__ == "__main__":

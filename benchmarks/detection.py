@@ -20,7 +20,7 @@ Time is of one thread's processor, around `fit` with no evaluation before the en
 from three quarters of the examples each, so they take three times as many steps as one run; and
 when they are done there is no model yet that has seen all examples, which takes one more run.
 
-Trainings are kept in --work, their measures in results/detection_cache, each with a hash of all
+Trainings are kept in --work, their measures in results/detection.json, each with a hash of all
 that it depends on. What is there is not done again; what is not there is shown as "–". Raise
 SCORING where our audit changes, and what it says is measured anew, without training.
 
@@ -42,6 +42,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import result_file
 import torch
 from detection_table import (
     BEST,
@@ -56,7 +57,7 @@ from detection_table import (
 )
 from filelock import FileLock
 from settings import DATA_ROOT, SETTINGS, Setting
-from trainings import FOLDS, WORK, Case, Cost, read_json, write_json
+from trainings import FOLDS, WORK, Case, Cost
 
 from proselflc.analysis import suspects
 from proselflc.analysis.detection import detection
@@ -65,7 +66,6 @@ from proselflc.analysis.run import Run
 from proselflc.app.kept_runs import hashed
 from proselflc.data.dataset import Bools, Ints
 from proselflc.data.labels import Labels
-from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 from proselflc.training.observations import ROW
 
@@ -73,7 +73,7 @@ SCORING = 2
 SEEDS = (1, 2)  # with seed 0 the rule was made; see docs/decisions/0003
 QUICK = ("digits-symmetric", "digits-pair")
 QUICK_EPOCHS = 10
-RESULTS = Path(__file__).parent / "results"
+FACTS: dict[str, Any] = {"config": {"scoring": SCORING, "folds": FOLDS}, "seeds": SEEDS}
 
 # cleanlab's default is the first, here and below.
 FILTERS = (
@@ -254,14 +254,18 @@ MEASUREMENTS = {
 
 @dataclass(frozen=True)
 class Cache:
-    """Measurements, a file for every case, each with a hash of all that it depends on."""
+    """The measurements in the result, each with a hash of all that it depends on."""
 
     folder: Path
 
+    def all(self) -> dict[str, dict[str, Any]]:
+        """Return every measurement, by case."""
+        before = result_file.read("detection", self.folder)
+        return {} if before is None else dict(before["found"]["measurements"])
+
     def read(self, case: Case) -> dict[str, Any]:
         """The measurements that are there, without those of another configuration."""
-        path = self._path(case)
-        kept = read_json(path) if path.is_file() else {}
+        kept = self.all().get(self._name(case), {})
         return {name: kept[name] for name in MEASUREMENTS if self._is_valid(case, name, kept)}
 
     def measured(self, case: Case) -> Measured | None:
@@ -293,9 +297,10 @@ class Cache:
                 "rows": rows,
                 "made_with": _versions(),
             }
-            path = self._path(case)
-            with FileLock(case.work / f"{path.stem}.lock"):
-                write_json(path, {**self.read(case), name: one})
+            with FileLock(case.work / "detection.lock"):
+                both = {**self.all(), self._name(case): {**self.read(case), name: one}}
+                found = {"settings": {}, "measurements": dict(sorted(both.items()))}
+                result_file.save("detection", found, folder=self.folder, **FACTS, made_with=[])
             auroc, f1 = (max(row.get(m) or 0 for row in rows.values()) for m in ("auroc", "f1"))
             print(
                 f"{case.setting.name}, seed {case.seed}, {name}: AUROC {auroc:.3f}, F1 {f1:.3f}, "
@@ -303,8 +308,8 @@ class Cache:
                 flush=True,
             )
 
-    def _path(self, case: Case) -> Path:
-        return self.folder / f"{case.setting.name}-{case.seed}.json"
+    def _name(self, case: Case) -> str:
+        return f"{case.setting.name}-{case.seed}"
 
     def _is_valid(self, case: Case, name: str, kept: Mapping[str, Any]) -> bool:
         return name in kept and kept[name]["key"] == _key(case, name)
@@ -324,8 +329,8 @@ def _versions() -> str:
     )
 
 
-def report(cases: Sequence[Case], cache: Cache) -> tuple[dict[str, Any], str]:
-    """Everything that is in the cache, as JSON and in words."""
+def report(cases: Sequence[Case], cache: Cache) -> tuple[dict[str, Any], list[str], str]:
+    """Everything that is measured: the tables, the versions, and in words."""
     tables, made_with = {}, set()
     for setting in dict.fromkeys(case.setting for case in cases):
         by_seed = {}
@@ -335,9 +340,8 @@ def report(cases: Sequence[Case], cache: Cache) -> tuple[dict[str, Any], str]:
                 made_with |= {one["made_with"] for one in cache.read(case).values()}
         tables[setting.name] = summary(setting, by_seed)
     seeds = sorted({case.seed for case in cases})
-    facts = {"seeds": seeds, "scoring": SCORING, "made_with": sorted(made_with)}
     words = in_words(list(tables.values()), seeds, sorted(made_with))
-    return {**facts, "settings": tables}, words
+    return tables, sorted(made_with), words
 
 
 def _complete(case: Case, cache: Cache) -> None:
@@ -357,7 +361,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="measure nothing, only show")
     parser.add_argument("--data-root", type=Path, default=DATA_ROOT, help="where the data is")
     parser.add_argument("--work", type=Path, default=WORK, help="where trainings are kept")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where results go")
+    parser.add_argument("--out", type=Path, default=result_file.RESULTS, help="where results go")
     given = parser.parse_args()
     torch.set_num_threads(1)  # what a step takes should not depend on who else is there
 
@@ -376,22 +380,24 @@ def main() -> None:
             few = cases(quick, seeds, Path(folder))
             for case in few:
                 _complete(case, cache)
-            print("\n" + report(few, cache)[1], end="")
+            print("\n" + report(few, cache)[-1], end="")
         return
-    cache = Cache(given.out / "detection_cache")
+    cache = Cache(given.out)
     if not given.report:
         given.work.mkdir(parents=True, exist_ok=True)
         wanted = [SETTINGS[name] for name in given.setting or SETTINGS]
         for case in cases(wanted, given.seed or SEEDS):
             _complete(case, cache)
-    numbers, words = report(cases(list(SETTINGS.values()), SEEDS), cache)
+    tables, made_with, words = report(cases(list(SETTINGS.values()), SEEDS), cache)
     print("\n" + words, end="")
-    given.out.mkdir(parents=True, exist_ok=True)
-    write_json(given.out / "detection.json", numbers)
-    texts = {"txt": words, "md": in_markdown(list(numbers["settings"].values()))}
-    for suffix, text in texts.items():
-        with whole_file(given.out / f"detection.{suffix}") as file:
-            file.write(text.encode())
+    result_file.write(
+        "detection",
+        {"settings": tables, "measurements": cache.all()},
+        in_markdown(list(tables.values())),
+        **FACTS,
+        made_with=made_with,
+        folder=given.out,
+    )
 
 
 if __name__ == "__main__":

@@ -11,15 +11,14 @@ not count.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import result_file
 import torch
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -30,9 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from proselflc import ProSelfLCClassifier
 from proselflc.data import noise
 from proselflc.data.sources import digits
-from proselflc.data.writing import whole_file
 
-RESULTS = Path(__file__).parent / "results"
 NOISES = ("none", "symmetric:0.4")
 SEEDS = range(5)
 
@@ -119,10 +116,8 @@ def main() -> None:
     text = table(found)
     print(text)
     versions = {"torch": torch.__version__.partition("+")[0], "numpy": np.__version__}
-    with whole_file(RESULTS / "estimator.json") as file:
-        file.write(json.dumps({"versions": versions, "found": found}, indent=1).encode() + b"\n")
-    with whole_file(RESULTS / "estimator.md") as file:
-        file.write(text.encode() + b"\n")
+    config = {"data": "digits", "noises": NOISES}
+    result_file.write("estimator", found, text, config=config, seeds=SEEDS, made_with=versions)
 
 
 if __name__ == "__main__":

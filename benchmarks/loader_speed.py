@@ -15,7 +15,6 @@ or elsewhere by --out.
 from __future__ import annotations
 
 import argparse
-import json
 import lzma
 import os
 import platform
@@ -34,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import PIL
+import result_file
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
@@ -43,7 +43,6 @@ from proselflc.data.dataset import Bytes, ImageFiles, Images, Part
 from proselflc.data.preprocessing import ImageScaling
 from proselflc.data.streaming import FileLoader, RandomCrop
 
-RESULTS = Path(__file__).parent / "results"
 CIFAR_SIZE, BATCH, CORES = 50_000, 256, 2
 WARP, CROP = 256, 224
 
@@ -55,7 +54,7 @@ def main() -> None:
     arguments.add_argument(
         "--data-root", type=Path, default=Path(__file__).parents[2] / "shared" / "data"
     )
-    arguments.add_argument("--out", type=Path, default=RESULTS)
+    arguments.add_argument("--out", type=Path, default=result_file.RESULTS)
     arguments.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.memory:
@@ -361,11 +360,15 @@ def report(rows: list[dict[str, Any]], rounds: int, out: Path) -> None:
     ]
     facts = ", ".join(f"{key} {value}" for key, value in machine.items())
     print("\n".join(lines))
-    out.mkdir(exist_ok=True)
-    content = {"date": str(date.today()), "rounds": rounds, "machine": machine, "rows": rows}
-    (out / "loader_speed.json").write_text(json.dumps(content, indent=2, ensure_ascii=False))
     text = f"# Loader speed\n\n`benchmarks/loader_speed.py`, {rounds} rounds; {facts}.\n\n"
-    (out / "loader_speed.md").write_text(text + "\n".join(lines) + "\n")
+    result_file.write(
+        "loader_speed",
+        rows,
+        text + "\n".join(lines),
+        config={"rounds": rounds, "date": str(date.today())},
+        made_with=machine,
+        folder=out,
+    )
 
 
 def digits(measured: dict[str, Any]) -> int:

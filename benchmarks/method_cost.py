@@ -14,13 +14,14 @@ first step is left out: that is a pass over the data or two.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import statistics
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import result_file
 import torch
 from stepping import steps
 
@@ -33,7 +34,6 @@ from proselflc.training.recipe import Recipe
 EXAMPLES, CLASSES, BATCH, TRUSTED = 128, 10, 32, 0.25
 EPOCHS = 8
 MODEL = "resnet20"
-RESULTS = Path(__file__).parent / "results" / "method_cost.json"
 
 
 def images() -> Dataset:
@@ -83,9 +83,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    measured = {}
-    if RESULTS.is_file():
-        measured = json.loads(RESULTS.read_text(encoding="utf-8"))["costs"]
+    before = result_file.read("method_cost")
+    measured = {} if before is None else before["found"]
     with tempfile.TemporaryDirectory() as folder:
         data = images()
         teacher = Path(folder) / "teacher"
@@ -100,16 +99,28 @@ def main() -> None:
     if options.quick:
         return
     measured = {name: measured[name] for name in methods.every() if name in measured}
-    facts = {
-        "model": MODEL,
-        "batch": BATCH,
-        "classes": CLASSES,
-        "steps": EPOCHS * EXAMPLES // BATCH,
-        "machine": platform.processor() or platform.machine(),
-        "torch": torch.__version__,
-        "costs": measured,
-    }
-    RESULTS.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    write(measured)
+
+
+def write(measured: dict[str, Any]) -> None:
+    """Write the result, which `proselflc methods` reads."""
+    rows = [
+        f"| {methods.find(name).title} (`{name}`) | {one['times_cross_entropy']:.2f} |"
+        for name, one in measured.items()
+    ]
+    result_file.write(
+        "method_cost",
+        measured,
+        "\n".join(["| method | a step, × cross entropy's |", "|---|---|", *rows]),
+        config={
+            **{"model": MODEL, "batch": BATCH, "classes": CLASSES},
+            "steps": EPOCHS * EXAMPLES // BATCH,
+        },
+        made_with={
+            "machine": platform.processor() or platform.machine(),
+            "torch": torch.__version__,
+        },
+    )
 
 
 if __name__ == "__main__":

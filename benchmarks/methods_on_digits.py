@@ -27,20 +27,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import result_file
 
 from proselflc import methods
 from proselflc.app import demo
 from proselflc.app.config import Config
 from proselflc.app.display import Silent
+from proselflc.app.reproduction.records import made_with
 from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data.batches import one_thread
-from proselflc.data.writing import whole_file
 from proselflc.training.run_directory import RunDirectory
 
-RESULTS = Path(__file__).parent / "results"
 NOISES = ("pair:0.4", "symmetric:0.4")
 SEEDS = (0, 1, 2)
+CONFIG = {"data": "digits", "noises": NOISES}
 TRUSTED = "0.1"
 VERSION = 1  # raise where the same configuration trains differently
 MEASURES = ("test_accuracy", "wrong_fitting", "label_accuracy_after", "ece")
@@ -97,8 +98,8 @@ def run(known: dict[str, Any]) -> None:
 
 
 def save(known: dict[str, Any]) -> None:
-    with whole_file(RESULTS / "methods_on_digits.json") as file:
-        file.write(json.dumps(known, indent=1, sort_keys=True).encode() + b"\n")
+    found = dict(sorted(known.items()))
+    result_file.save("methods_on_digits", found, config=CONFIG, seeds=SEEDS, made_with=made_with())
 
 
 def table(known: dict[str, Any]) -> str:
@@ -127,14 +128,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--report", action="store_true", help="only the table")
     arguments = parser.parse_args()
-    path = RESULTS / "methods_on_digits.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    before = result_file.read("methods_on_digits") or {"found": {}, "made_with": made_with()}
+    known = before["found"]
     if not arguments.report:
         run(known)
     text = table(known)
     print(text)
-    with whole_file(RESULTS / "methods_on_digits.md") as file:
-        file.write(text.encode() + b"\n")
+    made = before["made_with"] if arguments.report else made_with()
+    result_file.write("methods_on_digits", known, text, config=CONFIG, seeds=SEEDS, made_with=made)
 
 
 if __name__ == "__main__":

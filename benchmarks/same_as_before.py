@@ -21,11 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import result_file
 
 from proselflc import methods
+from proselflc.app.reproduction.records import made_with
 
 ROOT = Path(__file__).parents[1]
-RESULTS = Path(__file__).parent / "results" / "same_as_before.txt"
 COMMON = (
     *("train", "--data", "digits", "--noise", "pair:0.4", "--model", "mlp", "--batch-size", "64"),
     *("--epochs", "8", "--eval-epochs", "4", "--workers", "0", "--deterministic", "--quiet"),
@@ -130,16 +131,25 @@ def main() -> None:
             "",
             f"{'case':{width}}  {'weights':9}  examples.parquet",
         ]
+        found = {}
         for case in wanted:
             if codes[0][case] != 0 or codes[1][case] != 0:
-                found = "FAILED", f"exit codes {codes[0][case]} and {codes[1][case]}"
+                said = "FAILED", f"exit codes {codes[0][case]} and {codes[1][case]}"
             else:
-                found = compared(folder / "before" / case, folder / "after" / case)
-            lines.append(f"{case:{width}}  {found[0]:9}  {found[1]}")
-    text = "\n".join(lines) + "\n"
-    print(text, end="")
+                said = compared(folder / "before" / case, folder / "after" / case)
+            found[case] = dict(zip(("weights", "examples"), said, strict=True))
+            lines.append(f"{case:{width}}  {said[0]:9}  {said[1]}")
+    text = "\n".join(lines)
+    print(text)
     if not options.methods:
-        RESULTS.write_text(text, encoding="utf-8")
+        result_file.write(
+            "same_as_before",
+            found,
+            result_file.preformatted(text),
+            config={"commit": options.commit, "arguments": COMMON},
+            seeds=(0,),
+            made_with=made_with(),
+        )
     sys.exit(any(word in text for word in ("DIFFERENT", "FAILED", "GONE")))
 
 

@@ -10,8 +10,14 @@ Memory is by how much the peak rises above what the process had before. Slopes a
 through the logarithms: 1 is linear. What does not grow, such as a batch, flattens the beginning, so
 that they are given for large n alone as well.
 
+`--many-classes` runs the commands themselves, with the network, on 200,000 examples of 20,000
+classes, each in a process of its own whose peak memory is the system's figure for it, Python and
+torch included. One number per example and class would take 8 GB in half precision, and one per
+pair of classes 3.2 GB in double precision.
+
     python benchmarks/scaling.py            # the table, also written to benchmarks/results/
     python benchmarks/scaling.py --quick    # small sizes only and no result files
+    python benchmarks/scaling.py --many-classes    # that case alone, and its result files
 """
 
 from __future__ import annotations
@@ -27,8 +33,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import result_file
 import torch
 
 from proselflc.analysis import suspects
@@ -47,13 +56,29 @@ from proselflc.training.observations import Recorder, see
 from proselflc.training.run_directory import Json, RunDirectory
 from proselflc.training.strategy import Strategy
 
-RESULTS = Path(__file__).parent / "results"
 SIZES = (10_000, 40_000, 160_000, 640_000, 1_280_000)
 QUICK_SIZES = (10_000, 40_000)
 CLASSES = (10, 100, 1000)
 LARGE = 160_000
 BATCH = 1024
 EPOCHS = 10  # that the audit looks at
+MANY = (200_000, 20_000)  # examples and classes
+QUICK_MANY = (4_000, 3_000)
+WIDTH = 16  # features of each
+MOST = 4.0  # GB that a command may take
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "train": (
+        *("train", "--data", "data.npz", "--out", "run", "--noise", "symmetric:0.2", "--quiet"),
+        *("--epochs", "4", "--eval-epochs", "4", "--batch-size", "512", "--lr", "0.005"),
+    ),
+    "audit": ("audit", "run"),
+    "report": ("report", "run"),
+    "predict": ("predict", "run", "--data", "data.npz", "--out", "predicted.csv"),
+    "export csv": ("export", "run", "--soft", "--out", "labels.csv"),
+    "export parquet": ("export", "run", "--soft", "--out", "labels.parquet"),
+    "export npz": ("export", "run", "--soft", "--out", "labels.npz"),
+    "export cleanlab": ("export", "run", "--format", "cleanlab", "--out", "issues.csv"),
+}
 PARTS = (
     *("record", "write epoch", "checkpoint", "write means", "evaluate"),
     *("audit", "parquet", "report"),
@@ -175,6 +200,99 @@ def case(n: int, C: int) -> dict[str, object]:
     }
 
 
+def many_classes(n: int, C: int) -> dict[str, object]:
+    """Return seconds and peak memory of every command on n examples of C classes."""
+    rows: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_clusters(folder / "data.npz", n, C)
+        for command, arguments in COMMANDS.items():
+            start = time.perf_counter()
+            process = subprocess.Popen(
+                [sys.executable, "-m", "proselflc", *arguments],
+                cwd=folder,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                raise SystemExit(f"proselflc {' '.join(arguments)} failed")
+            rows.append(
+                {
+                    "command": command,
+                    "seconds": time.perf_counter() - start,
+                    "processor_seconds": used.ru_utime + used.ru_stime,
+                    "peak_gigabytes": 1024 * used.ru_maxrss / 1e9,
+                }
+            )
+            print(show_command(rows[-1]), flush=True)
+        run = folder / "run"
+        summary = json.loads((run / "summary.json").read_bytes())
+        kept = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
+        page = (run / "report.html").stat().st_size
+    return {
+        "n": n,
+        "C": C,
+        "rows": rows,
+        "run_megabytes": kept / 1e6,
+        "page_megabytes": page / 1e6,
+        "train_accuracy": summary["correct_fitting"],
+        "estimated_noise_rate": summary["estimated_noise_rate"],
+        "realised_noise_rate": summary["realised_noise_rate"],
+    }
+
+
+def write_clusters(path: Path, n: int, C: int) -> None:
+    """Write n examples, each near the centre of its class, and a twentieth as many for testing."""
+    generator = np.random.default_rng(0)
+    centres = 3 * generator.normal(size=(C, WIDTH)).astype(np.float32)
+    parts: dict[str, npt.NDArray[Any]] = {}
+    for suffix, y in (("", np.arange(n) % C), ("_test", generator.integers(0, C, n // 20))):
+        noise = 0.3 * generator.normal(size=(len(y), WIDTH)).astype(np.float32)
+        parts |= {f"x{suffix}": centres[y] + noise, f"y{suffix}": y}
+    np.savez(path, allow_pickle=False, **parts)
+
+
+def show_command(row: dict[str, object]) -> str:
+    return (
+        f"{row['command']:<16}{row['seconds']:>9.0f}{row['processor_seconds']:>19.0f}"
+        f"{row['peak_gigabytes']:>9.2f}"
+    )
+
+
+def measure_many_classes(size: tuple[int, int], *, is_kept: bool) -> None:
+    """Print what the commands take, and keep it if it is to be kept.
+
+    Raises:
+        SystemExit: a command takes more memory than `MOST`.
+    """
+    head = f"{'command':<16}{'seconds':>9}{'processor seconds':>19}{'GB peak':>9}"
+    print(head, flush=True)
+    found = many_classes(*size)
+    rows = found["rows"]
+    assert isinstance(rows, list)
+    most = max(row["peak_gigabytes"] for row in rows)
+    after = (
+        f"{found['n']:,} examples of {found['C']:,} classes: at most {most:.2f} GB of memory, "
+        f"{MOST:.0f} are allowed;\n{found['run_megabytes']:.0f} MB are kept in the run, the page "
+        f"has {found['page_megabytes']:.2f} MB"
+    )
+    print(after)
+    if most > MOST:
+        raise SystemExit(f"a command took {most:.2f} GB, more than {MOST:.0f}")
+    if is_kept:
+        known = facts()
+        lines = [header(known), head, *map(show_command, rows), "", after]
+        result_file.write(
+            "scaling_many_classes",
+            found,
+            result_file.preformatted("\n".join(lines)),
+            config={"examples": size[0], "classes": size[1], "width": WIDTH},
+            made_with=known,
+        )
+
+
 def slope(rows: list[dict[str, object]], x: str, y: str) -> float | None:
     """Of the line through (log x, log y); None where there are not two points."""
     if len(rows) < 2:
@@ -269,14 +387,41 @@ def _bytes(field: str) -> int:
     raise SystemExit("peak memory can be measured on Linux only")
 
 
+def facts() -> dict[str, object]:
+    """Return what the figures depend on."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "threads": torch.get_num_threads(),
+        "cores": len(os.sched_getaffinity(0)),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def header(known: dict[str, object]) -> str:
+    """Return the first lines of a result, whose last is empty."""
+    return (
+        f"python {known['python']}, torch {known['torch']}, numpy {known['numpy']}, "
+        f"{known['threads']} thread\n"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, no result files")
+    parser.add_argument("--many-classes", action="store_true", help="200,000 × 20,000 alone")
     parser.add_argument("--case", nargs=2, type=int, metavar=("N", "C"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # waiting for a second one is what a busy machine is slow at
     if arguments.case:
         print_case(*arguments.case)
+        return
+    if arguments.many_classes:
+        quick = arguments.quick
+        measure_many_classes(QUICK_MANY if quick else MANY, is_kept=not quick)
         return
     head = (
         f"{'n':>10}{'C':>6}{'classes':>9}{'seconds':>9}"
@@ -296,27 +441,15 @@ def main() -> None:
     print("\n".join(lines[-3:]))
     if arguments.quick:
         return
-    facts = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "threads": torch.get_num_threads(),
-        "cores": len(os.sched_getaffinity(0)),
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "load": round(os.getloadavg()[0], 2),
-    }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "scaling.json").write_text(
-        json.dumps({"facts": facts, "rows": rows, "slopes": found, "straight": fitted}, indent=1)
-        + "\n",
-        encoding="utf-8",
+    known = facts()
+    result_file.write(
+        "scaling",
+        {"rows": rows, "slopes": found, "straight": fitted},
+        result_file.preformatted("\n".join([header(known), *lines])),
+        config={"sizes": SIZES, "classes": CLASSES},
+        made_with=known,
     )
-    header = (
-        f"python {facts['python']}, torch {facts['torch']}, numpy {facts['numpy']}, "
-        f"{facts['threads']} thread\n"
-    )
-    (RESULTS / "scaling.txt").write_text(header + "\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    measure_many_classes(MANY, is_kept=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ plain formulation is ProSelfLC as one would write it down: one-hot, softmax, log
 """
 
 import argparse
-import json
 import math
 import platform
 import random
@@ -20,13 +19,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import result_file
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import proselflc
 
-RESULTS = Path(__file__).parent / "results"
 SHAPES = ((256, 100), (256, 1000), (2048, 21843))
 PROGRESS = 0.6
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -259,7 +258,6 @@ def main() -> None:
     lines += [f"{name:30}{buffers:>10.2f}" for name, buffers in memory.items()]
     texts.append("\n".join(lines))
     print(texts[-1])
-    RESULTS.mkdir(exist_ok=True)
     facts = {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -267,11 +265,14 @@ def main() -> None:
         "machine": platform.machine(),
         "system": platform.system(),
     }
-    (RESULTS / "step_cost.json").write_text(
-        json.dumps({"facts": facts, "costs": result, "peak_buffers": memory}, indent=1) + "\n"
-    )
     header = f"python {facts['python']}, torch {facts['torch']}, {facts['threads']} threads\n"
-    (RESULTS / "step_cost.txt").write_text(header + "\n" + "\n\n".join(texts) + "\n")
+    result_file.write(
+        "step_cost",
+        {"costs": result, "peak_buffers": memory},
+        result_file.preformatted(header + "\n" + "\n\n".join(texts)),
+        config={"shapes": SHAPES},
+        made_with=facts,
+    )
 
 
 if __name__ == "__main__":

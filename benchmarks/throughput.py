@@ -21,7 +21,6 @@ round; a cost is the median over rounds of the ratio in the same round.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import random
@@ -32,6 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import result_file
 import torch
 from PIL import Image
 from step_cost import plain
@@ -54,7 +54,6 @@ from proselflc.training.fit import lessons
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 
-RESULTS = Path(__file__).parent / "results"
 EXAMPLES, CLASSES, BATCH = 20_000, 100, 128
 LR, MOMENTUM, WEIGHT_DECAY = 0.01, 0.9, 5e-4
 
@@ -257,19 +256,17 @@ def main() -> None:
         "machine": platform.machine(),
         "system": platform.system(),
         "load": round(os.getloadavg()[0], 2),
-        "rounds": ROUNDS,
-        "steps_per_block": STEPS,
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "throughput.json").write_text(
-        json.dumps({"facts": facts, "costs": result}, indent=1) + "\n", encoding="utf-8"
-    )
     header = (
         f"python {facts['python']}, torch {facts['torch']}, {facts['threads']} threads on "
         f"{facts['cores']} cores, load average {facts['load']} at the end (own work included)\n"
     )
-    (RESULTS / "throughput.txt").write_text(
-        header + "\n" + "\n".join(texts) + "\n", encoding="utf-8"
+    result_file.write(
+        "throughput",
+        result,
+        result_file.preformatted(header + "\n" + "\n".join(texts)),
+        config={"batch": BATCH, "classes": CLASSES, "rounds": ROUNDS, "steps_per_block": STEPS},
+        made_with=facts,
     )
 
 

@@ -9,7 +9,7 @@ and the longest with a lower learning rate too, three seeds.
     python benchmarks/when_it_helps.py --jobs 2
     python benchmarks/when_it_helps.py --report       # from the committed results
 
-Every run is a file in results/when_it_helps/records/, by a hash of its options.
+Runs are recorded in results/paper, by a hash of their options.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
+
+import result_file
 
 from proselflc.app.config import Config
 from proselflc.app.reproduction import command
@@ -31,7 +32,6 @@ from proselflc.app.reproduction.scale import SCALES
 from proselflc.data.request import Request
 from proselflc.training.recipe import Recipe
 
-RESULTS = Path(__file__).parent / "results"
 SEEDS = (0, 1, 2)
 NOISES = ("symmetric:0.4", "pair:0.4")
 TRAININGS = (  # epochs, rate
@@ -131,12 +131,21 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="only what is there")
     options = parser.parse_args()
     artefact = Artefact("when_it_helps", "when ProSelfLC helps", table)
-    one = Reproduction(artefact, SCALES["cpu"], SEEDS, RESULTS / "when_it_helps")
+    one = Reproduction(artefact, SCALES["cpu"], SEEDS, result_file.RESULTS / "paper")
     if not options.report:
         command.run(one, options.jobs, functools.partial(print, flush=True))
-    output, _ = one.look()
-    output.write(RESULTS, artefact.name)
+    output, study = one.look()
     print(output.markdown())
+    found = [study.store.record(run.config) for run in study.asked.values()]
+    made_with = sorted({str(record.facts["made_with"]) for record in found if record is not None})
+    result_file.write(
+        artefact.name,
+        {name: {"columns": one.columns, "rows": one.rows} for name, one in output.tables.items()},
+        output.markdown(pictures=True),
+        config={"data": "digits", "noises": NOISES, "trainings": TRAININGS, "variants": VARIANTS},
+        seeds=SEEDS,
+        made_with=made_with,
+    )
 
 
 if __name__ == "__main__":

@@ -39,6 +39,8 @@ torch.set_num_threads(1)
 # A shell that puts the tests into the background has them ignore Ctrl-C, and all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # the same under nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Starting Python with torch takes longer than most runs of a test. This process has it all
 # imported; every program that a test wants is a fork of it: a process of its own all the same,

@@ -15,8 +15,9 @@ import pytest
 import proselflc
 from proselflc.correction import reference, trust
 
-# What is passed around inside the package: `Run` and `Audit` read their files by it.
-INTERNAL = {"RunDirectory"}
+# What is passed around inside the package: `Run` and `Audit` read their files by the first, and
+# batches of texts are made of the second.
+INTERNAL = {"RunDirectory", "Bags"}
 NOT_CALLED = {"Recording.__init__"}  # `record` makes it
 
 

@@ -15,6 +15,7 @@ from proselflc.methods import every
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+PRINTED = ROOT / "docs" / "printed"  # what programs printed, by `make docs`
 MADE_BY_SPHINX = ROOT / "docs" / "reference"
 DOCUMENTS = [
     ROOT / "README.md",
@@ -44,22 +45,28 @@ def methods() -> str:
 
 def own_loop() -> str:
     """What examples/own_loop.py printed."""
-    return _printed("own_loop.txt")
+    return _indented((PRINTED / "own_loop.txt").read_text(encoding="utf-8"))
 
 
 def demo() -> str:
     """What `proselflc demo` printed, up to what to do next."""
-    return _printed("demo.txt").partition("\n\n    The run")[0]
+    text = (PRINTED / "demo.txt").read_text(encoding="utf-8")
+    return _indented(text.partition("\n\nThe run")[0])
 
 
 def throughput() -> str:
     """How fast a step of the whole loop is beside a bare one, from the benchmark."""
-    lines = _printed("throughput.txt").splitlines()
+    lines = _printed("throughput").splitlines()
     return "\n".join(line for line in lines if "wanted" not in line)
 
 
 def _printed(name: str) -> str:
-    text = (RESULTS / name).read_text(encoding="utf-8")
+    """What a benchmark printed, which its Markdown has as one block."""
+    text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    return _indented(text.removeprefix("```text\n").removesuffix("```\n"))
+
+
+def _indented(text: str) -> str:
     return "\n".join(f"    {line}".rstrip() for line in text.rstrip().splitlines())
 
 
@@ -70,7 +77,7 @@ def step_cost() -> str:
         "| batch × classes | × `F.cross_entropy` | × faster than plain | compiled: × compiled CE |",
         "|---|---|---|---|",
     ]
-    for shape, costs in measured["costs"].items():
+    for shape, costs in measured["found"]["costs"].items():
         eager, compiled = costs["eager"]["ProSelfLC"], costs["compiled"]["ProSelfLC"]
         rows.append(
             f"| {shape} | {eager['times_cross_entropy']:.2f} "
@@ -96,7 +103,7 @@ def detection_in_short() -> str:
         "| labels | wrong | AUROC: ours | cleanlab | labels right after: ours | cleanlab |",
         "|---|---|---|---|---|---|",
     ]
-    for setting in measured["settings"].values():
+    for setting in measured["found"]["settings"].values():
         ours, theirs = (setting["rows"][row] for row in ("audit proselflc", "cleanlab default"))
         cells = [
             f"{one[measure]['mean']:.{digits}f} ± {one[measure]['std']:.{digits}f}"

@@ -57,7 +57,10 @@ if TYPE_CHECKING:
         Trust,
     )
     from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Skipped, Texts
+    from proselflc.data.image_scaling import ImageScaling
     from proselflc.data.label_values import LabelValues
+    from proselflc.data.standardization import Standardization
+    from proselflc.data.text_hashing import TextHashing
     from proselflc.errors import InputError
     from proselflc.integrations.sklearn import ProSelfLCClassifier
     from proselflc.training.fit import DivergenceError
@@ -84,6 +87,7 @@ _HOME = {
     "Growth": "correction.trust",
     "HardPrediction": "correction.reference",
     "ImageFiles": "data.dataset",
+    "ImageScaling": "data.image_scaling",
     "Images": "data.dataset",
     "InputError": "errors",
     "LabelSmoothing": "correction.criteria",
@@ -106,9 +110,11 @@ _HOME = {
     "Sharpened": "correction.trust",
     "SharpenedPrediction": "correction.reference",
     "Skipped": "data.dataset",
+    "Standardization": "data.standardization",
     "SymmetricCrossEntropy": "correction.criteria",
     "Target": "correction.target",
     "Teacher": "correction.reference",
+    "TextHashing": "data.text_hashing",
     "Texts": "data.dataset",
     "Trust": "correction.trust",
     "Uniform": "correction.reference",
@@ -144,6 +150,7 @@ __all__ = [
     "Growth",
     "HardPrediction",
     "ImageFiles",
+    "ImageScaling",
     "Images",
     "InputError",
     "LabelSmoothing",
@@ -166,9 +173,11 @@ __all__ = [
     "Sharpened",
     "SharpenedPrediction",
     "Skipped",
+    "Standardization",
     "SymmetricCrossEntropy",
     "Target",
     "Teacher",
+    "TextHashing",
     "Texts",
     "Trust",
     "Uniform",

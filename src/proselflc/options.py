@@ -41,11 +41,22 @@ def make_plain(options: object) -> None:
             object.__setattr__(options, name, value.item())
 
 
-def check_least(options: object, least: Mapping[str, int]) -> None:
+MOST_PROCESSES = 1024  # that an option may ask for
+LARGEST_WHOLE = 2**63 - 1  # what files and arrays can hold
+
+
+def check_least(
+    options: object, least: Mapping[str, int], most: Mapping[str, int] | None = None
+) -> None:
     """Refuse whole numbers below their least value; those that are not set are let through.
 
+    Args:
+        options: a dataclass that has them as attributes.
+        least: the least value of each.
+        most: the largest value of those that have one of their own.
+
     Raises:
-        InputError: one is, or is no whole number.
+        InputError: one is below or above, or is no whole number.
     """
     for name, low in least.items():
         value = getattr(options, name)
@@ -53,5 +64,10 @@ def check_least(options: object, least: Mapping[str, int]) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise InputError(f"{flag(name)} must be a whole number, got {value!r}")
+        value = int(value)
         if value < low:
             raise InputError(f"{flag(name)} must be at least {low}, got {value}")
+        high = (most or {}).get(name, LARGEST_WHOLE)
+        if value > high:
+            bound = f"at most {high:,}" if high < LARGEST_WHOLE else "below 2^63"
+            raise InputError(f"{flag(name)} must be {bound}, got {value}")

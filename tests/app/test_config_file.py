@@ -40,7 +40,8 @@ def test_every_other_option_comes_back(tmp_path: Path) -> None:
     )  # fmt: skip
     config = Config(
         request=request, noise="pairflip:0.29", noise_seed=5, trusted="0.2", model="timm:a-b",
-        weights=Path("w.pt"), augment="flip", image_size=64, recipe=recipe, eval_steps=13,
+        weights=Path("w.pt"), normalize="none", augment="flip", image_size=64, recipe=recipe,
+        eval_steps=13,
         eval_examples=99,
         checkpoint_seconds=0.5, workers=0, tracker="tensorboard",
     )  # fmt: skip

@@ -367,3 +367,21 @@ def test_errors_name_parameters_and_not_options(tmp_path: Path) -> None:
     for options, words in wrong:
         with pytest.raises((InputError, DivergenceError), match=words):
             proselflc.fit(x, given, **options)
+
+
+def test_a_model_goes_on_with_the_preprocessing_that_it_has_learned_with() -> None:
+    x, given, _ = blobs()
+    first = proselflc.fit(x, given, epochs=5)
+    other = x * 3 + 1  # whose own means and deviations are others
+    still = proselflc.fit(
+        other, given, model=first.model, preprocessing=first.preprocessing, lr=1e-12, steps=1
+    )
+    assert still.preprocessing == first.preprocessing
+    assert proselflc.fit(other, given, steps=1).preprocessing != first.preprocessing
+    np.testing.assert_allclose(
+        still.predict(x).probabilities, first.predict(x).probabilities, atol=1e-6
+    )
+    with pytest.raises(InputError, match=r"preprocessing is a dict: expected that of an earlier"):
+        proselflc.fit(x, given, preprocessing={})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="3"):
+        proselflc.fit(x[:, :2], given, preprocessing=first.preprocessing)

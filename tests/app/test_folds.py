@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_digits
 
 import proselflc
-from proselflc.analysis import held_out
+from proselflc.analysis import few_classes, held_out
 from proselflc.analysis.run import Run, load_run
 from proselflc.app import folds
 from proselflc.app.auditing import audit
@@ -26,6 +26,7 @@ from proselflc.app.display import Silent
 from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data import labels as labels_of
+from proselflc.data import memory_budget
 from proselflc.data.dataset import Dataset, Features, Part
 from proselflc.data.labels import Labels
 from proselflc.data.request import FROM_PYTHON, Request
@@ -394,19 +395,21 @@ def test_too_few_examples(tmp_path: Path) -> None:
         audit(tmp_path / "run", folds=2, dataset=dataset)
 
 
-def test_a_config_that_makes_no_sense_is_one_sentence(run: Path) -> None:
+def test_a_config_that_makes_no_sense_is_one_sentence(run: Path, resealed: Any) -> None:
     config = run / "config.toml"
     config.write_text(config.read_text().replace("momentum = 0.9", "momentum = 9"))
+    resealed(run)
     with pytest.raises(InputError, match=r"config\.toml is damaged: --momentum must be"):
         audit(run, folds=2)
 
 
-def test_a_loss_that_is_no_number_any_more(tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_any_more(tmp_path: Path, resealed: Any) -> None:
     from proselflc.training.fit import DivergenceError
 
     out = trained(tmp_path / "run", table(tmp_path / "data.npz"))
     config = out / "config.toml"
     config.write_text(config.read_text().replace("lr = 0.05", "lr = 1e30"))
+    resealed(out)
     with pytest.raises(DivergenceError, match="in one of 2 folds"):
         audit(out, folds=2)
     assert not RunDirectory(out).folds_done.exists()
@@ -510,7 +513,7 @@ def test_true_labels_of_trusted_examples_are_no_change_of_the_data(tmp_path: Pat
 
 
 def test_a_fold_without_trusted_examples_is_refused_before_anything_is_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resealed: Any
 ) -> None:
     data, beside = table(tmp_path / "data.npz", 40), table(tmp_path / "right.npz", 3)
     with np.load(beside) as there:
@@ -524,6 +527,7 @@ def test_a_fold_without_trusted_examples_is_refused_before_anything_is_trained(
     only = labels.trusted & (np.cumsum(labels.trusted) == 1)
     for trusted, words in ((only, "a trusted one"), (~only, "one that is not trusted")):
         replace(labels, trusted=trusted).save(out / "labels.npz")
+        resealed(out)
         with pytest.raises(InputError, match=f"2 folds would leave a model without {words}"):
             audit(out, folds=2)
 
@@ -564,3 +568,31 @@ def test_coarse_classes_are_known_in_folds(tmp_path: Path) -> None:
         dataset, method="masking", epochs=4, batch_size=12, model="mlp", out=tmp_path / "run"
     )
     assert audit(run, folds=2, dataset=dataset).folds == 2
+
+
+def test_of_many_classes_the_largest_are_kept_and_judged_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, C = 240, 30
+    y = np.arange(n) % C
+    centres = 3 * np.random.default_rng(0).normal(size=(C, 4))
+    x = centres[y] + 0.1 * np.random.default_rng(1).normal(size=(n, 4))
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    recipe = Recipe(epochs=6, batch_size=20)
+    out = trained(tmp_path / "run", tmp_path / "data.npz", recipe, noise="pair:0.2")
+    copied = Path(shutil.copytree(out, tmp_path / "copy"))
+    audit(out, folds=2)
+    monkeypatch.setattr(memory_budget, "DENSE_CLASSES", 10)
+    audit(copied, folds=2)
+    whole, few = (load_run(path) for path in (out, copied))
+    assert held_out.read(whole.directory.folds_p, (n, C)).shape == (n, C)
+    kept = held_out.read(few.directory.folds_p, (n, C))
+    assert kept.shape == (n, 1 + few_classes.KEPT)
+    p = held_out.read(whole.directory.folds_p, (n, C))
+    np.testing.assert_array_equal(kept["value"][:, 0], p[np.arange(n), few.labels.given])
+    suggested = [one.examples["suggested_label"].to_pylist() for one in (whole, few)]
+    assert np.mean([a == b for a, b in zip(*suggested, strict=True)]) > 0.97
+    assert few.audit.estimated_noise_rate == pytest.approx(
+        whole.audit.estimated_noise_rate, abs=0.03
+    )
+    audit(copied)  # from the predictions that are there

@@ -79,10 +79,11 @@ def test_labels_come_back_as_they_came_in(kind: str, tmp_path: Path) -> None:
     y = make(classes)
     result = proselflc.fit(x, y, epochs=12, batch_size=16, out=tmp_path / "run")
     for run in (result, proselflc.load_run(tmp_path / "run"), tmp_path / "run"):
-        corrected = proselflc.corrected_labels(run)
-        said = proselflc.predict(run, x).labels
-        for found in (corrected, said):
-            assert type(found) is container
+        corrected: Any = proselflc.corrected_labels(run)
+        said: Any = proselflc.predict(run, x).labels
+        both: list[Any] = [corrected, said]
+        for found in both:
+            assert type(found).__name__ == container.__name__
             assert dtype is None or str(found.dtype) == dtype
             assert len(found) == N
             equal = found == y if container is not list else found == list(y)

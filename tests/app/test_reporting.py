@@ -95,13 +95,14 @@ def test_what_cannot_be_written_is_refused_before_anything_is_computed(
 
 
 def test_data_that_moved_costs_the_examples_alone_and_can_be_named(
-    run: Path, program: Any, tmp_path: Path
+    run: Path, program: Any, tmp_path: Path, resealed: Any
 ) -> None:
     path = copy(run, tmp_path)
     config = (path / "config.toml").read_text()
     moved = config.replace(str(run.parent / "table.csv"), "/gone/table.csv")
     assert moved != config
     (path / "config.toml").write_text(moved)
+    resealed(path)
     done = program("report", path)
     assert done.stderr.startswith("note: the examples are not shown: ")
     assert len(done.stderr.splitlines()) == 1
@@ -114,13 +115,14 @@ def test_data_that_moved_costs_the_examples_alone_and_can_be_named(
 
 
 def test_a_page_with_examples_is_not_replaced_by_one_without(
-    run: Path, program: Any, tmp_path: Path
+    run: Path, program: Any, tmp_path: Path, resealed: Any
 ) -> None:
     path = copy(run, tmp_path)
     program("report", path)
     html = (path / "report.html").read_text()
     config = path / "config.toml"
     config.write_text(config.read_text().replace(str(run.parent / "table.csv"), "/gone/table.csv"))
+    resealed(path)
     done = program("report", path, "--figures", tmp_path / "figures", code=2)
     assert done.stderr.startswith(
         f"{path / 'report.html'} shows the examples, and a new page could"

@@ -110,14 +110,14 @@ def test_two_people_with_a_server_each(run: Path, serve: Callable[..., Any]) -> 
 def test_a_directory_that_cannot_be_written_is_refused_first(
     run: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Path.open
+    real = os.open
 
-    def refuse(path: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
-        if path.name == "review.jsonl" and mode != "rb":
+    def refuse(path: Any, flags: int, *more: Any, **options: Any) -> int:
+        if str(path).endswith("review.jsonl") and flags & os.O_RDWR:
             raise OSError(30, "Read-only file system")
-        return real(path, mode, *more, **options)
+        return real(path, flags, *more, **options)
 
-    monkeypatch.setattr(Path, "open", refuse)  # root may write everywhere, so chmod is no test
+    monkeypatch.setattr(os, "open", refuse)  # root may write everywhere, so chmod is no test
     said = refused(capfd, run)
     assert "Read-only file system; decisions are kept there, so make the run's directory" in said
 
@@ -134,6 +134,19 @@ def test_what_cannot_be_reviewed(
     said = refused(capfd, run, "--host", "203.0.113.7")  # an address of nobody
     assert "cannot be served at 203.0.113.7" in said
     assert not (run / "review.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["summary.json", "config.toml"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"= 1"])
+def test_damage_that_the_page_would_meet_is_refused_at_the_start(
+    run: Path, capfd: pytest.CaptureFixture[str], name: str, content: bytes
+) -> None:
+    if (name, content) == ("config.toml", b"[1]"):
+        content = b"[1"
+    if (name, content) == ("config.toml", b""):
+        content = b"\0"
+    (run / name).write_bytes(content)
+    assert str(run / name) in refused(capfd, run)
 
 
 def test_without_the_extra(

@@ -21,9 +21,9 @@ from proselflc.app import (
     cli,
     helping_processes,
     kept_runs,
+    queue_storage,
     search_space,
     study,
-    trial_storage,
 )
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted
@@ -486,13 +486,13 @@ def test_overwriting_begins_anew_and_leaves_what_is_not_ours(
 def test_a_password_is_neither_written_down_nor_printed(
     searched: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def opened(directory: StudyDirectory, url: str | None, *_: object) -> BaseStorage:
-        return trial_storage.opened(directory, None)
+    def opened(journal: Path, url: str | None, *_: object) -> BaseStorage:
+        return queue_storage.opened(journal)
 
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("proselflc.app.search.trial_storage", _Opening(opened))
+    monkeypatch.setattr("proselflc.app.search.queue_storage", _Opening(opened))
     monkeypatch.setattr(kept_runs, "once", stop)
     url = "postgresql://me:s3cret@host/db?sslpassword=s3cret"
     with pytest.raises(Interrupted, match=r"in place of \*\*\*") as caught:
@@ -511,7 +511,7 @@ class _Opening:
         self.opened = opened
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(trial_storage, name)
+        return getattr(queue_storage, name)
 
 
 def test_a_study_stays_where_its_trials_are(searched: Searched, tmp_path: Path) -> None:

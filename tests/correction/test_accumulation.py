@@ -72,11 +72,11 @@ def test_a_closure_that_is_called_several_times_is_one_step() -> None:
     def closure() -> Tensor:
         optimizer.zero_grad()
         loss: Tensor = criterion(model(X), Y)
-        loss.backward()
+        torch.autograd.backward(loss)
         return loss
 
     for _ in range(2):
-        optimizer.step(closure)  # type: ignore[arg-type]
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
     assert criterion.t == 2
 
 

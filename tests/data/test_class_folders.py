@@ -91,11 +91,12 @@ HOSTILE = [
 ]
 
 
-def test_hostile_names_stay_inside_and_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("link", ["symbolic", "hard", "copy"])
+def test_hostile_names_stay_inside_and_apart(tmp_path: Path, link: class_folders.Link) -> None:
     paths = files(tmp_path, *(f"{k}.png" for k in range(len(HOSTILE))))
     labels = np.arange(len(HOSTILE))
     (tmp_path / "box").mkdir()
-    done = write(tmp_path / "box" / "out", paths, HOSTILE, labels, HOSTILE)
+    done = write(tmp_path / "box" / "out", paths, HOSTILE, labels, HOSTILE, link=link)
     assert os.listdir(tmp_path / "box") == ["out"]
     folders = [path for path in (tmp_path / "box" / "out").iterdir() if path.is_dir()]
     assert len(folders) == len(HOSTILE)

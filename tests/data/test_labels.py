@@ -226,7 +226,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_missing_files_and_folders(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.npz is not an \.npz file .*No such file"):
         Labels.load(tmp_path / "none.npz")
-    with pytest.raises(InputError, match=r"Is a directory"):
+    with pytest.raises(InputError, match=r"is a folder, and only regular files are read"):
         Labels.load(tmp_path)
     with pytest.raises(InputError, match=r"cannot write .*: No such file"):
         example().save(tmp_path / "no folder" / "labels.npz")

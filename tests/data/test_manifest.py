@@ -93,7 +93,12 @@ def test_a_file_is_read_once_until_it_changes(
     path = sealed(tmp_path) / "labels.npz"
     hashed: list[Path] = []
     original = manifest._hashed
-    monkeypatch.setattr(manifest, "_hashed", lambda one: [hashed.append(one), original(one)][1])
+
+    def remember(one: Path) -> Checksum:
+        hashed.append(one)
+        return original(one)
+
+    monkeypatch.setattr(manifest, "_hashed", remember)
     monkeypatch.setattr(manifest, "_SETTLED", -1)
     for _ in range(3):
         manifest.checked(tmp_path, path)

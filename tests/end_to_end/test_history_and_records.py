@@ -82,7 +82,8 @@ def mean(values: Any, rows: Any = slice(None)) -> float:
 @pytest.mark.parametrize("name", methods.names())
 def test_history_says_what_the_records_say(name: str, teacher: Run, tmp_path: Path) -> None:
     run = trained(name, teacher, tmp_path)
-    history, records = run.history, list(run.dynamics)
+    history: list[Any] = list(run.history)
+    records = list(run.dynamics)
     assert len(history) == len(records) == EPOCHS
     noisy = run.labels.flipped
     for line, epoch in zip(history, records, strict=True):

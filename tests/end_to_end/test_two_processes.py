@@ -141,6 +141,44 @@ def test_one_process_killed_ends_the_job_which_resumes(
         assert rows.tobytes() == others.tobytes()
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_one_process_killed_the_run_goes_on_in_one(
+    program: Any, tmp_path: Path, victim: int
+) -> None:
+    """Batches of 185 leave 2 of 1,297 examples: one process could learn from them, two cannot."""
+    options = (*DIGITS, "--model", "mlp", "--batch-size", 185, "--out")
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    two = start_two(program, *options, out, "--checkpoint-seconds", 0)
+    two[0].until(lambda: len(list((out / "checkpoints").glob("*.safetensors"))) == 2)
+    two[victim].send(signal.SIGKILL)
+    ends = [one.wait(60) for one in two]
+    assert ends[1 - victim].code == 1  # it does not wait for the one that is gone
+    done = program("train", "--out", out, "--resume")
+    assert "the run was begun in 2 processes and goes on in 1" in done.stderr
+    assert "going on after step" in done.stderr
+    if victim == 0:
+        run_two(program, *options, whole)
+        assert largest_difference(out, whole) < 1e-6
+        assert [line["step"] for line in history(out)] == [7, 14, 21, 28]
+        for line, other in zip(history(out), history(whole), strict=True):
+            assert line == pytest.approx(other, abs=1e-6)
+
+
+def test_more_processes_than_can_share_a_batch_are_refused(program: Any, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    options = (*DIGITS, "--model", "mlp", "--batch-size", 185, "--out", out)
+    running = program.start(*options, "--checkpoint-seconds", 0)
+    running.until(lambda: len(list((out / "checkpoints").glob("*.safetensors"))) == 2)
+    running.send(signal.SIGKILL)
+    running.wait()
+    main, other = (one.wait() for one in start_two(program, "train", "--out", out, "--resume"))
+    assert (main.code, other.code) == (2, 2)
+    assert main.stderr.splitlines()[-1] == (
+        "the last batch of each epoch has 2 examples, which 2 processes cannot share: resume the "
+        "run in 1, as it was begun"
+    )
+
+
 def test_one_process_asked_to_stop_stops_both(
     program: Any, runs: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -92,7 +92,7 @@ def test_killed_when_all_is_trained_it_only_puts_together(
     assert_same(run, whole)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_by_a_signal_it_says_how_to_go_on(
     program: Any, run: Path, whole: Path, number: signal.Signals
 ) -> None:

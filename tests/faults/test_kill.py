@@ -93,7 +93,7 @@ def test_killed_before_the_summary_it_only_finishes(
     assert_same(out, whole)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_by_a_signal_it_says_how_to_go_on(
     assert_same: Any, program: Any, whole: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -197,7 +197,7 @@ def test_a_state_without_its_records_or_of_another_run_is_not_resumed(
         shutil.rmtree(killed / "checkpoints")
         shutil.copytree(other / "checkpoints", killed / "checkpoints")
     done = program("train", "--out", killed, *RESUME, code=2)
-    assert ("lost the record of epoch 0" in done.stderr) == (lost == "epoch")
+    assert ("epoch-00000.npy is gone, and the run wrote it" in done.stderr) == (lost == "epoch")
     assert ("is of another run" in done.stderr) == (lost == "run")
 
 
@@ -218,8 +218,8 @@ def test_what_a_kill_left_half_written_is_swept_away(
 def test_history_beyond_the_checkpoint_is_dropped(
     assert_same: Any, program: Any, whole: Path, killed: Path
 ) -> None:
-    lines = (whole / "history.jsonl").read_text().splitlines()
-    (killed / "history.jsonl").write_text("\n".join([*lines[:1], *lines[3:]]) + "\n")
+    own, lines = ((run / "history.jsonl").read_text().splitlines() for run in (killed, whole))
+    (killed / "history.jsonl").write_text("\n".join([*own[:1], *lines[3:]]) + "\n")
     program("train", "--out", killed, *RESUME)
     assert_same(killed, whole)
 

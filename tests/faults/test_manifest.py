@@ -248,17 +248,21 @@ def test_two_audits_at_a_time_are_one_too_many(run: Path) -> None:
 
 @pytest.mark.parametrize("back", range(9))
 def test_training_that_is_killed_at_its_end_is_finished_by_resuming(
-    whole: Path, tmp_path: Path, back: int
+    whole: Path, tmp_path: Path, back: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last files of a run: before the manifest it is not finished."""
-    out, names = tmp_path / "run", iter(range(1000))
+    out, files = tmp_path / "run", 0
     replace = os.replace
-    os.replace = lambda a, b: [next(names), replace(a, b)][1]  # type: ignore[assignment]
-    try:
-        train(tmp_path / "counted")
-    finally:
-        os.replace = replace
-    assert killed(lambda: train(out), next(names) - 1 - back)
+
+    def count(source: Any, target: Any) -> None:
+        nonlocal files
+        files += 1
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", count)
+    train(tmp_path / "counted")
+    monkeypatch.undo()
+    assert killed(lambda: train(out), files - 1 - back)
     with pytest.raises(InputError, match=r"is not finished|has a summary\.json and no"):
         load_run(out)
     train(out, resume=True)

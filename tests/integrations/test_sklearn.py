@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import importlib
 import io
@@ -326,3 +327,169 @@ def test_a_missing_or_old_library_is_said(digits: Digits, monkeypatch: pytest.Mo
         old.delitem(sys.modules, "proselflc.integrations.sklearn")
         with pytest.raises(ImportError, match=r"needs scikit-learn 1\.6 or newer"):
             importlib.import_module("proselflc.integrations.sklearn")
+
+
+def test_a_parameter_of_the_method_is_reached_by_its_name() -> None:
+    X, y = few()
+    classifier = ProSelfLCClassifier(epochs=4, random_state=0)
+    found = classifier.get_params()
+    assert {name: value for name, value in found.items() if name.startswith("method__")} == {
+        "method__sharpness": 10.0,  # the paper's
+        "method__midpoint": 0.5,
+        "method__trust": "global*local",
+    }
+    assert not any(name.startswith("method__") for name in classifier.get_params(deep=False))
+    classifier.set_params(method__sharpness=4.0).set_params(method__trust="global")
+    assert classifier.parameters == {"sharpness": 4.0, "trust": "global"}
+    assert classifier.get_params()["method__sharpness"] == 4.0
+    by_hand = ProSelfLCClassifier(
+        parameters={"sharpness": 4.0, "trust": "global"}, epochs=4, random_state=0
+    )
+    for one in (classifier, clone(classifier)):
+        p = one.fit(X, y).predict_proba(X)
+        np.testing.assert_array_equal(p, by_hand.fit(X, y).predict_proba(X))
+    default = ProSelfLCClassifier(epochs=4, random_state=0).fit(X, y).predict_proba(X)
+    assert np.abs(p - default).max() > 1e-4
+    classifier.set_params(method__sharpness=None, method__trust=None)  # as they were
+    assert classifier.parameters is None
+    np.testing.assert_array_equal(classifier.fit(X, y).predict_proba(X), default)
+
+
+def test_what_was_given_is_not_changed_by_a_search() -> None:
+    given = {"sharpness": 6.0}
+    classifier = ProSelfLCClassifier(parameters=given)
+    other = clone(classifier).set_params(method__sharpness=7.0)
+    assert (given, other.parameters) == ({"sharpness": 6.0}, {"sharpness": 7.0})
+    classifier.set_params(method__midpoint=0.4)
+    assert given == {"sharpness": 6.0}
+
+
+def test_a_grid_goes_over_methods_and_their_parameters() -> None:
+    X, y = few(60)
+    pipeline = make_pipeline(MinMaxScaler(), ProSelfLCClassifier(epochs=3, random_state=0))
+    name = "proselflcclassifier__method"
+    grid = [
+        {f"{name}__sharpness": [6.0, 14.0], f"{name}__midpoint": [0.3]},
+        {name: ["boot_soft"], f"{name}__epsilon": [0.1, 0.5]},
+    ]
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, y)
+    assert len(search.cv_results_["params"]) == 4
+    assert search.best_estimator_[-1].parameters in (
+        *({"sharpness": b, "midpoint": 0.3} for b in (6.0, 14.0)),
+        *({"epsilon": e} for e in (0.1, 0.5)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method__epsilon": 0.1}, "method proselflc has no method__epsilon: it takes method__sh"),
+        ({"method": "cce", "method__q": 0.1}, "cce has no method__q: it takes no parameters"),
+        ({"method": "gcce", "method__q": 0.1}, 'unknown method "gcce"; did you mean "gce"'),
+        ({"sharpness": 3}, "Invalid parameter 'sharpness'"),
+    ],
+)
+def test_a_parameter_that_the_method_does_not_take_is_refused(
+    settings: dict[str, Any], message: str
+) -> None:
+    classifier = ProSelfLCClassifier()
+    with pytest.raises(ValueError, match=message):
+        classifier.set_params(**settings)
+    assert classifier.parameters is None
+    assert classifier.method == "proselflc"
+
+
+def test_class_weights_are_sample_weights() -> None:
+    X, y = few()
+    rare = (y != 2) | (np.arange(len(y)) % 4 == 0)
+    X, y = X[rare], y[rare]
+    classifier = ProSelfLCClassifier("cce", epochs=4, random_state=0)
+    plain = clone(classifier).fit(X, y).predict_proba(X)
+    weight = np.array([1.0, 3.0, 0.5])
+    by_class = clone(classifier).set_params(class_weight={0: 1, 1: 3, 2: 0.5}).fit(X, y)
+    by_row = clone(classifier).fit(X, y, sample_weight=weight[y])
+    np.testing.assert_array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
+    assert np.abs(by_class.predict_proba(X) - plain).max() > 1e-3
+    balanced = clone(classifier).set_params(class_weight="balanced").fit(X, y)
+    share = len(y) / (3 * np.bincount(y))  # scikit-learn's rule, by hand
+    by_row = clone(classifier).fit(X, y, sample_weight=share[y])
+    np.testing.assert_allclose(balanced.predict_proba(X), by_row.predict_proba(X), atol=1e-6)
+    # A row of weight k is k rows, also for what is balanced.
+    times = np.arange(len(y)) % 3
+    twice = clone(balanced).fit(X, y, sample_weight=times).predict_proba(X)
+    rows = clone(balanced).fit(X.repeat(times, 0), y.repeat(times)).predict_proba(X)
+    np.testing.assert_allclose(twice, rows, atol=1e-6)
+
+
+def test_balanced_classes_become_equally_likely() -> None:
+    """One place with nine labels of one class and one of another: cross entropy gives a half."""
+    X, y = np.zeros((10, 1)), np.array([0] * 9 + [1])
+    settings: dict[str, Any] = {"epochs": 100, "lr": 0.3, "schedule": "constant"}
+    classifier = ProSelfLCClassifier("cce", **settings, random_state=0)
+    np.testing.assert_allclose(classifier.fit(X, y).predict_proba(X[:1]), [[0.9, 0.1]], atol=0.01)
+    balanced = classifier.set_params(class_weight="balanced").fit(X, y)
+    np.testing.assert_allclose(balanced.predict_proba(X[:1]), [[0.5, 0.5]], atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ("equal", "class_weight.*balanced"),
+        ({0: 1, 5: 2}, "not in class_weight"),
+        ({0: 1, 1: -1, 2: 1}, "class_weight has a weight of -1"),
+        ({0: 1, 1: float("nan"), 2: 1}, "class_weight has a weight of nan"),
+        ({0: 0, 1: 0, 2: 0}, "nothing to learn from"),
+        ({0: 0, 1: 1, 2: 0}, "one class only"),
+    ],
+)
+def test_class_weights_that_are_none(class_weight: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ProSelfLCClassifier(class_weight=class_weight).fit(*few(30))
+
+
+def test_a_warm_start_goes_on_with_the_fitted_weights() -> None:
+    X, y = few()
+    classifier = ProSelfLCClassifier(epochs=6, random_state=0, warm_start=True).fit(X, y)
+    first = classifier.predict_proba(X)
+    before = {name: t.clone() for name, t in classifier.model_.state_dict().items()}
+    # With a learning rate of nearly nothing the weights stay where they were.
+    still = copy.deepcopy(classifier).set_params(lr=1e-12).fit(X * 3 + 1, y)
+    for name, tensor in still.model_.state_dict().items():
+        torch.testing.assert_close(tensor, before[name], atol=1e-6, rtol=0)
+    # And rows are prepared as they were when the weights were learned.
+    np.testing.assert_allclose(still.predict_proba(X), first, atol=1e-5)
+    assert still.model_ is not classifier.model_
+    for name, tensor in classifier.model_.state_dict().items():
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
+    cold = copy.deepcopy(classifier).set_params(warm_start=False, lr=1e-12).fit(X, y)
+    assert np.abs(cold.predict_proba(X) - first).max() > 0.1
+    # More of it fits better than a beginning.
+    longer = copy.deepcopy(classifier).fit(X, y)
+    began: list[Any] = [one.history_[0]["train_loss"] for one in (longer, classifier)]
+    assert began[0] < began[1] / 2
+    assert longer.n_iter_ == 6
+
+
+def test_a_warm_start_of_ones_own_network_and_one_that_is_not_fitted() -> None:
+    X, y = few()
+    torch.manual_seed(0)
+    network = nn.Linear(2, 3)
+    settings: dict[str, Any] = {"epochs": 5, "random_state": 0, "warm_start": True}
+    classifier = ProSelfLCClassifier(model=network, **settings).fit(X, y)
+    before = classifier.model_.state_dict()["weight"].clone()
+    classifier.set_params(lr=1e-12).fit(X, y)
+    after = classifier.model_.state_dict()["weight"]
+    torch.testing.assert_close(after, before, atol=1e-6, rtol=0)
+    assert not torch.equal(network.weight, before)
+
+
+def test_a_warm_start_with_other_data_is_refused() -> None:
+    X, y = few()
+    classifier = ProSelfLCClassifier(epochs=3, random_state=0, warm_start=True).fit(X, y)
+    with pytest.raises(ValueError, match=r"warm_start .* classes 0, 1, 2, and y has 0, 1, 2, 3"):
+        classifier.fit(X, np.where(np.arange(len(y)) == 0, 3, y))
+    with pytest.raises(ValueError, match="3 features, but ProSelfLCClassifier is expecting 2"):
+        classifier.fit(np.column_stack((X, X[:, 0])), y)
+    with pytest.raises(ValueError, match=r"hidden_layer_sizes were \(128,\) and are \(8,\) now"):
+        classifier.set_params(hidden_layer_sizes=(8,)).fit(X, y)
+    assert classifier.set_params(hidden_layer_sizes=128).fit(X, y).score(X, y) > 0.9

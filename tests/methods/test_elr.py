@@ -12,9 +12,9 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+from proselflc.data import memory_budget
 from proselflc.errors import InputError
 from proselflc.methods.elr import EarlyLearningRegularization
-from proselflc.training import strategy as strategies
 from proselflc.training.fit import lessons
 
 
@@ -126,13 +126,14 @@ def test_it_remembers_the_truth_where_labels_are_wrong(crowd: Any) -> None:
 def test_a_memory_that_is_too_large_is_refused_with_its_size(
     crowd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert 4 * 50_000 * 100 < strategies.LARGEST < 4 * 14_000_000 * 1000
-    monkeypatch.setattr(strategies, "LARGEST", 4 * crowd.n * 4 - 1)
+    assert 4 * 50_000 * 100 < memory_budget.LIMIT < 4 * 14_000_000 * 1000
+    monkeypatch.setattr(memory_budget, "LIMIT", 12 * crowd.n * 4 - 1)
     with pytest.raises(InputError) as caught:
         strategy(crowd)
     assert str(caught.value) == (
-        "the method keeps a mean prediction of 120 examples of 4 classes, which is 0.0 GB, and "
-        "more than 0 GB is not kept: take fewer examples or classes, or another --method"
+        "the method keeps a mean prediction of 120 examples of 4 classes, which with the copies "
+        "for a checkpoint needs 5.8e-06 GB of memory, and the limit is 5.8e-06 GB: take fewer "
+        "examples or classes, or another --method, or raise the limit with PROSELFLC_MEMORY_GB=1"
     )
-    monkeypatch.setattr(strategies, "LARGEST", 4 * crowd.n * 4)
+    monkeypatch.setattr(memory_budget, "LIMIT", 12 * crowd.n * 4)
     strategy(crowd)

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+from proselflc.data import memory_budget
 from proselflc.data.batches import Batch
 from proselflc.data.dataset import Features, Ints
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.methods.joint import BEGIN, FIRST, RING, Joint
 from proselflc.training import processes
-from proselflc.training import strategy as strategies
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Scene, Situation
@@ -219,8 +219,8 @@ def test_the_second_stage_is_soft_cross_entropy_from_the_initial_weights() -> No
 
 
 def test_what_is_too_large_to_keep_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 2 * 11 * 50_000 * 100 < strategies.LARGEST < 2 * 11 * 1_281_167 * 1000
-    monkeypatch.setattr(strategies, "LARGEST", 22 * n * C - 1)
+    assert 2 * 11 * 50_000 * 100 < memory_budget.LIMIT < 2 * 11 * 1_281_167 * 1000
+    monkeypatch.setattr(memory_budget, "LIMIT", 66 * n * C - 1)
     with pytest.raises(InputError) as caught:
         strategy()
     assert "keeps 10 predictions and a label of 90 examples of 3 classes" in str(caught.value)

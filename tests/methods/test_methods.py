@@ -102,7 +102,7 @@ def test_costs_are_those_that_the_benchmark_measured() -> None:
     costs = methods.costs()
     assert set(costs) == set(methods.names())
     path = Path(__file__).parents[2] / "benchmarks" / "results" / "method_cost.json"
-    assert costs["cce"] == json.loads(path.read_text())["costs"]["cce"]["times_cross_entropy"]
+    assert costs["cce"] == json.loads(path.read_text())["found"]["cce"]["times_cross_entropy"]
 
 
 def test_what_learns_from_trusted_examples_says_that_it_needs_them() -> None:

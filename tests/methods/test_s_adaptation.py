@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from proselflc.correction.criteria import CrossEntropy
+from proselflc.data import memory_budget
 from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
@@ -272,3 +273,13 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(
 def training_of(model: nn.Module) -> Training:
     accelerator = processes.accelerator("no")
     return Training(model, layer("complex"), RECIPE, 160, BATCHES, accelerator=accelerator)
+
+
+def test_the_first_confusion_is_the_same_batch_by_batch(
+    data: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = data.scene(network())
+    whole = s_adaptation._soft_counts(scene)
+    monkeypatch.setattr(memory_budget, "DENSE_NUMBERS", n * C - 1)
+    assert_close(s_adaptation._soft_counts(scene), whole, rtol=1e-12, atol=0)
+    assert_close(whole.sum(0), torch.bincount(data.y, minlength=C).double(), rtol=1e-6, atol=0)

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from proselflc.correction.criteria import CrossEntropy
+from proselflc.data import memory_budget
 from proselflc.errors import InputError
 from proselflc.methods.sat import SelfAdaptiveTraining
-from proselflc.training import strategy as strategies
 from proselflc.training.fit import lessons
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Strategy
@@ -118,8 +118,8 @@ def test_wrong_labels_become_right(crowd: Any) -> None:
 def test_a_memory_that_is_too_large_is_refused_with_its_size(
     crowd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strategies, "LARGEST", 4 * crowd.n * 4 - 1)
+    monkeypatch.setattr(memory_budget, "LIMIT", 12 * crowd.n * 4 - 1)
     with pytest.raises(
-        InputError, match=r"keeps a label of 120 examples of 4 classes, which is 0\.0 GB"
+        InputError, match="keeps a label of 120 examples of 4 classes, which with the copies"
     ):
         strategy(crowd)

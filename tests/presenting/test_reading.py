@@ -12,8 +12,12 @@ from proselflc.errors import InputError
 from proselflc.presenting.reading import MOST_RUNS, POINTS, finite, readings, share
 
 
-def test_a_whole_run_is_read_without_a_word(fabricate: Callable[..., Path]) -> None:
-    (one,) = readings([fabricate()])
+def test_a_whole_run_is_read_without_a_word(
+    fabricate: Callable[..., Path], resealed: Callable[[Path], None]
+) -> None:
+    path = fabricate()
+    resealed(path)
+    (one,) = readings([path])
     assert one.notes == ()
     assert (one.name, one.method, one.data) == ("run", "ProSelfLC", "pets")
     assert one.audit is not None
@@ -32,19 +36,24 @@ def test_a_whole_run_is_read_without_a_word(fabricate: Callable[..., Path]) -> N
     ],
 )
 def test_a_damaged_part_is_left_out_and_named(
-    fabricate: Callable[..., Path], file: str, content: bytes
+    fabricate: Callable[..., Path],
+    resealed: Callable[[Path], None],
+    file: str,
+    content: bytes,
 ) -> None:
     path = fabricate()
     (path / file).write_bytes(content)
+    resealed(path)
     (one,) = readings([path])
     assert len(one.notes) == 1
     assert str(path) in one.notes[0]
 
 
 def test_without_an_audit_the_command_that_makes_one_is_told(
-    fabricate: Callable[..., Path],
+    fabricate: Callable[..., Path], resealed: Callable[[Path], None]
 ) -> None:
     path = fabricate(audited=False)
+    resealed(path)
     (one,) = readings([path])
     assert one.audit is None
     assert f"proselflc audit {path}" in one.notes[0]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
+from proselflc.analysis.calibration import fitted_temperature, paper_calibration
+from proselflc.data import memory_budget
 from proselflc.data.batches import Loader, Order
 from proselflc.data.dataset import Features, Part
 from proselflc.data.preprocessing import Standardization
 from proselflc.training import processes
-from proselflc.training.inference import all_logits, answers
+from proselflc.training.inference import all_logits, answers, logits_of_all
+from proselflc.training.stored_logits import StoredLogits
 
 N, FEATURES, C = 23, 4, 3
 
@@ -92,3 +97,25 @@ def test_a_share_without_examples_is_passed_over(model: nn.Module, part: Part) -
     index = torch.cat([batch.index for batch, _ in shards])
     assert sorted(index.tolist()) == list(range(N))
     assert_close(torch.cat([logits for _, logits in shards]), by_hand(model, part)[index])
+
+
+def test_many_logits_are_in_a_file_that_leaves_nothing_behind(
+    model: nn.Module, part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accelerator = processes.accelerator("no")
+    whole = logits_of_all(model, loader(part), N, C, accelerator, tmp_path)
+    assert isinstance(whole, torch.Tensor)
+    monkeypatch.setattr(memory_budget, "DENSE_NUMBERS", N * C - 1)
+    model.train()
+    stored = logits_of_all(model, loader(part, shuffle=True), N, C, accelerator, tmp_path)
+    assert isinstance(stored, StoredLogits)
+    assert model.training
+    assert (len(stored), stored.shape, stored.size(1)) == (N, (N, C), C)
+    assert_close(stored[0:N], whole, rtol=0, atol=0)
+    assert_close(stored[7:9], whole[7:9], rtol=0, atol=0)
+    assert stored[N:N].shape == (0, C)
+    for measure in (fitted_temperature, paper_calibration):
+        y = torch.arange(N) % C
+        assert measure(stored, y) == measure(whole, y)
+    del stored
+    assert list(tmp_path.iterdir()) == []

@@ -196,7 +196,7 @@ def test_nothing_is_deleted_through_a_link(tmp_path: Path, name: str) -> None:
     assert (directory.path / name).is_symlink()
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", FOLDERS[:3])
 def test_a_run_with_a_folder_elsewhere_is_not_written_to(tmp_path: Path, name: str) -> None:
     directory = begun(tmp_path / "run")
     (directory.path / name).symlink_to(tmp_path / "nowhere")

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+from proselflc.training import transition_estimate
 from proselflc.training.transition_estimate import (
     ESTIMATES,
     MOST_CONDITION,
@@ -177,3 +178,18 @@ def test_a_singular_matrix_is_mixed_with_the_identity_as_little_as_possible(T: T
     less = (1.05 - share) * T + (share - 0.05) * identity
     assert np.linalg.cond(less.numpy()) > MOST_CONDITION
     assert f"so {share:.0%} of the identity is mixed into it" in note
+
+
+@pytest.mark.parametrize("name", list(ESTIMATES))
+@pytest.mark.parametrize("numbers", [1, 700])
+def test_an_estimate_in_blocks_is_the_same(
+    name: str, numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.softmax(3 * torch.randn(200, 7, generator=generator), 1)
+    given, names = torch.randint(0, 7, (200,), generator=generator), list("abcdefg")
+    whole = ESTIMATES[name](p, given, names)
+    monkeypatch.setattr(transition_estimate, "NUMBERS", numbers)
+    parts = ESTIMATES[name](p, given, names)
+    assert torch.equal(parts.T, whole.T)
+    assert parts.notes == whole.notes

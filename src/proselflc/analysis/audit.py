@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proselflc.data.noise import Matrix
+from proselflc.data import class_matrix
+from proselflc.data.class_matrix import ClassMatrix, rows_to_1
 from proselflc.data.sources import npz
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
@@ -31,8 +32,9 @@ class Audit:
         expected_precision: the share of suspects that is really wrong, as estimated; None
             without suspects.
         names: C class names.
-        joint: [C, C] estimated number of examples; row = true class, column = given class.
-        realised: [C, C] the true numbers, or None.
+        joint: [C, C] estimated number of examples; row = true class, column = given class. Beyond
+            `memory_budget.DENSE_CLASSES` classes it is a scipy.sparse.csr_array.
+        realised: [C, C] the true numbers in the same form, or None.
     """
 
     num_examples: int
@@ -42,23 +44,26 @@ class Audit:
     realised_noise_rate: float | None
     expected_precision: float | None
     names: tuple[str, ...]
-    joint: Matrix
-    realised: Matrix | None
+    joint: ClassMatrix
+    realised: ClassMatrix | None
 
     @property
-    def transition(self) -> Matrix:
+    def transition(self) -> ClassMatrix:
         """[C, C] the estimated chance of every given class, by the true one; rows sum to 1."""
-        return _rows_to_1(self.joint)
+        return rows_to_1(self.joint)
 
     @property
-    def realised_transition(self) -> Matrix | None:
+    def realised_transition(self) -> ClassMatrix | None:
         """[C, C] the realised chances, or None."""
-        return None if self.realised is None else _rows_to_1(self.realised)
+        return None if self.realised is None else rows_to_1(self.realised)
 
     def to_json(self) -> Json:
         """What `audit.json` holds."""
         given = self.joint.sum(0)
         wrong = given - self.joint.diagonal()
+        totals = rights = given
+        if self.realised is not None:
+            totals, rights = self.realised.sum(0), self.realised.diagonal()
         classes = []
         for k, name in enumerate(self.names):
             one: Json = {
@@ -67,8 +72,7 @@ class Audit:
                 "estimated_noise_rate": float(wrong[k] / given[k]) if given[k] else None,
             }
             if self.realised is not None:
-                total = float(self.realised[:, k].sum())
-                right = float(self.realised[k, k])
+                total, right = float(totals[k]), float(rights[k])
                 one["realised_noise_rate"] = 1 - right / total if total else None
             classes.append(one)
         return {
@@ -83,9 +87,9 @@ class Audit:
 
     def save(self, directory: RunDirectory) -> None:
         """Write `audit.npz` and `audit.json`, each whole or not at all."""
-        arrays = {"joint": self.joint.astype("<f8")}
+        arrays = class_matrix.arrays("joint", self.joint)
         if self.realised is not None:
-            arrays["realised"] = self.realised.astype("<f8")
+            arrays |= class_matrix.arrays("realised", self.realised)
         with whole_file(directory.audit_arrays) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
         directory.write_json(directory.audit, self.to_json())
@@ -112,16 +116,17 @@ class Audit:
             raise _damaged(directory)
         n, suspects = (_count(directory, facts, name) for name in ("examples", "suspects"))
         rate = _share(directory, facts, "estimated_noise_rate")
-        arrays = npz.arrays(directory.audit_arrays, ("joint", "realised"))
-        for matrix in arrays.values():
-            if (
-                matrix.dtype != np.float64
-                or matrix.shape != (len(names), len(names))
-                or not ((matrix >= 0) & (matrix <= n + 0.5)).all()
-                or abs(matrix.sum() - n) > 0.5
-            ):
-                raise _damaged(directory)
-        joint = arrays.get("joint")
+        path, C = directory.audit_arrays, len(names)
+        wanted = [*class_matrix.array_names("joint"), *class_matrix.array_names("realised")]
+        arrays = npz.arrays(path, wanted)
+        try:
+            joint, realised = (
+                class_matrix.read(arrays, name, C, path) for name in ("joint", "realised")
+            )
+        except InputError:
+            raise _damaged(directory) from None
+        if any(not _are_numbers(matrix, n, C) for matrix in (joint, realised)):
+            raise _damaged(directory)
         # A run that is audited again gets two new files, one after the other.
         if joint is None or rate is None or abs(noise_rate(joint) - rate) > 1e-6 or suspects > n:
             raise _damaged(directory)
@@ -134,30 +139,29 @@ class Audit:
             expected_precision=_share(directory, facts, "expected_precision"),
             names=names,
             joint=joint,
-            realised=arrays.get("realised"),
+            realised=realised,
         )
 
 
-def counted(clean: Ints, given: Ints, C: int) -> Matrix:
+def counted(clean: Ints, given: Ints, C: int) -> ClassMatrix:
     """[C, C] how many examples have which true (row) and given (column) class."""
-    cells = np.bincount(clean * C + given, minlength=C * C)
-    counts: Matrix = cells.reshape(C, C).astype(np.float64)
-    return counts
+    return class_matrix.counted(clean, given, C)
 
 
-def noise_rate(counts: Matrix) -> float:
+def _are_numbers(matrix: ClassMatrix | None, n: int, C: int) -> bool:
+    """Return whether the cells can be numbers of n examples; None can be, too."""
+    if matrix is None:
+        return True
+    if matrix.dtype != np.float64 or matrix.shape != (C, C):
+        return False
+    cells = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    return bool(((cells >= 0) & (cells <= n + 0.5)).all() and abs(matrix.sum() - n) <= 0.5)
+
+
+def noise_rate(counts: ClassMatrix) -> float:
     """The share of examples that are not on the diagonal; 0 without examples."""
     # The two sums are rounded in another order, so that the first can be the larger.
     return max(0.0, float(1 - counts.trace() / counts.sum())) if counts.sum() else 0.0
-
-
-def _rows_to_1(counts: Matrix) -> Matrix:
-    """Each row divided by its sum; a class without examples keeps its label."""
-    total = counts.sum(1, keepdims=True)
-    empty = total[:, 0] == 0
-    rates: Matrix = counts / np.where(total == 0, 1, total)
-    rates[empty, empty] = 1
-    return rates
 
 
 def _count(directory: RunDirectory, facts: Json, name: str) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from proselflc.correction.information import entropy
 from proselflc.errors import InputError
+from proselflc.training.stored_logits import Logits
 
 Measure: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -108,7 +109,7 @@ def reliability(confidence: Tensor, correct: Tensor, *, bins: int = 10) -> Relia
 
 
 def reliabilities(
-    logits: Tensor,
+    logits: Logits,
     labels: Tensor,
     measures: Sequence[Measure],
     *,
@@ -145,7 +146,7 @@ class CalibrationRow(TypedDict):
     ece: float
 
 
-def paper_calibration(logits: Tensor, labels: Tensor) -> list[CalibrationRow]:
+def paper_calibration(logits: Logits, labels: Tensor) -> list[CalibrationRow]:
     """ECE with ten bins for the paper's T ∈ {1, 1/4, 1/8}, both readings and both confidences.
 
     The paper says logits/T, which sharpens for T < 1 ("divide"); the values it prints fall with T,
@@ -169,7 +170,7 @@ def paper_calibration(logits: Tensor, labels: Tensor) -> list[CalibrationRow]:
     ]
 
 
-def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
+def fitted_temperature(logits: Logits, labels: Tensor) -> float:
     """The T > 0 that minimises the mean of −log softmax(logits / T)_y.
 
     That is convex in β = 1/T, with the slope Σ_i (E_p[z_i] − z_iy), which never falls with β; its
@@ -208,7 +209,7 @@ def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
 
 
 def predictions(
-    logits: Tensor, labels: Tensor, *, temperature: float = 1.0
+    logits: Logits, labels: Tensor, *, temperature: float = 1.0
 ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
     """What a model says, a few rows at a time.
 
@@ -233,7 +234,7 @@ def predictions(
         yield rows, z, torch.log_softmax(z.double() / temperature, -1), labels[rows].long()
 
 
-def _check(logits: Tensor, labels: Tensor) -> None:
+def _check(logits: Logits, labels: Tensor) -> None:
     """Refuse logits [n, C] and labels [n] that cannot be evaluated."""
     if logits.ndim != 2 or labels.shape != logits.shape[:1] or 0 in logits.shape:
         raise InputError(
@@ -247,7 +248,7 @@ def _check(logits: Tensor, labels: Tensor) -> None:
             "outputs: labels are counted from 0"
         )
     # −∞ rules a class out. A row's largest logit tells of NaN and +∞, and of −∞ throughout.
-    bad = int((~logits.amax(-1).isfinite()).sum())
+    bad = sum(int((~logits[rows].amax(-1).isfinite()).sum()) for rows in _chunks(logits))
     if bad:
         raise InputError(
             f"the model's outputs are not finite for {bad} of {len(logits)} examples: train with "
@@ -255,7 +256,7 @@ def _check(logits: Tensor, labels: Tensor) -> None:
         )
 
 
-def _chunks(logits: Tensor) -> Iterator[slice]:
+def _chunks(logits: Logits) -> Iterator[slice]:
     step = max(1, _ELEMENTS // logits.size(1))
     for begin in range(0, len(logits), step):
         yield slice(begin, min(begin + step, len(logits)))

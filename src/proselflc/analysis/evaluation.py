@@ -17,6 +17,7 @@ from proselflc.analysis.calibration import (
     reliability,
 )
 from proselflc.errors import InputError
+from proselflc.training.stored_logits import Logits
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Evaluation:
         return {**asdict(self), "nll": self.nll if math.isfinite(self.nll) else None}
 
 
-def evaluate(logits: Tensor, labels: Tensor, num_classes: int) -> Evaluation:
+def evaluate(logits: Logits, labels: Tensor, num_classes: int) -> Evaluation:
     """Measure what a model says about n ≥ 1 examples.
 
     Of equal logits the first class counts as the larger one, for top-1 and top-5 alike.

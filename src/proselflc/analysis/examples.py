@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.analysis.records import Records, slices
-from proselflc.data.dataset import Floats, Ints
+from proselflc.analysis.records import Records
+from proselflc.data.dataset import Bools, Floats, Ints
 from proselflc.data.labels import Labels
 from proselflc.data.sources.table_file import open_parquet
 from proselflc.data.writing import whole_file
@@ -24,6 +24,20 @@ if TYPE_CHECKING:
 MANY_CLASSES = 100  # above which a corrected distribution is kept as its five largest classes
 
 
+class Likeliest(NamedTuple):
+    """The classes that N examples are likeliest to be of.
+
+    Attributes:
+        classes: [N, 5] the likeliest first.
+        p: [N, 5] their chances.
+        of_suggested: [N] the chance of the suggested class.
+    """
+
+    classes: Ints
+    p: Floats
+    of_suggested: Floats
+
+
 @dataclass(frozen=True)
 class Judgement:
     """What is thought of n labels.
@@ -33,12 +47,13 @@ class Judgement:
             probably mislabelled**; NaN for an example of which nothing was seen.
         suggested: [n] what the label should be; the given one unless it is suspect.
         distribution: of some of the examples, [rows, C]: the estimated chance of every class to be
-            the true one; of what was not seen, anything.
+            the true one; of what was not seen, anything. Beyond `memory_budget.DENSE_CLASSES`
+            classes it gives the five likeliest.
     """
 
     quality: Floats
     suggested: Ints
-    distribution: Callable[[slice], Floats]
+    distribution: Callable[[slice], Floats | Likeliest]
 
 
 def table(labels: Labels, records: Records, judgement: Judgement) -> pa.Table:
@@ -74,14 +89,20 @@ classes the five largest as structs {label, p}, the largest first |
     names = pa.array(labels.names, pa.string())
     past = _past(records, labels.given)
     tables = []
-    for rows in slices(len(labels.given), len(names)):
+    for rows in records.slices(len(labels.given), len(names)):
         given, suggested = labels.given[rows], judgement.suggested[rows]
         quality = judgement.quality[rows]
         chances = judgement.distribution(rows)
         unseen = np.isnan(quality)
-        chances[unseen] = 0
-        chances[unseen, given[unseen]] = 1
-        p_suggested = chances[np.arange(len(given)), suggested]
+        if isinstance(chances, Likeliest):
+            likeliest = _known(chances, given, unseen)
+            p_suggested = chances.of_suggested
+            distribution = _five(likeliest.classes, likeliest.p, names)
+        else:
+            chances[unseen] = 0
+            chances[unseen, given[unseen]] = 1
+            p_suggested = chances[np.arange(len(given)), suggested]
+            distribution = _listed(chances, names)
         columns = {
             "index": pa.array(np.arange(rows.start, rows.stop)),
             "id": pa.array(labels.ids[rows], pa.string()),
@@ -95,7 +116,7 @@ classes the five largest as structs {label, p}, the largest first |
             "p_suggested": _nullable(np.where(unseen, np.float32(np.nan), p_suggested)),
             "first_learned_epoch": pa.array(past.learned[rows], mask=past.learned[rows] < 0),
             "flips": pa.array(past.flips[rows]),
-            "corrected_distribution": _listed(chances, names),
+            "corrected_distribution": distribution,
         }
         if labels.clean is not None:
             columns["clean_label"] = names.take(pa.array(labels.clean[rows]))
@@ -211,24 +232,42 @@ def _listed(chances: Floats, names: pa.Array) -> pa.ListArray:
 
     m, C = chances.shape
     if C <= MANY_CLASSES:
-        width = C
-        cells = pa.array(chances.reshape(-1))
-    else:
-        width = TOP_CLASSES
-        # The five largest first: to put a thousand classes in order takes ten times as long.
-        largest = np.sort(np.argpartition(-chances, width - 1, axis=1)[:, :width], 1)
-        values = np.take_along_axis(chances, largest, 1)
-        order = np.argsort(-values, axis=1, kind="stable")
-        classes = np.take_along_axis(largest, order, 1)
-        cells = pa.StructArray.from_arrays(
-            [
-                names.take(pa.array(classes.reshape(-1))),
-                pa.array(np.take_along_axis(values, order, 1).reshape(-1)),
-            ],
-            names=["label", "p"],
-        )
-    offsets = np.arange(0, m * width + 1, width, dtype=np.int32)
+        return _lists(pa.array(chances.reshape(-1)), m, C)
+    width = TOP_CLASSES
+    # The five largest first: to put a thousand classes in order takes ten times as long.
+    largest = np.sort(np.argpartition(-chances, width - 1, axis=1)[:, :width], 1)
+    values = np.take_along_axis(chances, largest, 1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    classes = np.take_along_axis(largest, order, 1)
+    return _five(classes, np.take_along_axis(values, order, 1), names)
+
+
+def _five(classes: Ints, p: Floats, names: pa.Array) -> pa.ListArray:
+    """Return classes and their chances, [rows, 5] each, as lists of structs."""
+    import pyarrow as pa
+
+    cells = pa.StructArray.from_arrays(
+        [names.take(pa.array(classes.reshape(-1))), pa.array(p.reshape(-1))], names=["label", "p"]
+    )
+    return _lists(cells, *classes.shape)
+
+
+def _lists(cells: pa.Array, rows: int, width: int) -> pa.ListArray:
+    import pyarrow as pa
+
+    offsets = np.arange(0, rows * width + 1, width, dtype=np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), cells)
+
+
+def _known(chances: Likeliest, given: Ints, unseen: Bools) -> Likeliest:
+    """Return the chances with the given label alone where nothing was seen."""
+    classes, p = chances.classes.copy(), chances.p.copy()
+    first = np.arange(classes.shape[1])
+    # The given label, then the first of the others.
+    classes[unseen] = np.where(first - 1 < given[unseen, None], first - 1, first)
+    classes[unseen, 0] = given[unseen]
+    p[unseen] = first == 0
+    return Likeliest(classes, p, chances.of_suggested)
 
 
 def _nullable(values: Floats) -> pa.Array:

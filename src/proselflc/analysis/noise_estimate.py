@@ -8,11 +8,17 @@ their labels say, and the labels that these carry show the noise.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from proselflc.analysis.records import Records, slices
+from proselflc.analysis.few_classes import first_of_rows
+from proselflc.analysis.records import Records
+from proselflc.data import class_matrix
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.data.dataset import Floats, Ints
+from proselflc.data.memory_budget import is_dense
 from proselflc.data.noise import Matrix
 
 LEARNED = 0.6  # share of labels that are fitted when early learning is over
@@ -22,7 +28,7 @@ KEPT = 5  # classes of an example that it can be an anchor of
 _ROUNDS = 200
 
 
-def joint(records: Records, given: Ints, num_classes: int) -> Matrix:
+def joint(records: Records, given: Ints, num_classes: int) -> ClassMatrix:
     """Estimate how many examples have which true and which given class.
 
     The anchors of class k are the examples with the largest mean p_k in the early epochs, half as
@@ -37,11 +43,14 @@ def joint(records: Records, given: Ints, num_classes: int) -> Matrix:
         num_classes: C.
 
     Returns:
-        [C, C], row = true class, column = given class.
+        [C, C], row = true class, column = given class; a scipy.sparse.csr_array beyond
+        `memory_budget.DENSE_CLASSES` classes.
     """
     transition = _anchored(records, given, num_classes, early_epochs(records, given))
     numbers = np.bincount(given, minlength=num_classes).astype(np.float64)
     shares = numbers / max(numbers.sum(), 1)
+    if not is_dense(num_classes):
+        return _explained(transition, numbers, shares)
     prior = shares.copy()
     for _ in range(_ROUNDS):  # expectation maximisation: every round, a better likelihood
         explained = prior[:, None] * transition
@@ -69,13 +78,39 @@ def early_epochs(records: Records, given: Ints) -> int:
     return len(records.observed)
 
 
-def _anchored(records: Records, given: Ints, C: int, epochs: int) -> Matrix:
+def _explained(transition: ClassMatrix, numbers: Matrix, shares: Matrix) -> ClassMatrix:
+    """Return the joint of a sparse transition, by the same rounds on its cells alone.
+
+    Args:
+        transition: [C, C], row = true class.
+        numbers: [C] of labels.
+        shares: [C] the same, divided by their sum.
+    """
+    back, prior = transition.T.tocsr(), shares.copy()
+    for _ in range(_ROUNDS):
+        total = back @ prior
+        prior = prior * (transition @ (shares / np.where(total > 0, total, 1)))
+    total = back @ prior
+    rows, columns, values = class_matrix.cells(transition)
+    counts = prior[rows] * values * (numbers / np.where(total > 0, total, 1))[columns]
+    left = np.flatnonzero((total == 0) & (numbers > 0))
+    return class_matrix.of_cells(
+        np.concatenate((rows, left)),
+        np.concatenate((columns, left)),
+        np.concatenate((counts, numbers[left])),
+        len(numbers),
+    )
+
+
+def _anchored(records: Records, given: Ints, C: int, epochs: int) -> ClassMatrix:
     """[C, C] the labels of every class's anchors, as shares."""
     classes, values, labels = _candidates(records, given, C, epochs)
     order = np.lexsort((-values, classes))  # by class, the surest first
     classes, values, labels = classes[order], values[order], labels[order]
     first = np.searchsorted(classes, np.arange(C + 1))
     wanted = np.bincount(given, minlength=C)
+    if not is_dense(C):
+        return _sparsely_anchored(classes, values, labels, first, wanted)
     transition: Matrix = np.eye(C)
     for k in range(C):
         number = min(math.ceil(ANCHORS * wanted[k]), int(first[k + 1] - first[k]))
@@ -89,14 +124,50 @@ def _anchored(records: Records, given: Ints, C: int, epochs: int) -> Matrix:
     return transition
 
 
+def _sparsely_anchored(
+    classes: Ints, values: Floats, labels: Ints, first: Ints, wanted: Ints
+) -> ClassMatrix:
+    """Return the labels of every class's anchors, of all classes at once and without zeros.
+
+    Args:
+        classes, values, labels: of every candidate, by class and the surest first.
+        first: [C + 1] where the candidates of each class begin.
+        wanted: [C] how many labels there are of each.
+    """
+    C = len(wanted)
+    number = np.minimum(np.ceil(ANCHORS * wanted).astype(np.int64), np.diff(first))
+    some = np.flatnonzero(number)
+    last = np.full(C, np.inf)
+    last[some] = values[first[some] + number[some] - 1]
+    above, equal = values > last[classes], values == last[classes]
+    surer, alike = (np.bincount(classes[which], minlength=C) for which in (above, equal))
+    share = (number - surer) / np.maximum(alike, 1)  # of each of the last, equal ones
+    weights = (
+        np.where(above, 1.0, np.where(equal, share[classes], 0.0)) / np.maximum(number, 1)[classes]
+    )
+    kept, none = weights > 0, np.flatnonzero(number == 0)
+    return class_matrix.of_cells(
+        np.concatenate((classes[kept], none)),
+        np.concatenate((labels[kept], none)),
+        np.concatenate((weights[kept], np.ones(len(none)))),
+        C,
+    )
+
+
 def _candidates(records: Records, given: Ints, C: int, epochs: int) -> tuple[Ints, Floats, Ints]:
     """The likeliest classes of every example: class, mean p and the example's label, flat.
 
     An anchor is among the surest examples of its class, so that class is among its likeliest.
     """
     kept = min(KEPT, C)
-    parts = []
-    for rows in slices(len(given), C):
+    parts: list[tuple[npt.NDArray[Any], ...]] = []
+    for rows in records.slices(len(given), C):
+        if not is_dense(C):
+            few = records.few(rows, given, C, epochs=epochs)
+            likely = first_of_rows(few.row, (-few.p, few.classes), kept)
+            likely = likely[few.p[likely] > 0]
+            parts.append((few.classes[likely], few.p[likely], given[rows][few.row[likely]]))
+            continue
         m = records.mean_prediction(rows, given, C, epochs=epochs)
         top = np.argpartition(-m, kept - 1, axis=1)[:, :kept]
         largest = np.take_along_axis(m, top, 1)

@@ -136,9 +136,11 @@ def inputs(run: Run, *, data: str | None = None) -> Inputs:
     Raises:
         InputError: the data is gone, has changed, or came from Python.
     """
-    files = run.directory.inputs_table, run.directory.inputs_arrays
-    table, arrays = map(run.directory.checked, files)
-    kept = None if data is not None else kept_inputs.read(table, arrays, len(run.labels.ids))
+    own = run.directory
+    kept = None
+    if data is None:
+        files = own.checked(own.inputs_table), own.checked(own.inputs_arrays)
+        kept = kept_inputs.read(*files, len(run.labels.ids))
     if kept is not None:
         if len(kept) != len(run.labels.ids):
             raise InputError(

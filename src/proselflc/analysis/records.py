@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.analysis import few_classes
+from proselflc.analysis.few_classes import FewClasses
 from proselflc.data.dataset import Floats, Ints
 from proselflc.data.labels import Labels
+from proselflc.data.memory_budget import is_dense
 from proselflc.errors import InputError
-from proselflc.training.observations import Rows
+from proselflc.training.observations import TOP, Rows
 
 _ELEMENTS = 1 << 21  # of [rows, classes] that are worked on at once
 
@@ -22,11 +26,17 @@ class HeldOut:
 
     Attributes:
         folds: into how many parts the examples were cut; each was predicted by a model of the rest.
-        p: [n, C]; NaN for an example that nobody predicted.
+        p: [n, C], or [n, 1 + k] as `few_classes.largest` keeps it; NaN for an example that was not
+            predicted.
     """
 
     folds: int
-    p: npt.NDArray[np.floating]
+    p: npt.NDArray[np.floating] | npt.NDArray[np.void]
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether p is known of every class."""
+        return self.p.dtype != TOP
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,10 @@ class Records:
                     f"the record of epoch {e} is {list(epoch.shape)}, but there are {n} labels: "
                     "it belongs to another run"
                 )
-        if self.held_out is not None and self.held_out.p.shape != (n, C):
+        if self.held_out is None:
+            return
+        whole = self.held_out.is_whole
+        if self.held_out.p.shape != ((n, C) if whole else (n, 1 + min(few_classes.KEPT, C - 1))):
             raise InputError(
                 f"the predictions of the folds are {list(self.held_out.p.shape)}, but there are "
                 f"{n} labels of {C} classes: they belong to another run"
@@ -83,6 +96,7 @@ class Records:
             [rows, C]; NaN where the example was not seen.
         """
         if self.held_out is not None:
+            assert self.held_out.is_whole
             return self.held_out.p[rows].astype(np.float32).clip(0, 1)
         y, C = given[rows], num_classes
         m = np.zeros((len(y), C), np.float32)
@@ -102,6 +116,27 @@ class Records:
         with np.errstate(invalid="ignore"):
             mean: Floats = (m + rest[:, None]) / count[:, None]
         return mean
+
+    def few(
+        self, rows: slice, given: Ints, num_classes: int, *, epochs: int | None = None
+    ) -> FewClasses:
+        """Return `mean_prediction` without making [rows, C]; the arguments are the same.
+
+        Of predictions out of sample the largest are looked at; the others share the remainder.
+        """
+        if self.held_out is None:
+            return few_classes.of_epochs(self.observed[:epochs], rows, given, num_classes)
+        p: npt.NDArray[Any] = self.held_out.p[rows]
+        kept = few_classes.largest(p, given[rows]) if self.held_out.is_whole else p
+        return few_classes.of_largest(kept, given[rows], num_classes)
+
+    def slices(self, num_examples: int, num_classes: int) -> Iterator[slice]:
+        """Cut the examples so that no more than a few million numbers are worked on at once."""
+        width = num_classes
+        if not is_dense(num_classes):
+            # Numbers of classes of their own, and what is computed from each.
+            width = 4 * (few_classes.KEPT + 1 if self.held_out else 2 * len(self.observed) + 6)
+        return slices(num_examples, width)
 
 
 def slices(n: int, width: int) -> Iterator[slice]:

@@ -15,6 +15,7 @@ from proselflc.analysis.examples import check_examples
 from proselflc.analysis.run import Run
 from proselflc.data.dataset import Floats, Ints
 from proselflc.data.decisions import Sample
+from proselflc.data.random_streams import random_stream
 from proselflc.errors import InputError
 from proselflc.regular_files import is_regular
 
@@ -233,7 +234,7 @@ class Review:
         if self._is_ours(drawn) and (len(drawn.examples), drawn.seed) == (size, seed):
             said = f"going on with the sample of {size:,} suspects that was drawn before"
         else:
-            generator = np.random.default_rng(seed)
+            generator = random_stream(seed, "review sample")
             chosen = generator.permutation(self.all_suspects)[:size]
             examples = tuple(self.ids[i] for i in chosen)
             drawn = Sample(examples, len(self.all_suspects), seed)

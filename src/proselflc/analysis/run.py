@@ -19,11 +19,12 @@ from proselflc.analysis.examples import read_examples
 from proselflc.analysis.records import Records
 from proselflc.data import manifest
 from proselflc.data.batches import Order
+from proselflc.data.class_matrix import ClassMatrix, checked_transition
 from proselflc.data.dataset import Floats, Inputs, Ints, Part, check_rows
 from proselflc.data.decisions import Decisions, read_decisions
 from proselflc.data.label_values import LabelValues, Returned, returned
 from proselflc.data.labels import Labels
-from proselflc.data.noise import Matrix, checked_transition
+from proselflc.data.memory_budget import require
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays, npz
 from proselflc.errors import InputError
@@ -189,7 +190,7 @@ class Run:
         return Audit.load(self.directory)
 
     @cached_property
-    def transition(self) -> Matrix | None:
+    def transition(self) -> ClassMatrix | None:
         """[C, C] the transition matrix that the method worked with; None where it had none.
 
         Raises:
@@ -269,20 +270,38 @@ class Run:
         return self.judge(arrays.inputs(x), batch_size=batch_size, workers=workers)
 
     def judge(self, inputs: Inputs, *, batch_size: int = 512, workers: int = 2) -> Predictions:
-        """What the model says about inputs."""
+        """What the model says about inputs.
+
+        Raises:
+            InputError: there is not enough memory for a number per example and class.
+        """
+        n, C = len(inputs), len(self.names)
+        require(
+            4 * n * C,
+            f"what the model says about {n:,} examples of {C:,} classes",
+            "ask about fewer examples at a time, or keep the likeliest class alone with "
+            "proselflc predict",
+        )
+        probabilities = np.zeros((n, C), np.float32)
+        for rows, some in self.judged(inputs, batch_size=batch_size, workers=workers):
+            probabilities[rows] = some
+        return Predictions(probabilities, self.names, self._saved.label_values)
+
+    def judged(
+        self, inputs: Inputs, *, batch_size: int = 512, workers: int = 2
+    ) -> Iterator[tuple[Ints, Floats]]:
+        """Yield positions [N] and probabilities [N, C] of the inputs, batch by batch in order."""
         n = len(inputs)
         self.preprocessing.check(inputs)
         ids = tuple(str(k) for k in range(n))
         check_rows("what the model is asked about", inputs, ids)
-        part = Part(inputs, np.zeros(n, np.int64), ids)
-        probabilities = np.zeros((n, len(self.names)), np.float32)
-        if n:
-            order = Order(batch_size, shuffle=False)
-            batches = loader(part, self.preprocessing, order, workers=workers)
-            device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
-            for batch, logits in answers(self.model, batches, device):
-                probabilities[batch.index.numpy()] = torch.softmax(logits, 1).cpu().numpy()
-        return Predictions(probabilities, self.names, self._saved.label_values)
+        if not n:
+            return
+        part, order = Part(inputs, np.zeros(n, np.int64), ids), Order(batch_size, shuffle=False)
+        batches = loader(part, self.preprocessing, order, workers=workers)
+        device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
+        for batch, logits in answers(self.model, batches, device):
+            yield batch.index.numpy(), torch.softmax(logits, 1).cpu().numpy()
 
     @cached_property
     def _saved(self) -> SavedModel:

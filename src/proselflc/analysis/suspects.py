@@ -15,7 +15,9 @@ import numpy.typing as npt
 from proselflc.analysis import examples, noise_estimate
 from proselflc.analysis.audit import Audit, counted, noise_rate
 from proselflc.analysis.examples import Judgement
-from proselflc.analysis.records import Records, slices
+from proselflc.analysis.records import Records
+from proselflc.analysis.sparse_supports import SparseSupports
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.data.dataset import Bools, Floats, Ints
 from proselflc.data.labels import Labels
 from proselflc.data.noise import Matrix
@@ -57,7 +59,9 @@ def examine(labels: Labels, records: Records) -> tuple[pa.Table, Audit]:
     return examples.table(labels, records, judgement), audit
 
 
-def judge(records: Records, given: Ints, joint: Matrix, trusted: Bools | None = None) -> Judgement:
+def judge(
+    records: Records, given: Ints, joint: ClassMatrix, trusted: Bools | None = None
+) -> Judgement:
     """The chance that each label is right, and what it should be.
 
     With m the mean prediction of an example over all epochs, n_k the number of labels k, and i the
@@ -80,18 +84,17 @@ def judge(records: Records, given: Ints, joint: Matrix, trusted: Bools | None = 
         joint: [C, C] as `noise_estimate.joint` estimates it.
         trusted: [n] whose labels are known to be right, or None for nobody's.
     """
+    if not isinstance(joint, np.ndarray):
+        return _judge_sparsely(records, given, joint, trusted)
     n, C = len(given), len(joint)
     supports = _Supports(records, given, lift(joint).T.astype(np.float32))
     log_odds, other = np.empty(n), np.empty(n, np.int64)
-    for rows in slices(n, C):
+    for rows in records.slices(n, C):
         right, others = supports.of(rows)
         with np.errstate(invalid="ignore"):
             log_odds[rows] = np.log(others.sum(1, dtype=np.float64)) - np.log(right)
         other[rows] = others.argmax(1)
-    if trusted is not None:
-        log_odds[trusted & ~np.isnan(log_odds)] = -np.inf
-    slope = SLOPE if records.held_out is None else SLOPE_OUT_OF_SAMPLE
-    wrong = _calibrated(slope * log_odds, noise_rate(joint))
+    wrong = _chances(records, log_odds, joint, trusted)
 
     def distribution(rows: slice) -> Floats:
         """[rows, C] 1 − P for the given label; the others share P by their support."""
@@ -101,6 +104,35 @@ def judge(records: Records, given: Ints, joint: Matrix, trusted: Bools | None = 
         return chances
 
     return Judgement(1 - wrong, np.where(wrong > 0.5, other, given), distribution)
+
+
+def _judge_sparsely(
+    records: Records, given: Ints, joint: ClassMatrix, trusted: Bools | None
+) -> Judgement:
+    """Judge as `judge` does, by the cells of the joint alone."""
+    n, C = len(given), joint.shape[0]
+    supports = SparseSupports(records, given, joint, _EVEN)
+    log_odds, other = np.empty(n), np.empty(n, np.int64)
+    for rows in records.slices(n, C):
+        found = supports.of(rows)
+        log_odds[rows] = np.log(found.others) - np.log(found.right)
+        other[rows] = found.classes[:, 0]
+    wrong = _chances(records, log_odds, joint, trusted)
+    suggested = np.where(wrong > 0.5, other, given)
+    return Judgement(1 - wrong, suggested, lambda rows: supports.likeliest(rows, wrong, suggested))
+
+
+def _chances(
+    records: Records,
+    log_odds: npt.NDArray[np.float64],
+    joint: ClassMatrix,
+    trusted: Bools | None,
+) -> Floats:
+    """Return [n] the chance that each label is wrong; see `judge`."""
+    if trusted is not None:
+        log_odds[trusted & ~np.isnan(log_odds)] = -np.inf
+    slope = SLOPE if records.held_out is None else SLOPE_OUT_OF_SAMPLE
+    return _calibrated(slope * log_odds, noise_rate(joint))
 
 
 def lift(joint: Matrix) -> Matrix:

@@ -93,6 +93,12 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt as error:
         complain(str(error) or "interrupted")
         return 130
+    except MemoryError:
+        complain(
+            "there is not enough memory for this: look for a file that is far larger than it "
+            "should be, or use a machine with more memory"
+        )
+        return 1
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain about it at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

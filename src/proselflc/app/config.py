@@ -17,7 +17,8 @@ from proselflc.app import method_options
 from proselflc.data.request import Request
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError, unknown
-from proselflc.options import Whole, check_least
+from proselflc.models import pixels
+from proselflc.options import MOST_PROCESSES, Whole, check_least
 from proselflc.regular_files import is_regular
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import FORMAT, check_format, is_recorded
@@ -26,6 +27,7 @@ from proselflc.training.run_directory import FORMAT, check_format, is_recorded
 # labels tells whether it is the same data.
 MAY_CHANGE = ("data_root", "cache", "workers", "checkpoint_seconds", "tracker")
 _ASIDE = ("format", "versions", "fingerprint")
+_MEANT = {"normalize": "data"}  # what is meant where a run says nothing of it
 _KINDS: dict[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
     "int": (int, "a whole number"),
@@ -58,6 +60,9 @@ class Config:
         model: see `proselflc models`; left out, one that suits the data. package.module:factory,
             timm:NAME and torchvision:NAME work too.
         weights: of the model to start from, a safetensors file or a state dict.
+        normalize: by which mean and deviation pixels are scaled: data, as measured; imagenet; none,
+            for pixels from 0 to 1; or numbers, as in 0.5,0.5,0.5/0.5,0.5,0.5. Left out, those that
+            the weights were trained with, where there are weights and these are known; else data.
         augment: of training images: random crops, flips left to right, both or none; left out,
             both for photos, none for grey images.
         image_size: height and width that image files are seen at.
@@ -79,6 +84,7 @@ class Config:
     parameters: Annotated[Mapping[str, Any], Parameter(parse=False)] = field(default_factory=dict)
     model: str | None = None
     weights: Path | None = None
+    normalize: str | None = None
     augment: Literal["crop-flip", "crop", "flip", "none"] | None = None
     image_size: Whole = 224
     recipe: Annotated[Recipe, Parameter(name="*")] = field(default_factory=Recipe)
@@ -96,8 +102,11 @@ class Config:
             raise InputError("give one of --eval-epochs and --eval-steps, not both")
         if self.noise == "none":  # takes back what a --config says
             object.__setattr__(self, "noise", None)
+        if self.normalize is not None:
+            pixels.parse(self.normalize)
         positive = dict.fromkeys(("eval_epochs", "eval_steps", "eval_examples"), 1)
-        check_least(self, {**positive, "image_size": 8, "workers": 0, "noise_seed": 0})
+        least = {**positive, "image_size": 8, "workers": 0, "noise_seed": 0}
+        check_least(self, least, {"image_size": 1 << 14, "workers": MOST_PROCESSES})
         if not self.checkpoint_seconds >= 0:
             raise InputError(
                 f"--checkpoint-seconds must be 0 or more, got {self.checkpoint_seconds}"
@@ -232,6 +241,8 @@ def options(table: Mapping[str, Any], source: Path, flags: Iterable[str]) -> dic
             flat |= {f"method.{k}" if k != "name" else "method": v for k, v in value.items()}
         else:
             flat[name] = value
+    if "fingerprint" in table and "weights" in flat:
+        flat.setdefault("normalize", _MEANT["normalize"])  # of a run of before there was the option
     kinds = _kinds()
     known = {name.replace("_", "-") for name in Config().values()} | set(_OF_TRAIN)
     given = [name.removeprefix("method.") for name in flat if name.startswith("method.")]
@@ -320,9 +331,11 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Which options differ between two tables, in words, those left out that may."""
     flat, also = _flattened(one), _flattened(other)
     return [
-        f"{key} ({_shown(flat.get(key))} there, {_shown(also.get(key))} now)"
+        f"{key} ({_shown(flat.get(key, _MEANT.get(key)))} there, "
+        f"{_shown(also.get(key, _MEANT.get(key)))} now)"
         for key in sorted(flat.keys() | also.keys())
-        if flat.get(key) != also.get(key) and key not in (*MAY_CHANGE, *_ASIDE)
+        if flat.get(key, _MEANT.get(key)) != also.get(key, _MEANT.get(key))
+        and key not in (*MAY_CHANGE, *_ASIDE)
     ]
 
 

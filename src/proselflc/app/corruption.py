@@ -120,6 +120,8 @@ def corrupt_data(request: Request, what: Corruption) -> Corrupted:
     noise.stream(what.seed)  # refuse a bad seed before anything is read
     _check_out(what)
     dataset = open_data(request)
+    if what.transition is not None:
+        noise.check_room_for_transition(dataset.num_classes)
     result = corrupted(
         dataset,
         spec,
@@ -190,7 +192,8 @@ def surprises(dataset: Dataset, result: Noise) -> list[str]:
     """What somebody who asked for this noise may not expect, in words."""
     notes = []
     true = dataset.train.labels if dataset.clean is None else dataset.clean
-    missing = [name for c, name in enumerate(dataset.names) if not (true == c).any()]
+    absent = np.flatnonzero(np.bincount(true, minlength=dataset.num_classes) == 0)
+    missing = [dataset.names[c] for c in absent]
     if missing:
         notes.append(
             f"no example is truly of class {', '.join(missing[:5])}"

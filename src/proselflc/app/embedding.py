@@ -29,12 +29,11 @@ from proselflc.data.streaming import FileLoader
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
 from proselflc.models.factory import call_factory, import_timm
+from proselflc.models.pixels import IMAGENET
 from proselflc.models.weights import load_strictly, read_state, words
 from proselflc.regular_files import content_of, is_regular
 
-# What nearly every published image model was trained with.
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
+IMAGENET_MEAN, IMAGENET_STD = IMAGENET.mean, IMAGENET.std
 
 Tokenize = Callable[[list[str]], "Tensor | Mapping[str, Tensor]"]
 

@@ -23,6 +23,7 @@ from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data.dataset import Dataset, checked
 from proselflc.data.label_values import class_ids
+from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays, python_dataset
 from proselflc.data.writing import fleeting
 from proselflc.errors import InputError
@@ -47,6 +48,7 @@ def fit(
     weights: str | Path | None = None,
     noise: str | None = None,
     trusted: float | str | Path | None = None,
+    normalize: str | None = None,
     augment: Literal["crop-flip", "crop", "flip", "none"] | None = None,
     image_size: int = 224,
     epochs: int | None = None,
@@ -69,6 +71,7 @@ def fit(
     eval_epochs: int | None = None,
     eval_steps: int | None = None,
     eval_examples: int = 50_000,
+    preprocessing: Preprocessing | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -98,6 +101,8 @@ def fit(
         parameters: the method's own, such as {"epsilon": 0.2}.
         model: see `proselflc models`, or a module that maps a batch to logits [N, C]. It is
             trained in place.
+        preprocessing: of x, as an earlier run did it (`run.preprocessing`), to go on with a model
+            that has learned so; left out, fitted to x.
         out: the run's directory; left out, a temporary one that lives as long as the result.
         quiet: show no progress.
         notes: say on stderr what may not be expected, such as labels that were learned by heart.
@@ -117,6 +122,11 @@ def fit(
     """
     if resume and out is None:
         raise InputError("resume needs out, the directory of the run to go on with")
+    if preprocessing is not None and not isinstance(preprocessing, Preprocessing):
+        raise InputError(
+            f"preprocessing is a {type(preprocessing).__name__}: expected that of an earlier run, "
+            "run.preprocessing"
+        )
     config = Config(
         method=method,
         parameters=_parameters(parameters or {}),
@@ -124,6 +134,7 @@ def fit(
         weights=None if weights is None else Path(weights),
         noise=noise,
         trusted=None if trusted is None else str(trusted),
+        normalize=normalize,
         augment=augment,
         image_size=image_size,
         recipe=Recipe(
@@ -165,7 +176,14 @@ def fit(
         weakref.finalize(result, shutil.rmtree, path, ignore_errors=True)
     display = NamingParameters(Silent(notes) if quiet else chosen(quiet=False), fit)
     with contextlib.nullcontext() if out is not None else _fleeting_run():
-        train(config, Start(path, resume, overwrite), display, dataset=dataset, model=module)
+        train(
+            config,
+            Start(path, resume, overwrite),
+            display,
+            dataset=dataset,
+            model=module,
+            preprocessing=preprocessing,
+        )
     for doubt in doubts(result.history, len(result.names)):
         display.note(doubt)
     if module is not None:  # what was evaluated and saved: an average, or an earlier part's result

@@ -20,10 +20,11 @@ from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data import noise
 from proselflc.data import splits as splits_of
-from proselflc.data.batches import Order, generator_for
+from proselflc.data.batches import Order
 from proselflc.data.dataset import Bools, Dataset, Ints, Part
 from proselflc.data.labels import Labels
 from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.random_streams import random_stream
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.splits import Split
 from proselflc.errors import InputError
@@ -103,7 +104,7 @@ def cut(labels: Labels, folds: int, seed: int) -> tuple[Split, ...]:
     n = len(labels.given)
     if folds < 2:
         raise InputError(f"--folds must be at least 2, got {folds}")
-    stream = noise.stream(generator_for("folds", seed, folds).initial_seed())
+    stream = random_stream(seed, "folds", folds)
     # Trusted examples are few: every fold has its share of them, class by class.
     kinds = labels.given if labels.trusted is None else 2 * labels.given + labels.trusted
     splits = splits_of.folds(kinds, folds, generator=stream)
@@ -254,8 +255,9 @@ def _predict(
 
     def pieces() -> Iterator[Halves]:
         for rows in slices(len(positions), max(len(model.names), _WIDTH)):
-            some = whole.inputs.take(positions[rows])
-            yield model.judge(some, workers=config.workers).probabilities.astype(np.float16)
+            some = positions[rows]
+            p = model.judge(whole.inputs.take(some), workers=config.workers).probabilities
+            yield held_out.kept(p, whole.labels[some])
 
     with directory.replacing(directory.held_out):
         held_out.write(directory.held_out, shape, pieces())
@@ -267,8 +269,10 @@ def _put_together(run: Run, splits: tuple[Split, ...], seed: int) -> None:
     n, C = len(labels.given), len(labels.names)
 
     def pieces() -> Iterator[Halves]:
-        for rows in slices(n, C):
-            piece = np.full((rows.stop - rows.start, C), np.nan, np.float16)
+        kind, (_, width) = held_out.form(n, C)
+        unknown = np.array(np.nan if kind.names is None else (0, np.nan), kind)
+        for rows in slices(n, width):
+            piece = np.full((rows.stop - rows.start, width), unknown, kind)
             for k, split in enumerate(splits, 1):
                 first, last = np.searchsorted(split.validation, (rows.start, rows.stop))
                 # Mapped anew each time, so that what was read does not stay in memory.

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import wait
 from typing import Any, TypeVar
 
+from proselflc.app.interruption import ending_signals
 from proselflc.errors import InputError
 
 GRACE = 30.0  # seconds for a process to save its state and end
@@ -109,7 +110,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def stopping_on_signals() -> Iterator[None]:
-    """SIGTERM ends what is under way as Ctrl-C does."""
+    """Have SIGTERM and SIGHUP end what is under way as Ctrl-C does."""
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -117,8 +118,9 @@ def stopping_on_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {one: signal.signal(one, stop) for one in ending_signals()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a run stops after the step that is under way, with its state saved."""
+"""Ctrl-C, SIGTERM and SIGHUP stop a run after the step under way, with its state saved."""
 
 from __future__ import annotations
 
@@ -23,9 +23,20 @@ class Interrupted(KeyboardInterrupt):
         self.where = where
 
 
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that end a program: SIGTERM, and SIGHUP when its terminal is closed.
+
+    SIGHUP is left out where it is ignored, as it is under `nohup`, and where a system has none.
+    """
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN:
+        return (signal.SIGTERM,)
+    return signal.SIGTERM, hangup
+
+
 @contextlib.contextmanager
 def stop_signals(training: Training) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM asks for a stop after the step; the second is as always."""
+    """Have the first Ctrl-C, SIGTERM or SIGHUP ask for a stop; the second is as always."""
 
     def ask(number: int, frame: object) -> None:
         training.wants_stop = True
@@ -33,7 +44,7 @@ def stop_signals(training: Training) -> Iterator[None]:
 
     before: dict[int, Any] = {}
     try:
-        for one in (signal.SIGINT, signal.SIGTERM):
+        for one in (signal.SIGINT, *ending_signals()):
             before[one] = signal.signal(one, ask)
     except ValueError:  # not in the main thread, where signals do not come
         pass

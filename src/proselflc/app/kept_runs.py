@@ -46,6 +46,7 @@ def key(config: Config, dataset: Dataset | None = None) -> str:
     depends: dict[str, Any] = {k: str(v) for k, v in config.table().items() if k not in _ASIDE}
     if config.weights is not None:
         depends["weights"] = _said(config.weights)
+        depends.setdefault("normalize", "of the weights")
     if dataset is not None:
         labels = noise.fingerprint(dataset.train.labels, dataset.num_classes)
         depends["dataset"] = [dataset.name, labels]
@@ -55,6 +56,8 @@ def key(config: Config, dataset: Dataset | None = None) -> str:
 def _said(value: object) -> str:
     if isinstance(value, Path) and value.is_file():
         return _digest(value, value.stat().st_mtime_ns)
+    if isinstance(value, Path) and not value.exists():  # a run to come, named by its key
+        return value.name
     return str(value)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
-from torch import Tensor
 
 from proselflc.analysis import calibration, evaluation
 from proselflc.analysis.fitting import Fitting, FittingPoint
@@ -11,8 +12,9 @@ from proselflc.app.setting import Setting
 from proselflc.data.dataset import Dataset, Part
 from proselflc.training import processes
 from proselflc.training.fit import DivergenceError, Training
-from proselflc.training.inference import all_logits, answers
+from proselflc.training.inference import answers, logits_of_all
 from proselflc.training.run_directory import Json
+from proselflc.training.stored_logits import Logits
 
 
 def fitting(setting: Setting, training: Training) -> FittingPoint:
@@ -57,15 +59,22 @@ def accuracy(setting: Setting, training: Training, part: Part | None) -> float |
     return float(processes.summed(training.accelerator, right)) / len(part)
 
 
-def logits(setting: Setting, training: Training, part: Part | None) -> Tensor | None:
-    """[n, C] of a part, from all processes; None where there is none."""
+def logits(setting: Setting, training: Training, part: Part | None, folder: Path) -> Logits | None:
+    """[n, C] of a part, from all processes; None where there is none.
+
+    Args:
+        setting, training: of the run.
+        part: of its data.
+        folder: for a temporary file, where they are too many for memory.
+    """
     if part is None:
         return None
     loader, C = setting.for_evaluation(part), setting.dataset.num_classes
-    return all_logits(training.evaluated, loader, len(part), C, training.accelerator)
+    model, accelerator = training.evaluated, training.accelerator
+    return logits_of_all(model, loader, len(part), C, accelerator, folder)
 
 
-def everything(dataset: Dataset, test: Tensor | None, validation: Tensor | None) -> Json:
+def everything(dataset: Dataset, test: Logits | None, validation: Logits | None) -> Json:
     """Everything that is measured on test and validation examples."""
     result: Json = {}
     if validation is not None:

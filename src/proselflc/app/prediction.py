@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from proselflc.analysis.run import Predictions, Run
 from proselflc.data import spreadsheet
+from proselflc.data.dataset import Floats, Inputs, Ints
 from proselflc.data.examples import Examples, Wanted
+from proselflc.data.memory_budget import gigabytes, keeps_all
 from proselflc.data.opening import open_inputs
 from proselflc.data.request import TABLES, Request
 from proselflc.data.sources.table import columns_there
@@ -24,11 +29,33 @@ _COLUMNS = ("label_column", "id_column", "text_column", "path_column")
 
 
 @dataclass(frozen=True)
+class Likeliest:
+    """What a model says about n examples, in short.
+
+    Attributes:
+        classes: [n] the likeliest class id of each example.
+        confidence: [n] its probability.
+        names: C class names.
+        pieces: asks the model again, for probabilities [N, C] in the order of the examples.
+    """
+
+    classes: Ints
+    confidence: Floats
+    names: tuple[str, ...]
+    pieces: Callable[[], Iterator[Floats]]
+
+    @property
+    def class_names(self) -> list[str]:
+        """Return the names of the likeliest classes."""
+        return [self.names[k] for k in self.classes]
+
+
+@dataclass(frozen=True)
 class Judged:
     """Examples and what the model says about them."""
 
     examples: Examples
-    predictions: Predictions
+    predictions: Predictions | Likeliest
 
     @property
     def accuracy(self) -> float | None:
@@ -60,7 +87,22 @@ def judge(run: Run, request: Request, split: Wanted, *, workers: int = 2) -> Jud
     columns = scaling.columns if isinstance(scaling, Standardization) else None
     asked = _named_as_trained(run, request)
     examples = open_inputs(asked, run.names, split=split, columns=columns)
-    return Judged(examples, run.judge(examples.inputs, workers=workers))
+    if keeps_all(len(examples), len(run.names)):
+        return Judged(examples, run.judge(examples.inputs, workers=workers))
+    return Judged(examples, _likeliest(run, examples.inputs, workers))
+
+
+def _likeliest(run: Run, inputs: Inputs, workers: int) -> Likeliest:
+    """Return the likeliest classes, without a number for every example and class."""
+    classes, confidence = np.zeros(len(inputs), np.int64), np.zeros(len(inputs), np.float32)
+    for rows, p in run.judged(inputs, workers=workers):
+        classes[rows], confidence[rows] = p.argmax(1), p.max(1)
+
+    def pieces() -> Iterator[Floats]:
+        for _, p in run.judged(inputs, workers=workers):
+            yield p
+
+    return Likeliest(classes, confidence, run.names, pieces)
 
 
 def _named_as_trained(run: Run, request: Request) -> Request:
@@ -107,13 +149,16 @@ def write(judged: Judged, out: Path) -> None:
     """Write a table, or an .npz with `ids`, `probabilities`, `names` and `labels` if there are."""
     suffix = out.suffix.lower()
     if suffix == ".npz":
-        arrays = {
-            "ids": np.array(judged.examples.ids, dtype=np.str_),
-            "probabilities": judged.predictions.probabilities,
-            "names": np.array(judged.predictions.names, dtype=np.str_),
-        }
+        said = judged.predictions
+        arrays: dict[str, npt.NDArray[Any]] = {"ids": np.array(judged.examples.ids, dtype=np.str_)}
+        if not isinstance(said, Likeliest):
+            arrays["probabilities"] = said.probabilities
+        arrays["names"] = np.array(said.names, dtype=np.str_)
         if judged.examples.labels is not None:
             arrays["labels"] = judged.examples.labels
+        if isinstance(said, Likeliest):
+            _write_pieces(said, arrays, out)
+            return
         with whole_file(out) as file:
             np.savez(file, allow_pickle=False, **arrays)
     elif suffix == ".parquet":
@@ -126,6 +171,33 @@ def write(judged: Judged, out: Path) -> None:
         with whole_file(out) as file:
             text = table(judged, "\t" if suffix == ".tsv" else ",")
             file.write(text.encode("utf-8", errors="surrogateescape"))
+
+
+def _write_pieces(
+    predictions: Likeliest, arrays: Mapping[str, npt.NDArray[Any]], out: Path
+) -> None:
+    """Write an .npz as `np.savez` does, its probabilities one piece after the other.
+
+    Raises:
+        InputError: there is not enough room on the disk.
+    """
+    shape = len(predictions.classes), len(predictions.names)
+    size, free = 4 * shape[0] * shape[1], shutil.disk_usage(out.parent).free
+    if size > free:
+        raise InputError(
+            f"the probabilities of {shape[0]:,} examples of {shape[1]:,} classes take "
+            f"{gigabytes(size)}, and {out.parent} has {gigabytes(free)} left: write a .csv or "
+            ".parquet file, which has the likeliest class alone"
+        )
+    with whole_file(out) as file, zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, array, allow_pickle=False)
+        with archive.open("probabilities.npy", "w", force_zip64=True) as stream:
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(stream, header)
+            for piece in predictions.pieces():
+                stream.write(np.ascontiguousarray(piece, dtype="<f4").data)
 
 
 def table(judged: Judged, delimiter: str = ",") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator
@@ -10,11 +11,23 @@ from accelerate import Accelerator
 from proselflc.app import config as config_file
 from proselflc.app.setting import Setting
 from proselflc.data import manifest
+from proselflc.data.labels import Labels
 from proselflc.data.manifest import Written
 from proselflc.errors import InputError
-from proselflc.training import processes
+from proselflc.options import LARGEST_WHOLE
+from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.run_directory import RunDirectory, read_toml
+
+
+def begun_in(directory: RunDirectory, now: int) -> int:
+    """Return how many processes a run was begun in, where its state says so, else how many now.
+
+    Batches that are too small to be shared are left out, so the number of batches in an epoch may
+    depend on it; a run that goes on keeps to the batches that it was begun with.
+    """
+    number = checkpoint.peek(directory.checkpoints).get("processes")
+    return number if type(number) is int and 1 <= number <= LARGEST_WHOLE else now
 
 
 def facts(setting: Setting) -> dict[str, object]:
@@ -24,13 +37,14 @@ def facts(setting: Setting) -> dict[str, object]:
         "config": setting.config.table(),
         "fingerprint": setting.labels.fingerprint,
         "batches": len(setting.train),
+        "processes": setting.begun_in,
         "preprocessing": setting.preprocessing.to_json(),
         "weights": None if weight is None else hashlib.sha256(weight.tobytes()).hexdigest(),
     }
 
 
 def check_run(directory: RunDirectory, setting: Setting) -> None:
-    """Refuse to go on with other options or other labels.
+    """Refuse to go on with other options, other labels or other examples.
 
     Raises:
         InputError: they are not those of the run in the directory.
@@ -46,8 +60,33 @@ def check_run(directory: RunDirectory, setting: Setting) -> None:
         raise InputError(
             f"the labels are not those that {directory.path} was begun with (fingerprint "
             f"{str(stored.get('fingerprint'))[:12]}… there, {setting.labels.fingerprint[:12]}… "
-            "now): has the data changed?"
+            f"now): {_why_other_examples(setting)}"
         )
+    # A run that was stopped in its very beginning has no labels yet, and no state.
+    if not _draws_trusted(setting) or not directory.labels.is_file():
+        return
+    if Labels.load(directory.labels).ids != setting.labels.ids:
+        raise InputError(
+            f"the training examples are not those that {directory.path} was begun with, though "
+            f"their labels are the same: {_why_other_examples(setting)}"
+        )
+
+
+def _why_other_examples(setting: Setting) -> str:
+    """Say what may be the reason why a run has other examples now."""
+    if not _draws_trusted(setting):
+        return "has the data changed?"
+    return (
+        "has the data changed? If not, the run was begun by a version of proselflc that drew the "
+        f"examples of --trusted {setting.config.trusted} in another way, and this version cannot "
+        "continue it: begin anew with --overwrite, or with another --out"
+    )
+
+
+def _draws_trusted(setting: Setting) -> bool:
+    """Return whether trusted examples are a share of the data, which is drawn."""
+    trusted = setting.config.trusted
+    return trusted is not None and not Path(trusted).exists()
 
 
 def check_state(state: State, directory: RunDirectory, setting: Setting) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -191,7 +191,10 @@ class Desk:
         return Response(found.content, media_type=found.kind)
 
     async def decide(self, request: Request) -> Response:
-        body = await request.body()
+        try:
+            body = await request.body()
+        except ClientDisconnect:  # in the middle of it: there is no one to answer
+            return _said("The request did not arrive as a whole.", 400)
         return await run_in_threadpool(self._decide, body)
 
     def _decide(self, body: bytes) -> Response:

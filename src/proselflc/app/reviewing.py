@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from proselflc.analysis.review import Precision, Review
 from proselflc.analysis.run import Run
 from proselflc.app.export_advice import export_command
+from proselflc.app.helping_processes import stopping_on_signals
 from proselflc.errors import InputError
 from proselflc.presenting.review import Sheet, next_steps
 from proselflc.training.run_directory import Json
 
 PORT = 8642
+PATIENCE = 20.0  # seconds
+GRACE = 5  # seconds for answers that are under way when the server ends
 _TRIED = 50  # ports, before giving up
 
 
@@ -32,12 +35,14 @@ class Place:
         port: the first that is tried.
         by: who reviews; None for who is logged in.
         opens: whether a browser is opened.
+        patience: seconds that a connection may keep the server waiting before it is closed.
     """
 
     host: str = "127.0.0.1"
     port: int = PORT
     by: str | None = None
     opens: bool = True
+    patience: float = PATIENCE
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -74,10 +79,13 @@ def review(
     try:
         import uvicorn
 
+        from proselflc.app.review_connections import connection
         from proselflc.app.review_server import served
     except ImportError:
         raise InputError('a review needs Starlette: pip install "proselflc[review]"') from None
     by = place.by or _user()
+    for read in (run.summary, run.config):  # the page and its end need them: damage is seen now
+        del read
     reviewed = Review(run)
     reviewed.decisions.check_writable()
     if not len(reviewed.suspects):
@@ -103,9 +111,17 @@ def review(
         if place.opens and not _opened(address):
             say("no browser could be opened: open the address above in one")
         config = uvicorn.Config(
-            gate, log_config=None, access_log=False, lifespan="off", ws="none", server_header=False
+            gate,
+            http=connection(place.patience),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_keep_alive=max(1, int(place.patience)),
+            timeout_graceful_shutdown=GRACE,
         )
-        with suppress(KeyboardInterrupt):  # that is how it ends
+        with suppress(KeyboardInterrupt), stopping_on_signals():  # that is how it ends
             uvicorn.Server(config).run(sockets=[door])
     reviewed.refresh()
     return reviewed

@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from proselflc.analysis import doubts, suspects
 from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.records import Records
-from proselflc.app import disk_space, measurement, resumption, run_words, tracking
+from proselflc.app import (
+    disk_space,
+    measurement,
+    normalization,
+    resumption,
+    run_words,
+    tracking,
+)
 from proselflc.app.config import Config
 from proselflc.app.display import Display, showing
 from proselflc.app.interruption import Interrupted, stop_signals
@@ -84,12 +91,23 @@ def train(
         # The main process decides: others may be on machines that do not see the directory.
         if not processes.agreed(is_begun):
             return directory.path
+        if start.resume and directory.is_begun:
+            config = normalization.as_begun(config, directory)
+        count = accelerator.num_processes
+        begun_in = resumption.begun_in(directory, count) if start.resume else count
+        if begun_in != count:
+            display.note(
+                f"the run was begun in {begun_in} process{'es' * (begun_in > 1)} and goes on in "
+                f"{count}: it learns from the same batches, but batch normalisation and dropout "
+                "depend on the number of processes"
+            )
         setting = prepare(
             config,
             dataset,
             model=model,
             preprocessing=preprocessing,
-            shard=(accelerator.process_index, accelerator.num_processes),
+            shard=(accelerator.process_index, count),
+            begun_in=begun_in,
             report=display.note if accelerator.is_main_process else _nobody,
         )
         run = _Run(setting, directory, accelerator, display)
@@ -159,8 +177,6 @@ class _Run:
                     "all machines can read it, and try again"
                 )
         if state is not None:
-            if self.is_main:
-                directory.reopen()
             self._restore(state)
             if self.is_main:
                 checkpoint.remove_beyond(directory.checkpoints, state.step)
@@ -169,7 +185,8 @@ class _Run:
             if resume and directory.summary.is_file():
                 raise InputError(
                     f"{directory.path} has no {directory.manifest.name} and no checkpoint to make "
-                    "it from: restore it from a copy, or train the run again with --overwrite"
+                    "it from: restore it from a copy, or train the run again with --overwrite "
+                    f"(or set format = 1 in {directory.config.name}: it is then read unchecked)"
                 )
             if resume:
                 self.display.note(f"there is no state in {directory.path} yet: the run begins")
@@ -271,8 +288,10 @@ class _Run:
         """Write what a reader of the run wants, then the summary and last the manifest."""
         setting, directory, training = self.setting, self.directory, self.training
         training.share_buffers()
-        test = measurement.logits(setting, training, setting.dataset.test)
-        validation = measurement.logits(setting, training, setting.dataset.validation)
+        test, validation = (
+            measurement.logits(setting, training, part, directory.path)
+            for part in (setting.dataset.test, setting.dataset.validation)
+        )
         if self.is_main:
             self.recorder.end()
             write_model(directory, setting, training.evaluated)
@@ -308,14 +327,15 @@ class _Run:
         self.notes = [str(note) for note in notes] if isinstance(notes, list) else []
         self.saved_step = state.step
         if self.is_main:
-            batches, total = len(self.setting.train), self.setting.total_steps
-            epoch = self.setting.epochs if state.step == total else state.step // batches
-            self.recorder.restore(checkpoint.part(state.tensors, "recorder"), epoch)
             lines = self.directory.read_history()
             self.history = [line for line in lines if _integer(line.get("step")) <= state.step]
             self.written = resumption.check_files(
                 state, self.directory, self.directory.history_of(self.history)
             )
+            self.directory.reopen()  # a manifest or a summary would be of what is replaced now
+            batches, total = len(self.setting.train), self.setting.total_steps
+            epoch = self.setting.epochs if state.step == total else state.step // batches
+            self.recorder.restore(checkpoint.part(state.tensors, "recorder"), epoch)
             self.directory.write_history(self.history)
 
     def _advice(self) -> str:

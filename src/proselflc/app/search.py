@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proselflc import methods
-from proselflc.app import method_options, search_space, trial_storage
+from proselflc.app import method_options, queue_storage, search_space
 from proselflc.app.config import Config
 from proselflc.app.display import Display, Silent
 from proselflc.app.helping_processes import helping, stopping_on_signals
@@ -30,6 +30,7 @@ from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError
 from proselflc.models.named_code import flag_for
+from proselflc.options import MOST_PROCESSES, check_least
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -60,9 +61,7 @@ class Options:
     quiet: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("trials", "jobs"):
-            if getattr(self, name) < 1:
-                raise InputError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        check_least(self, {"trials": 1, "jobs": 1}, {"jobs": MOST_PROCESSES})
 
 
 def search(
@@ -91,14 +90,14 @@ def search(
         SearchError: no trial of a stage came to its end.
         Interrupted: somebody wanted it to stop; the message says how to go on.
     """
-    trial_storage.check_installed()
+    queue_storage.check_installed("search")
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise InputError(
             "a search is not started by torchrun: start it once, with --jobs for more processes"
         )
     directory = StudyDirectory(_place(config, start))
     directory.check_start(start)
-    with trial_storage.storage_errors(options.storage), stopping_on_signals():
+    with queue_storage.storage_errors(options.storage), stopping_on_signals():
         plan, validation, notes = _planned(config, options, dataset)
         storage = _begun(plan, directory, options, start, display)
         for note in notes:
@@ -125,7 +124,7 @@ def search(
         except KeyboardInterrupt:
             raise Interrupted(_advice(directory, config, options)) from None
         weighed = tuple(
-            replace(one, importance=part.queue(None if one.is_first else one.method).importance())
+            replace(one, importance=part.trials(None if one.is_first else one.method).importance())
             for one in stages
         )
         outcome = Outcome(directory, plan, recipe, weighed, choices, validation)
@@ -202,7 +201,7 @@ def _begun(
 ) -> BaseStorage:
     """The storage of a study that is new now, or is the one that was asked for."""
     url = options.storage
-    about = {**plan.about, "storage": "journal" if url is None else trial_storage.redacted(url)}
+    about = {**plan.about, "storage": "journal" if url is None else queue_storage.redacted(url)}
     directory.make()
     try:
         with directory.locked():
@@ -210,10 +209,10 @@ def _begun(
                 directory.check_same(plan.options, about)
             if start.overwrite and url is None:
                 directory.clear()  # with the journal, which may be damaged
-            storage = trial_storage.opened(directory, url, display.note)
+            storage = queue_storage.opened(directory.journal, url, display.note)
             if start.overwrite and url is not None:  # it can be reached, so that nothing is lost
                 for key in filter(None, (directory.key, plan.key)):
-                    trial_storage.delete(storage, key)
+                    queue_storage.delete(storage, key)
                 directory.clear()
             if not directory.is_begun:
                 directory.write(plan.options, {**about, "key": plan.key})
@@ -229,7 +228,7 @@ def _advice(directory: StudyDirectory, config: Config, options: Options) -> str:
         command += f" --jobs {options.jobs}"
     missing = []
     if options.storage is not None:
-        url = trial_storage.redacted(options.storage)
+        url = queue_storage.redacted(options.storage)
         command += f" --storage {shlex.quote(url)}"
         if "***" in url:
             missing.append("the password in place of ***")

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proselflc import methods
-from proselflc.app import kept_runs, search_space, trial_storage
+from proselflc.app import kept_runs, queue_storage, search_space
 from proselflc.app.config import Config
 from proselflc.app.display import Display, Silent
+from proselflc.app.run_queue import Claim, Queue
 from proselflc.app.search_space import Chosen
 from proselflc.app.study import Choice, Plan, Stage, in_words
 from proselflc.app.study_directory import StudyDirectory
-from proselflc.app.trials import Queue, Record, Taken
+from proselflc.app.trials import Record, Trials
 from proselflc.data.dataset import Dataset
 from proselflc.data.labels import Labels
 from proselflc.errors import InputError, shown
@@ -42,7 +43,7 @@ class _Job:
 
     method: str
     recipe: Chosen
-    queue: Queue
+    trials: Trials
     is_first: bool = False
 
     @property
@@ -81,9 +82,9 @@ class Part:
         plan, stages = self.plan, []
         recipe: Chosen = {}
         if plan.space.recipe:
-            stages += self._worked([_Job(FIRST, {}, self.queue(None), is_first=True)])
+            stages += self._worked([_Job(FIRST, {}, self.trials(None), is_first=True)])
             recipe = _best(stages[0]).values
-        own = self._worked([_Job(name, recipe, self.queue(name)) for name in plan.methods])
+        own = self._worked([_Job(name, recipe, self.trials(name)) for name in plan.methods])
         choices = []
         for stage in own:
             winner = _best(stage)
@@ -92,12 +93,12 @@ class Part:
             choices.append(Choice(stage.method, winner.values, winner.accuracy, config))
         return recipe, (*stages, *own), tuple(choices)
 
-    def queue(self, method: str | None) -> Queue:
-        """The trials of a method; of None, those of Γ and the optimiser."""
+    def trials(self, method: str | None) -> Trials:
+        """Return the trials of a method; of None, those of Γ and the optimiser."""
         plan = self.plan
-        return Queue(
-            self.storage,
-            trial_storage.name_of(plan.key, "recipe" if method is None else method),
+        stage = queue_storage.name_of(plan.key, "recipe" if method is None else method)
+        return Trials(
+            Queue(self.storage, stage, self.directory.runs),
             plan.space.recipe if method is None else plan.space.methods[method],
             plan.trials,
             plan.config.recipe.seed,
@@ -123,21 +124,19 @@ class Part:
         except DivergenceError as error:
             raise SearchError(f"{title} on all the training data: {error}") from None
         _check_same_labels(
-            run, [self.runs / one.run for one in self.queue(choice.method).records()]
+            run, [self.runs / one.run for one in self.trials(choice.method).records()]
         )
         return replace(choice, run=run.path, summary=run.read_json(run.summary))
 
     def _worked(self, jobs: Sequence[_Job]) -> list[Stage]:
         """Do the trials of some stages until all of them, whoever has them, are over."""
-        for job in jobs:
-            with self.directory.locked():
-                job.queue.fill()
         is_told = False
         while True:
             for job in jobs:
-                while (taken := job.queue.take()) is not None:
-                    self._try(taken, job)
-            records = [tuple(job.queue.records()) for job in jobs]
+                while (claim := job.trials.claim()) is not None:
+                    with claim:
+                        self._try(claim, job)
+            records = [tuple(job.trials.records()) for job in jobs]
             others = sum(not one.is_over for some in records for one in some)
             if not others:
                 break
@@ -149,28 +148,28 @@ class Part:
             Stage(job.method, job.is_first, some) for job, some in zip(jobs, records, strict=True)
         ]
 
-    def _try(self, taken: Taken, job: _Job) -> None:
+    def _try(self, claim: Claim, job: _Job) -> None:
         """Train one trial to its end, or have it if it is there."""
-        values: tuple[Chosen, Chosen] = (job.recipe, taken.values)
-        config = self._config(job.method, *((taken.values, {}) if job.is_first else values))
+        values: tuple[Chosen, Chosen] = (job.recipe, claim.values)
+        config = self._config(job.method, *((claim.values, {}) if job.is_first else values))
         run = kept_runs.place(config, self.runs, self.dataset)
         began = time.monotonic()
         try:
-            with taken.living():
-                kept_runs.once(config, self.runs, _Watch(self.display, taken), dataset=self.dataset)
+            watch = _Watch(self.display, job.trials, claim)
+            kept_runs.once(config, self.runs, watch, dataset=self.dataset)
         except _BehindError:
             run.clear_checkpoints()
-            taken.prune(run.path.name)
+            claim.prune(run.path.name)
             came = "ended early"
         except DivergenceError as error:
             run.clear_checkpoints()
-            taken.diverged(str(error), run.path.name)
+            claim.diverge(str(error), run.path.name)
             came = "diverged"
         else:
             accuracy = _validation_accuracy(run, self.plan.labels)
-            taken.complete(accuracy, run.path.name)
+            claim.complete(accuracy, run.path.name)
             came = f"validation {accuracy:.2%}"
-        words = (f"trial {taken.number + 1} of {job.queue.size}", in_words(taken.values), came)
+        words = (f"trial {int(claim.name) + 1} of {job.trials.size}", in_words(claim.values), came)
         said = "  ".join(word for word in words if word)
         self._say(f"{job.title}: {said}  ({time.monotonic() - began:.0f} s)")
 
@@ -216,15 +215,16 @@ class _Watch(_Bar):
     A method with several stages is not ended: each of them has a Γ of its own.
     """
 
-    def __init__(self, display: Display, taken: Taken) -> None:
+    def __init__(self, display: Display, trials: Trials, claim: Claim) -> None:
         super().__init__(display)
-        self._taken = taken
+        self._trials = trials
+        self._claim = claim
 
     def point(self, line: Mapping[str, Any]) -> None:
         accuracy, progress = line.get("val_accuracy"), float(line["progress"])
         if accuracy is None or line.get("stage") is not None or progress >= 1:
             return
-        if self._taken.is_behind(progress, float(accuracy)):
+        if self._trials.is_behind(self._claim, progress, float(accuracy)):
             raise _BehindError
 
 
@@ -300,8 +300,8 @@ class Task:
 def work(task: Task) -> None:
     """What one more process does; what goes wrong with the trials the first one says as well."""
     try:
-        with trial_storage.storage_errors(task.storage):
-            storage = trial_storage.opened(task.directory, task.storage)
+        with queue_storage.storage_errors(task.storage):
+            storage = queue_storage.opened(task.directory.journal, task.storage)
             display = Silent(notes=False)
             rest = (task.runs, display, task.dataset, task.quiet)
             Part(task.plan, task.directory, storage, *rest).take()

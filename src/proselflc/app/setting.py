@@ -10,22 +10,24 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import nn
 
 from proselflc import methods
 from proselflc.analysis.examples import read_examples
-from proselflc.app import odd_data
+from proselflc.app import normalization, odd_data
 from proselflc.app.config import Config
 from proselflc.app.corruption import corrupted, surprises
 from proselflc.data import labels as labels_of
-from proselflc.data import noise, splits
+from proselflc.data import memory_budget, noise, splits
 from proselflc.data.batches import Batches, Order
-from proselflc.data.dataset import Dataset, ImageFiles, Inputs, Ints, Part, checked
+from proselflc.data.dataset import Dataset, ImageFiles, Images, Inputs, Ints, Part, checked
 from proselflc.data.decisions import read_decisions
 from proselflc.data.image import usual_length
 from proselflc.data.labels import Labels
 from proselflc.data.opening import for_other_table, open_data
 from proselflc.data.preprocessing import ImageScaling, Preprocessing, fit
+from proselflc.data.random_streams import random_stream
 from proselflc.data.request import FROM_PYTHON, TABLES, Request
 from proselflc.errors import InputError
 from proselflc.models import catalogue
@@ -38,6 +40,7 @@ from proselflc.training.strategy import Situation, Strategy
 EVALUATIONS = 20  # about so many in a run whose user does not say
 SHORT_EVALUATIONS = 5  # and so many in one of less than two epochs
 EVALUATION_BATCH = 512
+LOGITS = 12  # arrays like the logits of a batch that a step makes, about
 SCARCE = 5  # examples per class of which a note says that they are few
 
 
@@ -55,6 +58,8 @@ class Setting:
         train: batches to learn from.
         total_steps: Γ.
         eval_steps: steps between evaluation points.
+        shard: which process of how many this is.
+        begun_in: how many processes the run was begun in.
     """
 
     config: Config
@@ -68,6 +73,7 @@ class Setting:
     total_steps: int
     eval_steps: int
     shard: tuple[int, int]
+    begun_in: int = 1
 
     @property
     def epochs(self) -> int:
@@ -98,6 +104,7 @@ def prepare(
     model: nn.Module | None = None,
     preprocessing: Preprocessing | None = None,
     shard: tuple[int, int] = (0, 1),
+    begun_in: int | None = None,
     report: Callable[[str], None],
 ) -> Setting:
     """Open the data, corrupt it, and make what the config names.
@@ -108,6 +115,7 @@ def prepare(
         model: instead of making the model that it names.
         preprocessing: of the inputs, instead of fitting it to them.
         shard: which process of how many this is.
+        begun_in: how many processes the run was begun in, if it goes on.
         report: is told in a sentence what the user may not expect.
     """
     parameters = methods.resolved(config.method, config.parameters)
@@ -127,6 +135,12 @@ def prepare(
         report(f"{which} ({first.reason}); the run's model.json lists them")
     dataset, labels = _labelled(config, dataset, report)
     n, C = len(dataset.train), dataset.num_classes
+    of_weights: list[str] = []  # said when they are read, for they may not fit
+    if preprocessing is not None:
+        preprocessing.check(dataset.train.inputs)
+    else:
+        normalize = normalization.chosen(config, dataset.train.inputs, of_weights.append)
+        config = replace(config, normalize=normalize)
     scaling = preprocessing or _fitted(config, dataset.train.inputs, report)
     shape = shape_of(scaling)
     recipe = config.recipe
@@ -142,6 +156,7 @@ def prepare(
             f"process{'es need' if shard[1] > 1 else ' needs'} at least {2 * shard[1]} examples at "
             "a time, so raise --batch-size"
         )
+    _check_room_for_batches(config, batch_size, C)
     name = config.model or catalogue.default_name(shape)
     if model is not None:
         name = f"{type(model).__module__}.{type(model).__qualname__}"
@@ -150,6 +165,8 @@ def prepare(
         model = catalogue.build(
             name, shape, C, generator_seed=recipe.seed, weights=config.weights, report=report
         )
+    for note in of_weights:
+        report(note)
     known = catalogue.MODELS.get(name, catalogue.MODELS[catalogue.default_name(shape)])
     recipe = replace(
         recipe,
@@ -164,7 +181,14 @@ def prepare(
         photos = isinstance(shape, ImageShape) and shape.channels == 3
         augment = "crop-flip" if photos else "none"
     # Batch normalisation needs two examples, in every process.
-    order = Order(batch_size, recipe.seed, least=2 * shard[1], shard=shard)
+    begun_in = begun_in or shard[1]
+    rest = n % batch_size
+    if 2 * begun_in <= rest < 2 * shard[1]:
+        raise InputError(
+            f"the last batch of each epoch has {rest} examples, which {shard[1]} processes cannot "
+            f"share: resume the run in {begun_in}, as it was begun"
+        )
+    order = Order(batch_size, recipe.seed, least=2 * begun_in, shard=shard)
     train = loader(
         dataset.train,
         scaling,
@@ -208,6 +232,19 @@ def prepare(
         total_steps=total,
         eval_steps=_eval_steps(config, len(train), total),
         shard=shard,
+        begun_in=begun_in,
+    )
+
+
+def _check_room_for_batches(config: Config, batch_size: int, num_classes: int) -> None:
+    """Refuse a batch whose logits alone would not fit, before anything is made."""
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        return  # they are not in the system's memory
+    at_once = max(-(-batch_size // config.recipe.accumulate), EVALUATION_BATCH)
+    memory_budget.require(
+        4 * LOGITS * at_once * num_classes,
+        f"a batch of {at_once:,} examples with logits of {num_classes:,} classes",
+        "lower --batch-size, or raise --accumulate",
     )
 
 
@@ -295,7 +332,7 @@ def _with_validation(config: Config, dataset: Dataset) -> Dataset:
         dataset.train.labels,
         dataset.clean,
         fraction=config.trusted,
-        generator=noise.stream(config.recipe.seed),
+        generator=random_stream(config.recipe.seed, "trusted split"),
     )
     return splits.with_split(dataset, split)
 
@@ -305,6 +342,7 @@ def _noise_seed(config: Config) -> int:
 
 
 def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Preprocessing:
+    known = normalization.known(config)
     if isinstance(inputs, ImageFiles):
         size, warp = config.image_size, round(config.image_size * 8 / 7)
         longer = usual_length(inputs.paths)
@@ -314,8 +352,8 @@ def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Pr
                 f"{catalogue.default_name(ImageShape(3, size, size))}; "
                 f"--image-size {max(longer, 16)}, with a network for small images, is much faster"
             )
-        return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp))
-    return fit(inputs)
+        return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp), known=known)
+    return ImageScaling.fit(inputs, known=known) if isinstance(inputs, Images) else fit(inputs)
 
 
 def _eval_steps(config: Config, batches: int, total: int) -> int:

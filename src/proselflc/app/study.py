@@ -74,7 +74,7 @@ class Stage:
         method: that was trained.
         is_first: whether Γ and the optimiser were chosen, for all methods.
         records: the trials.
-        importance: as `Queue.importance` has it.
+        importance: as `Trials.importance` has it.
     """
 
     method: str

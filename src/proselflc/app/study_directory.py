@@ -22,7 +22,7 @@ from proselflc.training.run_directory import FORMAT, RunDirectory, check_format,
 OPTIONS = ("space", "trials", "prune")
 _CHOSEN = re.compile(r"chosen(-[a-z0-9_]+)?\.toml")
 _RUN = re.compile(r"[a-z0-9_]+-[0-9a-f]{16}")
-_RUN_LOCK = re.compile(rf"\.{_RUN.pattern}\.lock")
+_LOCK = re.compile(rf"\.({_RUN.pattern}|claim-[0-9a-f]{{16}})\.lock")
 _KEY = re.compile(r"[0-9a-f]{16}")
 
 
@@ -227,7 +227,7 @@ class StudyDirectory:
         for run in self.runs.iterdir() if own else ():
             if _RUN.fullmatch(run.name) and run.is_dir() and not run.is_symlink():
                 RunDirectory(run).remove()
-            elif _RUN_LOCK.fullmatch(run.name):
+            elif _LOCK.fullmatch(run.name):
                 run.unlink()
         for file in (self.journal, self.report, self.study):
             file.unlink(missing_ok=True)

@@ -99,7 +99,8 @@ class Criterion(nn.CrossEntropyLoss):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Of an earlier version there is no such thing in a pickle.
-        super().__setstate__({"_followed": FollowedOptimizer(), "_warnings": 0, **state})
+        complete = {"_followed": FollowedOptimizer(), "_warnings": 0, **state}
+        super().__setstate__(complete)  # type: ignore[no-untyped-call]
 
     def __setattr__(self, name: str, value: Any) -> None:
         check = _CHECKED.get(name)

@@ -50,8 +50,13 @@ def halfway(value: float, name: str) -> float:
 
 def softmax_temperature(value: float, name: str) -> float:
     """Return the temperature of a softmax."""
-    what = "logits are divided by it"
-    return number(value, name, "above 0 and finite", what, fits=lambda x: 0 < x < math.inf)
+    return number(
+        value,
+        name,
+        "above 0 and finite",
+        "logits are divided by it",
+        fits=lambda x: x > 0 and x * x < math.inf,  # its square is used too
+    )
 
 
 def power(value: float, name: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from proselflc.data.preprocessing import (
     Preprocessing,
     TextHashing,
 )
+from proselflc.data.random_streams import stream_seed
 from proselflc.errors import InputError
 
 
@@ -50,8 +50,7 @@ class Batches(Protocol):
 
 def generator_for(*key: int | str) -> torch.Generator:
     """A CPU generator that is a function of `key` alone, on every platform."""
-    digest = hashlib.blake2b("/".join(map(str, key)).encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+    return torch.Generator().manual_seed(stream_seed(*key))
 
 
 @contextmanager

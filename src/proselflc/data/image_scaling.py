@@ -55,6 +55,7 @@ class ImageScaling:
         size: tuple[int, int] = (224, 224),
         warp: tuple[int, int] = (256, 256),
         sample: int = 2000,
+        known: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
     ) -> ImageScaling:
         """Measure the training images.
 
@@ -63,12 +64,13 @@ class ImageScaling:
             size: what the model is to see of image files.
             warp: what image files are warped to before.
             sample: at most so many image files are looked at, evenly spread over the list.
+            known: mean and deviation of every channel, instead of measuring them.
         """
         if len(train) == 0:
             raise InputError("no training images to measure")
         if isinstance(train, Images):
             height, width = train.pixels.shape[1:3]
-            mean, std = augment.channel_statistics(train.pixels)
+            mean, std = known or augment.channel_statistics(train.pixels)
             size = warp = (int(height), int(width))
         else:
             if warp[0] < size[0] or warp[1] < size[1]:
@@ -76,6 +78,8 @@ class ImageScaling:
                     f"images are warped to {_by(warp)} and then cropped to {_by(size)}, which is "
                     "larger: warp to at least the size of the crop"
                 )
+            if known is not None:
+                return cls(*known, size, warp)
             chosen = np.linspace(0, len(train) - 1, min(sample, len(train))).astype(np.int64)
             counts = np.zeros((3, 256), np.int64)
             for i in np.unique(chosen):

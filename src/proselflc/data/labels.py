@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data import label_values
+from proselflc.data import class_matrix, label_values
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.data.dataset import Bools, Dataset, Ints
 from proselflc.data.label_values import LabelValues
 from proselflc.data.noise import (
-    Matrix,
     Noise,
     checked_transition,
     fingerprint,
@@ -32,7 +32,8 @@ class Labels:
         given: [n] the labels to learn from, 0 … C−1.
         clean: [n] the true ones, or None if unknown.
         flipped: [n] where `given` differs from `clean`; nowhere if that is unknown.
-        transition: [C, C] realised, row = true class; the identity if that is unknown.
+        transition: [C, C] realised, row = true class; the identity if that is unknown. Beyond
+            `memory_budget.DENSE_CLASSES` classes it is a scipy.sparse.csr_array.
         names: C class names.
         ids: n distinct strings that name the examples.
         generator: the noise as `--noise` takes it with its full name, or "none" for labels as
@@ -47,7 +48,7 @@ class Labels:
     given: Ints
     clean: Ints | None
     flipped: Bools
-    transition: Matrix
+    transition: ClassMatrix
     names: tuple[str, ...]
     ids: tuple[str, ...]
     generator: str
@@ -60,7 +61,7 @@ class Labels:
         arrays: dict[str, npt.NDArray[Any]] = {
             "given": self.given.astype("<i8"),
             "flipped": self.flipped,
-            "transition": self.transition.astype("<f8"),
+            **class_matrix.arrays("transition", self.transition),
             "names": np.array(self.names, dtype=np.str_),
             "ids": np.array(self.ids, dtype=np.str_),
             "generator": np.array(self.generator),
@@ -78,9 +79,12 @@ class Labels:
     @classmethod
     def load(cls, path: Path) -> Labels:
         """Read `labels.npz` and believe nothing that its other parts contradict."""
-        wanted = ("given", "flipped", "transition", "names", "ids", "generator", "fingerprint")
-        arrays = npz.arrays(path, (*wanted, "clean", "trusted", "label_type"))
+        wanted = ("given", "flipped", "names", "ids", "generator", "fingerprint")
+        of_transition = class_matrix.array_names("transition")
+        arrays = npz.arrays(path, (*wanted, *of_transition, "clean", "trusted", "label_type"))
         missing = [name for name in wanted if name not in arrays]
+        if not any(name in arrays for name in of_transition):
+            missing.append("transition")
         if missing:
             raise InputError(
                 f'{path} holds no "{missing[0]}": it is not a file of labels that proselflc wrote'
@@ -97,7 +101,7 @@ class Labels:
         if "trusted" in arrays:
             trusted = _yes_or_no(path, "trusted", arrays["trusted"], n)
         try:
-            transition = checked_transition(arrays["transition"], C)
+            transition = checked_transition(class_matrix.read(arrays, "transition", C, path), C)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         generator = _string(path, "generator", arrays["generator"])
@@ -160,7 +164,9 @@ def labelled(
         given=given,
         clean=clean,
         flipped=np.zeros(len(given), dtype=np.bool_) if clean is None else given != clean,
-        transition=np.eye(C) if clean is None else realised_transition(clean, given, C),
+        transition=(
+            class_matrix.identity(C) if clean is None else realised_transition(clean, given, C)
+        ),
         names=names,
         ids=ids,
         generator=generator,

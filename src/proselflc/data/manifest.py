@@ -148,7 +148,8 @@ def check(folder: Path, path: Path, files: Files, *, or_replaced: bool = False) 
         )
     if not path.is_file():
         raise InputError(f"{path} is gone, and the run wrote it: {_cure(folder, name)}")
-    found = checksum(path)
+    size = path.stat().st_size  # a file of another size need not be read, however large it is
+    found = checksum(path) if size == expected.size else Checksum(size, "")
     if found != expected:
         raise InputError(
             f"{path} differs from what the run wrote {_how(found, expected)}: {_cure(folder, name)}"

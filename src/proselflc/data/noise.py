@@ -13,6 +13,12 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
+from proselflc.data import class_matrix
+from proselflc.data.class_matrix import (
+    ClassMatrix,
+    check_room_for_transition,
+    checked_transition,
+)
 from proselflc.data.dataset import Bools, Ints
 from proselflc.data.noise_generators import (
     CLASSES_MEANT,
@@ -24,7 +30,6 @@ from proselflc.data.noise_generators import (
     Truth,
     check_pairs,
     checked_labels,
-    checked_transition,
     count,
     nearest_pairs,
 )
@@ -40,6 +45,7 @@ __all__ = [
     "NoiseSpec",
     "Numbers",
     "Pairs",
+    "check_room_for_transition",
     "checked_transition",
     "corrupt",
     "count",
@@ -78,7 +84,8 @@ class Noise:
         given: [n] the labels to learn from.
         flipped: [n] where `given` differs from the true label.
         transition: [C, C] realised, row = true class, rows sum to 1; the identity's row for a
-            class without examples.
+            class without examples. Beyond `memory_budget.DENSE_CLASSES` classes it is a
+            scipy.sparse.csr_array.
         rate: the realised share of flipped labels.
         kind: the generator's full name.
         spec: the full name with the rate asked for, as `--noise` takes it.
@@ -87,7 +94,7 @@ class Noise:
 
     given: Ints
     flipped: Bools
-    transition: Matrix
+    transition: ClassMatrix
     rate: float
     kind: str
     spec: str
@@ -161,7 +168,10 @@ def corrupt(
 
 
 def stream(seed: int) -> np.random.Generator:
-    """The random stream of this seed: PCG64, the same everywhere."""
+    """Return the random stream of the noise: PCG64 of the seed itself, the same everywhere.
+
+    For the noise alone; any other use takes `random_streams.random_stream`.
+    """
     if seed < 0:
         raise InputError(f"the seed is {seed}: it must be a whole number, 0 or more")
     return np.random.Generator(np.random.PCG64(seed))
@@ -222,16 +232,12 @@ def exact(number: float | str | Decimal, what: str) -> Decimal:
     return r
 
 
-def realised_transition(clean: Ints, given: Ints, num_classes: int) -> Matrix:
+def realised_transition(clean: Ints, given: Ints, num_classes: int) -> ClassMatrix:
     """[C, C] the share of each true class (row) that was given each class (column).
 
     A class without examples has the identity's row.
     """
-    C = num_classes
-    counts = np.bincount(clean * C + given, minlength=C * C).reshape(C, C).astype(np.float64)
-    absent = counts.sum(axis=1) == 0
-    counts[absent, absent] = 1
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+    return class_matrix.rows_to_1(class_matrix.counted(clean, given, num_classes))
 
 
 def fingerprint(given: Ints, num_classes: int) -> str:

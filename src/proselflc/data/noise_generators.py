@@ -21,6 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.data import memory_budget
+from proselflc.data.class_matrix import checked_transition
 from proselflc.data.dataset import Ints
 from proselflc.errors import InputError
 
@@ -28,9 +30,8 @@ Matrix: TypeAlias = npt.NDArray[np.float64]
 Numbers: TypeAlias = npt.NDArray[Any]
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
-# float32 rows of a thousand classes miss 1 by less.
-_ROW_TOLERANCE = 1e-5
 _ROWS_AT_ONCE = 4096
+_NUMBERS_AT_ONCE = 1 << 23  # of [rows, C]: fewer rows beyond 2,048 classes
 
 
 @dataclass(frozen=True)
@@ -206,11 +207,12 @@ def instance_dependent(truth: Truth, r: Decimal, generator: np.random.Generator)
         return given
     r_i = _truncated_normal(float(r), 0.1, len(labels), generator)
     u = generator.random(len(labels))
+    at_once = min(_ROWS_AT_ONCE, max(1, _NUMBERS_AT_ONCE // C))
     for y in range(C):
         W = generator.standard_normal((_width(truth.features), C))
         members = truth.members(y)
-        for start in range(0, len(members), _ROWS_AT_ONCE):
-            rows = members[start : start + _ROWS_AT_ONCE]
+        for start in range(0, len(members), at_once):
+            rows = members[start : start + at_once]
             s = _flat(truth.features[rows]) @ W
             s[:, y] = -np.inf
             p = np.exp(s - s.max(axis=1, keepdims=True))
@@ -288,7 +290,12 @@ def nearest_pairs(labels: Ints, num_classes: int, features: Numbers) -> Pairs:
     Columns are divided by their standard deviation. Every class with examples is in one pair, but
     for the last one when they are odd in number.
     """
-    present = [c for c in range(num_classes) if (labels == c).any()]
+    present = np.flatnonzero(np.bincount(labels, minlength=num_classes)).tolist()
+    memory_budget.require(
+        32 * len(present) * (len(present) - 1) // 2,
+        f"finding the classes that look alike among all pairs of {len(present):,}",
+        'give the pairs, --pairs "cat:dog,truck:car", or use another kind of noise',
+    )
     sums = np.zeros((len(present), _width(features)))
     squares = np.zeros(_width(features))
     sizes = np.zeros(len(present))
@@ -335,29 +342,6 @@ def checked_labels(labels: Ints, num_classes: int, what: str) -> Ints:
             f"they must be 0 … {num_classes - 1}"
         )
     return array.astype(np.int64)
-
-
-def checked_transition(matrix: Numbers, num_classes: int) -> Matrix:
-    """The matrix as float64 [C, C], if its rows are distributions over C classes."""
-    C = num_classes
-    if matrix.shape != (C, C):
-        raise InputError(
-            f"the transition matrix has shape {matrix.shape}, but there are {C} classes: "
-            f"it must be [{C}, {C}], row = true class"
-        )
-    try:
-        T = matrix.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InputError("the transition matrix does not hold numbers") from None
-    sums = T.sum(axis=1)
-    wrong = ~(np.isfinite(T).all(axis=1) & (T >= 0).all(axis=1) & (abs(sums - 1) < _ROW_TOLERANCE))
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise InputError(
-            f"row {row} of the transition matrix is not a distribution (smallest entry "
-            f"{T[row].min():g}, sum {sums[row]:g}): rows must be 0 or more and sum to 1"
-        )
-    return np.asarray(T)
 
 
 def check_pairs(

@@ -53,7 +53,7 @@ def trusted_split(
         labels: [n] the given labels.
         clean: [n] the true labels, or None if they are not known.
         fraction: f, between 0 and 1, read as the decimal it is written as.
-        generator: where the order comes from; `noise.stream(seed)` makes one.
+        generator: where the order comes from; `random_stream(seed, purpose)` makes one.
     """
     if clean is not None and len(clean) != len(labels):
         raise InputError(
@@ -96,7 +96,7 @@ def folds(labels: Ints, k: int, *, generator: np.random.Generator) -> tuple[Spli
     Args:
         labels: [n] class ids.
         k: from 2 to n.
-        generator: where the order comes from; `noise.stream(seed)` makes one.
+        generator: where the order comes from; `random_stream(seed, purpose)` makes one.
     """
     if not 2 <= k <= len(labels):
         raise InputError(

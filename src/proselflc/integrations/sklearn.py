@@ -15,6 +15,7 @@ import sklearn
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from torch import nn
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 STEPS = 10  # in an epoch of a small table, where nobody says how large a batch is
 SMALL = 10**8  # weights times rows of a step that a second thread does not make faster
+_NESTED = "method__"  # before the name of a method's parameter, as scikit-learn names them
 _one_at_a_time = threading.Lock()  # torch has one generator for all threads
 
 
@@ -61,7 +63,8 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         method: see `proselflc methods`.
-        parameters: the method's own, such as {"sharpness": 12}, the paper's B.
+        parameters: the method's own, such as {"sharpness": 12}, the paper's B. A search reaches
+            each by itself: `set_params(method__sharpness=12)`; None is the method's default.
         hidden_layer_sizes: widths of the hidden layers of the network; one number for one layer.
         model: instead of that network: a module that maps [N, D] float32 to logits [N, C], of which
             a copy is trained; or package.module:factory.
@@ -70,6 +73,11 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         optimizer, lr, weight_decay: left out, what suits the network.
         momentum: of SGD.
         schedule: of the learning rate: "multistep", "poly", "cosine" or "constant".
+        class_weight: by which the weights of a class's rows are multiplied: {label: weight}, 1 for
+            labels that are left out; "balanced" for as much weight in every class; None for 1.
+        warm_start: whether another call of `fit` begins with the weights that the last one has
+            learned, and prepares rows as that one did; Γ begins anew. Classes and columns must be
+            the same.
         random_state: decides the initial weights and the order of the rows.
         verbose: show progress on stderr, and say why the suspects may not be trusted.
 
@@ -81,7 +89,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         corrected_labels_: [n] the labels, and where one is an issue what it should be.
         noise_rate_: the estimated share of wrong labels.
         history_: what was measured of the distinct rows, about twenty times, as in history.jsonl.
-        n_iter_: how many epochs there were.
+        n_iter_: how many epochs the last `fit` had.
         n_features_in_: D.
         feature_names_in_: [D] names of the columns, where X is a data frame.
         model_, preprocessing_: the trained network, and what is done to rows before it sees them.
@@ -121,6 +129,8 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: float | None = None,
         momentum: float = 0.9,
         schedule: Schedule = "multistep",
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
@@ -135,8 +145,45 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.weight_decay = weight_decay
         self.momentum = momentum
         self.schedule = schedule
+        self.class_weight = class_weight
+        self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name.
+
+        Args:
+            deep: with those of the method, as `method__sharpness`.
+        """
+        settings: dict[str, Any] = super().get_params(deep=deep)
+        if deep and isinstance(self.method, str) and self.method in methods.names():
+            given = self.parameters if isinstance(self.parameters, Mapping) else {}
+            method = methods.find(self.method)
+            for name in method.takes:
+                value, default = given.get(name), getattr(method.parameters, name, None)
+                settings[_NESTED + name] = default if value is None else value
+        return settings
+
+    def set_params(self, **settings: Any) -> Self:
+        """Change settings, also those of the method, as `method__sharpness`.
+
+        Raises:
+            ValueError: there is no such setting, or the method does not take it.
+        """
+        own = {
+            name.removeprefix(_NESTED): settings.pop(name)
+            for name in list(settings)
+            if name.startswith(_NESTED)
+        }
+        if own:
+            _check_taken(settings.get("method", self.method), own)
+        super().set_params(**settings)
+        if own:
+            together = {**(self.parameters or {}), **own}
+            kept = {name: value for name, value in together.items() if value is not None}
+            self.parameters = kept or None
+        return self
 
     def fit(self, X: Any, y: Any, sample_weight: object | None = None) -> Self:
         """Learn from rows and their labels.
@@ -147,10 +194,14 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sample_weight: [n] how much each row counts, none below 0; all alike if left out.
         """
         # Not more than float32 is computed with, and scikit-learn says what does not fit in it.
-        X, y = validate_data(self, X, y, dtype=np.float32)
+        goes_on = bool(self.warm_start) and hasattr(self, "model_")
+        X, y = validate_data(self, X, y, dtype=np.float32, reset=not goes_on)
         check_classification_targets(y)
-        self.classes_, given = np.unique(y, return_inverse=True)
-        weight = _weights(sample_weight, X)
+        classes, given = np.unique(y, return_inverse=True)
+        if goes_on:
+            self._check_goes_on(classes)
+        self.classes_ = classes
+        weight = self._by_class(_weights(sample_weight, X), given)
         counts = weight > 0
         rows = _Rows(X[counts], given[counts], weight[counts], merged=methods.weighs(self.method))
         names = tuple(map(str, self.classes_))
@@ -158,7 +209,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         batch_size = self._batch_size(len(rows.part))
         with _one_at_a_time, contextlib.ExitStack() as stack:
-            model = self._model(seed)
+            model = self._learned_model() if goes_on else self._model(seed)
             if isinstance(model, nn.Module) and _size(model) * batch_size < SMALL:
                 stack.enter_context(one_thread())  # on a busy machine much faster than two
             run = fit(
@@ -173,6 +224,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 weight_decay=self.weight_decay,
                 momentum=self.momentum,
                 schedule=self.schedule,
+                preprocessing=self.preprocessing_ if goes_on else None,
                 seed=seed,
                 quiet=not self.verbose,
                 notes=bool(self.verbose),
@@ -181,6 +233,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.model is None:
             self.model_.double()  # so that what is said of a row does not depend on its neighbours
         self.history_, self.n_iter_ = run.history, int(self.epochs)
+        self._widths = self._hidden()
         self._audit(run, given, counts, rows.place)
         return self
 
@@ -220,6 +273,47 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.batch_size, Integral):
             raise InputError(f"batch_size must be a whole number, got {self.batch_size!r}")
         return min(m, int(self.batch_size))
+
+    def _by_class(self, weight: npt.NDArray[np.float64], given: Ints) -> npt.NDArray[np.float64]:
+        """[n] the weights of the rows, times those of their classes."""
+        if self.class_weight is None:
+            return weight
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            total = np.bincount(given, weight, len(self.classes_))
+            there = total > 0  # scikit-learn's rule, with weights in place of numbers of rows
+            factor = np.divide(total.sum() / there.sum(), total, np.zeros_like(total), where=there)
+        else:
+            labels = self.classes_[given]
+            factor = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
+        wrong = ~(np.isfinite(factor) & (factor >= 0))
+        if wrong.any():
+            raise ValueError(
+                f"class_weight has a weight of {factor[wrong][0]:g}: a weight is a number of 0 or "
+                "more"
+            )
+        product: npt.NDArray[np.float64] = weight * factor[given]
+        if not (product > 0).any():
+            raise ValueError("class_weight is zero for every row: there is nothing to learn from")
+        return product
+
+    def _check_goes_on(self, classes: npt.NDArray[Any]) -> None:
+        """Refuse a warm start with other classes, or with another network than was fitted."""
+        if not np.array_equal(classes, self.classes_):
+            had, has = (", ".join(map(str, some[:20])) for some in (self.classes_, classes))
+            raise InputError(
+                f"warm_start goes on with the classes {had}, and y has {has}: give labels of the "
+                "same classes, or set warm_start=False"
+            )
+        if self.model is None and self._hidden() != self._widths:
+            raise InputError(
+                f"warm_start goes on with the fitted network, but hidden_layer_sizes were "
+                f"{self._widths} and are {self._hidden()} now: leave them, or set warm_start=False"
+            )
+
+    def _learned_model(self) -> nn.Module:
+        """A copy of the fitted one, to go on with."""
+        model = copy.deepcopy(self.model_)
+        return model.float() if self.model is None else model
 
     def _model(self, seed: int) -> nn.Module | str:
         """A fresh one."""
@@ -288,6 +382,15 @@ class _Rows:
         self.weight: Floats | None = (total / total.max()).astype(np.float32)
         if (self.weight == 1).all():
             self.weight = None
+
+
+def _check_taken(method: object, own: Mapping[str, Any]) -> None:
+    """Refuse parameters that a method does not take."""
+    takes = methods.find(str(method)).takes
+    extra = next((name for name in own if name not in takes), None)
+    if extra is not None:
+        listed = ", ".join(_NESTED + name for name in takes) or "no parameters"
+        raise InputError(f"method {method} has no {_NESTED}{extra}: it takes {listed}")
 
 
 def _size(model: nn.Module) -> int:

@@ -102,7 +102,7 @@ def costs() -> dict[str, float]:
     here = Path(__file__)
     for path in (here.with_name(COSTS), here.parents[3] / "benchmarks" / "results" / COSTS):
         if path.is_file():
-            measured = json.loads(path.read_text(encoding="utf-8"))["costs"]
+            measured = json.loads(path.read_text(encoding="utf-8"))["found"]
             return {name: one["times_cross_entropy"] for name, one in measured.items()}
     return {}
 

@@ -146,7 +146,8 @@ class DynamicBootstrapping(Strategy):
             z = model(batch.x).float()
         model.train()
         other = torch.randperm(len(batch.y)).to(batch.y.device)
-        lam = float(torch.distributions.Beta(self.alpha, self.alpha).sample())
+        alpha = min(max(self.alpha, 1e-30), 1e30)  # float32 holds it, and the weights are the same
+        lam = float(torch.distributions.Beta(alpha, alpha).sample())
         B = self.wrong(z, batch.y)
         is_dynamic = self.kind == "dynamic" and int(self.epochs) >= self.mixes_from
         boots = int(self.epochs) >= self.boots_from

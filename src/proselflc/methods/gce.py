@@ -15,7 +15,7 @@ from proselflc.correction.robust import Generalized
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Scene, Situation, Strategy, all_probabilities
+from proselflc.training.strategy import Scene, Situation, Strategy
 
 EVERY = 1 / 15  # of training between two choices: 10 epochs of 150
 
@@ -90,7 +90,12 @@ class TruncatedGCE(Strategy):
         if over < 0 or over % self.every:
             return
         given = torch.from_numpy(scene.given)
-        p = all_probabilities(scene).gather(1, given[:, None])[:, 0]
+        p = torch.zeros(len(given))
+        with torch.no_grad():
+            for index, logits in scene.answers():
+                rows = index.cpu()
+                said = torch.softmax(logits.float(), 1).cpu()
+                p[rows] = said.gather(1, given[rows, None])[:, 0]
         kept = p >= self.truncation
         if not kept.any():
             scene.note(

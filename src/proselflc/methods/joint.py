@@ -16,12 +16,21 @@ from proselflc.correction.parameter import factor
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Scene, Situation, Stage, Strategy, check_memory, spans
+from proselflc.training.strategy import (
+    Scene,
+    Situation,
+    Stage,
+    Strategy,
+    check_memory,
+    one_hot,
+    spans,
+)
 
 RING = 10  # epochs whose predictions make a label
 BEGIN = 0.35  # of the first stage, when labels begin to be replaced: epoch 70 of 200
 FIRST = 0.625  # of all epochs: 200 of 320
 ROWS = 4096
+NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class Joint(Strategy):
         self.begin = int(BEGIN * (first.steps // situation.batches))
         self.stage = 0
         given = torch.from_numpy(situation.given)
-        self.register_buffer("labels", F.one_hot(given, C).half())  # ỹ, [n, C]
+        self.register_buffer("labels", one_hot(given, C, torch.float16))  # ỹ, [n, C]
         self.register_buffer("ring", torch.zeros(RING, n, C, dtype=torch.float16))
         self.register_buffer("prior", torch.bincount(given, minlength=C) / n)  # π, [C]
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # of the first stage
@@ -126,8 +135,9 @@ class Joint(Strategy):
             return
         if epoch >= self.begin:
             # Some rows at a time, for memory; an example that no epoch had stays as it is.
-            for start in range(0, len(self.labels), ROWS):
-                rows = slice(start, start + ROWS)
+            step = max(1, min(ROWS, NUMBERS // self.labels.size(1)))
+            for start in range(0, len(self.labels), step):
+                rows = slice(start, start + step)
                 seen = self.ring[:, rows].float().sum(0)
                 known = seen.sum(1, keepdim=True) > 0
                 if self.hard:

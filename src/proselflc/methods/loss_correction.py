@@ -12,12 +12,19 @@ from torch import Tensor, nn
 
 from proselflc.correction.criteria import BackwardCorrection, CrossEntropy, ForwardCorrection
 from proselflc.correction.criterion import Criterion
+from proselflc.data.class_matrix import check_room_for_transition, checked_transition
 from proselflc.data.matrix_files import read_transition
-from proselflc.data.noise import checked_transition
 from proselflc.errors import InputError, unknown
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Scene, Situation, Stage, Strategy, all_probabilities
+from proselflc.training.strategy import (
+    Scene,
+    Situation,
+    Stage,
+    Strategy,
+    all_probabilities,
+    check_probabilities,
+)
 from proselflc.training.transition_estimate import ESTIMATES, invertible
 
 # Of all epochs. A network that goes on learns the labels by heart, and T would be the identity.
@@ -74,6 +81,9 @@ class LossCorrection(Strategy):
     ) -> None:
         if transition is not None and not backward:
             _check_possible(transition, situation)
+        # T, its copy in the criterion, in checkpoints and in a step; an inverse needs float64.
+        n = 0 if transition is not None else situation.num_examples
+        check_probabilities(n, situation.num_classes, 80 if backward else 40)
         corrected: Callable[[Tensor], Criterion]
         corrected = BackwardCorrection if backward else ForwardCorrection
         super().__init__(CrossEntropy() if transition is None else corrected(transition.float()))
@@ -128,6 +138,7 @@ def _check_possible(T: Tensor, situation: Situation) -> None:
 def _strategy(p: Parameters, situation: Situation, *, backward: bool) -> Strategy:
     T = None
     if p.transition is not None:
+        check_room_for_transition(situation.num_classes)
         matrix = read_transition(p.transition)
         try:
             T = torch.from_numpy(checked_transition(matrix, situation.num_classes))

@@ -12,11 +12,19 @@ from torch import Tensor, nn
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch, generator_for
+from proselflc.data.class_matrix import check_room_for_transition
 from proselflc.data.matrix_files import read_mask
 from proselflc.errors import InputError
 from proselflc.training import method
 from proselflc.training.method import Method
-from proselflc.training.strategy import Scene, Situation, Stage, Strategy, all_probabilities
+from proselflc.training.strategy import (
+    Scene,
+    Situation,
+    Stage,
+    Strategy,
+    all_probabilities,
+    check_probabilities,
+)
 from proselflc.training.transition_estimate import percentile
 
 FIRST = 0.25  # of all epochs; later, the estimate would show labels that are learned by heart
@@ -89,6 +97,7 @@ class Masking(Strategy):
                 f"masking makes a matrix per example and is for at most {MOST_CLASSES} classes, "
                 f"got {C}: use forward"
             )
+        check_probabilities(situation.num_examples, C, 20)
         if mask is None:
             if situation.coarse is None:
                 raise InputError(
@@ -234,6 +243,7 @@ class _Learner(nn.Module):
 def _strategy(p: Parameters, situation: Situation) -> Strategy:
     mask = None
     if p.mask is not None:
+        check_room_for_transition(situation.num_classes)  # a mask is as large as one
         mask = torch.from_numpy(read_mask(p.mask, situation.num_classes)).bool()
     return Masking(situation, mask=mask)
 

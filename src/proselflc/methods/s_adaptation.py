@@ -9,11 +9,19 @@ from torch import Tensor, nn
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch
+from proselflc.data.memory_budget import keeps_all
 from proselflc.errors import InputError, unknown
 from proselflc.training import method
 from proselflc.training.features import Seen, Who, last_linear
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Scene, Situation, Stage, Strategy, all_probabilities
+from proselflc.training.strategy import (
+    Scene,
+    Situation,
+    Stage,
+    Strategy,
+    all_probabilities,
+    check_probabilities,
+)
 
 LAYERS = ("simple", "complex")
 FIRST = 0.25  # of all epochs; later, the confusion would show labels that are learned by heart
@@ -69,6 +77,8 @@ class NoiseLayer(Strategy):
     def __init__(self, situation: Situation, *, layer: str = "simple") -> None:
         super().__init__(CrossEntropy())
         C = situation.num_classes
+        # b, its gradient, what an optimiser keeps of it, the flow, and copies for a checkpoint.
+        check_probabilities(0, C, 64)
         self.layer, self.names = layer, situation.names
         self.stage = 0
         self.b = nn.Parameter(torch.zeros(C, C))
@@ -94,12 +104,11 @@ class NoiseLayer(Strategy):
     def enter(self, stage: int, scene: Scene) -> None:
         if stage == 0:
             return
-        p, given = all_probabilities(scene).double(), torch.from_numpy(scene.given)
-        q = nn.functional.one_hot(given, scene.num_classes).double()
-        counts = p.T @ q
+        counts = _soft_counts(scene)
         total = counts.sum(1, keepdim=True)
         never = total[:, 0] < FEWEST
-        counts[never] = torch.eye(scene.num_classes, dtype=torch.float64)[never]
+        counts[never] = 0
+        counts[never, never] = 1
         for k in never.nonzero()[:, 0].tolist():
             scene.note(f"class {self.names[k]} is never predicted: it is taken to keep its label")
         confusion = counts / counts.sum(1, keepdim=True)
@@ -131,6 +140,20 @@ class NoiseLayer(Strategy):
 
     def facts(self) -> dict[str, object]:
         return {"transition": f"learned by a {self.layer} noise layer"}
+
+
+@torch.no_grad()
+def _soft_counts(scene: Scene) -> Tensor:
+    """Return [C, C] the sums of p (row) over the examples with each label (column)."""
+    C, given = scene.num_classes, torch.from_numpy(scene.given)
+    if keeps_all(len(given), C):
+        q = nn.functional.one_hot(given, C).double()
+        return all_probabilities(scene).double().T @ q
+    sums = torch.zeros(C, C, dtype=torch.float64)  # row = label
+    for index, logits in scene.answers():
+        p = torch.softmax(logits.float(), 1).double().cpu()
+        sums.index_add_(0, given[index.cpu()], p)
+    return sums.T
 
 
 METHOD = Method(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.information import expected_surprise
@@ -14,7 +13,7 @@ from proselflc.correction.parameter import kept_share, share_of_training
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Scene, Situation, Strategy, check_memory
+from proselflc.training.strategy import Scene, Situation, Strategy, check_memory, one_hot
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class SelfAdaptiveTraining(Strategy):
         self.momentum = momentum
         self.begin = round(begin * situation.epochs)
         given = torch.from_numpy(situation.given)
-        self.register_buffer("memory", F.one_hot(given, C).float())  # t
+        self.register_buffer("memory", one_hot(given, C, torch.float32))  # t
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
 
     def targets(self, batch: Batch) -> Tensor:

@@ -202,7 +202,8 @@ def _classes(before: Reading, after: Reading) -> Table | None:
 
 def _changed_labels(before: Reading, after: Reading) -> tuple[int, int, int] | None:
     """How many labels differ between two runs, how many of them by a person, and of how many."""
-    if not all(one.run.directory.labels.is_file() for one in (before, after)):
+    directories = (one.run.directory for one in (before, after))
+    if not all(one.checked(one.labels).is_file() for one in directories):
         return None
     old, new = before.run.labels, after.run.labels
     given = {key: old.names[k] for key, k in zip(old.ids, old.given, strict=True)}

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proselflc import __version__
 from proselflc.regular_files import open_regular
+
+if TYPE_CHECKING:
+    import jinja2
 
 GENERATOR = "proselflc"  # how a page of ours is known again
 
@@ -22,6 +27,20 @@ class Tile:
     remark: str = ""
 
 
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """Return what keeps the templates, which take longer to compile than to fill in."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("proselflc.presenting", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 def rendered(page: object, template: str) -> str:
     """A page as HTML.
 
@@ -29,15 +48,6 @@ def rendered(page: object, template: str) -> str:
         page: what the template calls `page`.
         template: its file's name.
     """
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("proselflc.presenting", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     css, script = _source("look.css") + _source("report.css"), _source("report.js")
     policy = "; ".join(
         (
@@ -49,8 +59,12 @@ def rendered(page: object, template: str) -> str:
             "form-action 'none'",
         )
     )
-    html: str = environment.get_template(template).render(
-        page=page, css=css, script=script, policy=policy, generator=f"{GENERATOR} {__version__}"
+    html: str = (
+        _environment()
+        .get_template(template)
+        .render(
+            page=page, css=css, script=script, policy=policy, generator=f"{GENERATOR} {__version__}"
+        )
     )
     return html.lstrip()
 

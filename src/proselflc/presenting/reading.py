@@ -137,9 +137,11 @@ def _reading(run: Run, name: str) -> Reading:
             notes.append(str(error))
             return otherwise
 
-    evaluation: Json = {}
-    if directory.evaluation.exists():
-        evaluation = part(lambda: run.evaluation, evaluation)
+    def measured() -> Json:
+        return run.evaluation if directory.checked(directory.evaluation).exists() else {}
+
+    nothing: Json = {}
+    evaluation = part(measured, nothing)
     return Reading(
         run=run,
         name=name,

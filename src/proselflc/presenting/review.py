@@ -171,13 +171,15 @@ class Sheet:
         """All there is to say of an example."""
         review = self.review
         row = review.run.examples.slice(index, 1).to_pylist()[0]
+        curve, why = self._curve(index)
         found: Json = {
             "index": index,
             "id": in_the_middle(review.ids[index], 400),
             "flips": row["flips"],
             "firstLearned": row["first_learned_epoch"],
             "chances": self._likeliest(index),
-            "curve": self._curve(index),
+            "curve": curve,
+            "curveGone": why,
         }
         if isinstance(self.inputs, Texts):
             text = self.inputs.texts[index]
@@ -236,20 +238,25 @@ class Sheet:
         known = [(k, p) for k, p in pairs if k >= 0 and p is not None and math.isfinite(p)]
         return sorted(known, key=lambda pair: -pair[1])[:5]
 
-    def _curve(self, index: int) -> Json | None:
-        """p of the given label and the largest other p, from the first epoch to the last."""
+    def _curve(self, index: int) -> tuple[Json | None, str]:
+        """Return p of the given label and the largest other p by epoch, or why they are not known.
+
+        A run without a record has neither.
+        """
         try:
             epochs = [np.asarray(epoch[index]) for epoch in self.review.run.dynamics]
-        except (InputError, IndexError):
-            return None
+        except InputError as error:
+            return None, str(error)
+        except IndexError:
+            return None, "the record of the epochs is of other examples"
         if not epochs:
-            return None
+            return None, ""
         parts = np.array_split(np.array(epochs), min(len(epochs), POINTS))
         given, other = (
             [_mean(part[name].astype(np.float64)) for part in parts]
             for name in ("p_given", "p_other")
         )
-        return {"epochs": len(epochs), "given": given, "other": other}
+        return {"epochs": len(epochs), "given": given, "other": other}, ""
 
     def _columns(self, features: Features, index: int) -> tuple[list[Json], int]:
         """The columns of an example, the least usual first, and how many more there are."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proselflc.analysis.suspect_pairs import suspect_pairs
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.presenting.gallery import codes
 from proselflc.presenting.names import NAME, TITLE, on_page, percent
 from proselflc.presenting.reading import Reading, finite, share
@@ -38,6 +39,7 @@ _FILES = {
     "summary.json": "the run in a few numbers",
     "model.safetensors": "the weights of the model",
     "model.json": "its architecture, classes and preprocessing",
+    "manifest.json": "checksums of the other files",
     "checkpoints": "states to resume from",
     "tracking": "what a tracker has written",
 }
@@ -184,14 +186,13 @@ def classes(reading: Reading, table: pa.Table) -> tuple[Table, int]:
         (int(given[place[n]]), int(suspect[place[n]])) if n in place else (0, 0) for n in names
     ]
     kept = sorted(range(len(names)), key=lambda k: (-counts[k][1], -counts[k][0], k))
+    estimated = None if audit is None else _wrong(audit.joint)
+    realised = None if audit is None or audit.realised is None else _wrong(audit.realised)
     rows = []
     for k in sorted(kept[:MOST_CLASSES]):
         cells = [name(names[k])]
         cells += [Cell(f"{count:,}", order=count) for count in counts[k]]
-        if audit is not None:
-            cells.append(_share(_wrong(audit.joint, k)))
-            if audit.realised is not None:
-                cells.append(_share(_wrong(audit.realised, k)))
+        cells += [_share(wrong[k]) for wrong in (estimated, realised) if wrong is not None]
         if tested:
             cells.append(_share(tested[k]))
         rows.append(tuple(cells))
@@ -272,10 +273,13 @@ def _without_first(table: Table) -> Table:
     return replace(table, heading=table.heading[1:], numeric=table.numeric[1:], rows=rows)
 
 
-def _wrong(joint: Any, k: int) -> float | None:
-    """The share of a given class, a column, whose true class is another."""
-    total = float(joint[:, k].sum())
-    return 1 - float(joint[k, k]) / total if total > 0 else None
+def _wrong(joint: ClassMatrix) -> list[float | None]:
+    """Return the share of every given class, a column, whose true class is another."""
+    totals, rights = joint.sum(0).tolist(), joint.diagonal().tolist()
+    return [
+        1 - right / total if total > 0 else None
+        for total, right in zip(totals, rights, strict=True)
+    ]
 
 
 def _share(value: float | None) -> Cell:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proselflc.analysis.audit import Audit
+from proselflc.data import class_matrix
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.data.noise import Matrix
 from proselflc.presenting.drawing import (
     ROUND,
@@ -34,7 +36,7 @@ _SMALLEST = 7.2  # letters of a class's name; on a phone they have 9 pixels
 _STRONGEST = 0.5  # shade of a cell with a number, which can be read on it in either theme
 
 
-def transitions(audit: Audit, used: Matrix | None = None, *, run: str = "") -> list[Figure]:
+def transitions(audit: Audit, used: ClassMatrix | None = None, *, run: str = "") -> list[Figure]:
     """The estimated transition matrix, the realised and the used one, and the largest flows.
 
     The realised one is there where it is known, the used one where the method has worked with one.
@@ -50,7 +52,7 @@ def transitions(audit: Audit, used: Matrix | None = None, *, run: str = "") -> l
     found = [_matrix(audit, audit.joint, "estimated", run)]
     if audit.realised is not None:
         found.append(_matrix(audit, audit.realised, "realised", run))
-    if used is not None and len(used) == len(audit.names):
+    if used is not None and used.shape[0] == len(audit.names):
         true = audit.joint.sum(1) if audit.realised is None else audit.realised.sum(1)
         found.append(_matrix(audit, used * true[:, None], "used by the method", run))
     if len(audit.names) > NAMED and _flows(audit.joint):
@@ -58,7 +60,7 @@ def transitions(audit: Audit, used: Matrix | None = None, *, run: str = "") -> l
     return found
 
 
-def _matrix(audit: Audit, counts: Matrix, kind: str, run: str) -> Figure:
+def _matrix(audit: Audit, counts: ClassMatrix, kind: str, run: str) -> Figure:
     C = len(audit.names)
     wrong = 1 - counts.trace() / max(counts.sum(), 1e-300)
     flows = _flows(counts)
@@ -66,7 +68,7 @@ def _matrix(audit: Audit, counts: Matrix, kind: str, run: str) -> Figure:
     alt += f"{percent(wrong)} of the labels are wrong" if flows else "no label is wrong"
     if flows:
         i, j = flows[0]
-        share = percent(counts[i, j] / counts[i].sum())
+        share = percent(counts[i, j] / counts[[i]].sum())
         alt += f"; the largest flow is {share} of {_name(audit, i)} labelled {_name(audit, j)}"
     title = f"Given labels by true class, {kind}"
     together = -(-C // CELLS)
@@ -78,8 +80,7 @@ def _matrix(audit: Audit, counts: Matrix, kind: str, run: str) -> Figure:
             title, f"true classes (rows) by given labels; {C} classes", _rates(counts), C
         )
     else:
-        begins = np.arange(0, C, together)
-        blocks = np.add.reduceat(np.add.reduceat(counts, begins, axis=0), begins, axis=1)
+        blocks = _blocks(counts, together)
         note = f"true (rows) by given labels; every {together} of {C} together"
         drawing = _picture(title, note, _rates(blocks), C)
         alt += f". Every {together} neighbouring classes are taken together"
@@ -178,8 +179,27 @@ def _rates(counts: Matrix) -> Matrix:
     return rates
 
 
-def _flows(counts: Matrix) -> list[tuple[int, int]]:
+def _blocks(counts: ClassMatrix, together: int) -> Matrix:
+    """Return the sums over blocks of so many neighbouring classes."""
+    C = counts.shape[0]
+    if isinstance(counts, np.ndarray):
+        begins = np.arange(0, C, together)
+        blocks: Matrix = np.add.reduceat(np.add.reduceat(counts, begins, axis=0), begins, axis=1)
+        return blocks
+    many = -(-C // together)
+    rows, columns, values = class_matrix.cells(counts)
+    block = rows // together * many + columns // together
+    sums = np.bincount(block, values, minlength=many * many)
+    return sums.reshape(many, many).astype(np.float64)
+
+
+def _flows(counts: ClassMatrix) -> list[tuple[int, int]]:
     """True and given class of the largest numbers of wrong labels, the largest first."""
+    if not isinstance(counts, np.ndarray):
+        rows, columns, values = class_matrix.cells(counts)
+        beside = np.flatnonzero((rows != columns) & (values >= 0.5))
+        first = beside[np.argsort(-values[beside], kind="stable")[:FLOWS]]
+        return [(int(rows[k]), int(columns[k])) for k in first]
     wrong = counts.copy()
     np.fill_diagonal(wrong, 0)
     most = min(FLOWS, wrong.size)

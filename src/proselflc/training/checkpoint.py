@@ -20,7 +20,7 @@ from torch import Tensor
 
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
-from proselflc.regular_files import NotRegularError, content_of
+from proselflc.regular_files import NotRegularError, check_regular, content_of
 
 Json: TypeAlias = dict[str, object]
 KEPT = 2
@@ -68,6 +68,23 @@ def read_last(folder: Path) -> tuple[State | None, list[str]]:
             return state, notes
         notes.append(f"the checkpoint {path.name} is damaged and is not used: {state}")
     return None, notes
+
+
+def peek(folder: Path) -> Json:
+    """Return what the newest state says of its run, without its tensors; nothing if it is damaged.
+
+    It is not compared with its digest: `read_last` does that before anything is made of it.
+    """
+    for path in _files(folder):
+        try:
+            check_regular(path)
+            with safe_open(path, framework="pt") as file:
+                facts = json.loads(file.metadata()["facts"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError):
+            continue
+        if isinstance(facts, dict):
+            return facts
+    return {}
 
 
 def can_go_on(folder: Path) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
 from proselflc.data.batches import Batch, Batches
+from proselflc.data.memory_budget import keeps_all
 from proselflc.training import processes
+from proselflc.training.stored_logits import Logits, StoredLogits
 
 
 def answers(
@@ -44,4 +47,43 @@ def all_logits(
         torch.cat(found).to(accelerator.device),
     )
     logits[index.cpu()] = rows.cpu()
+    return logits
+
+
+def logits_of_all(
+    model: nn.Module,
+    loader: Batches,
+    num_examples: int,
+    num_classes: int,
+    accelerator: Accelerator,
+    folder: Path,
+) -> Logits:
+    """Return `all_logits`, or beyond `memory_budget.DENSE_NUMBERS` the same in a temporary file.
+
+    In a process that is not the main one the file stays empty.
+
+    Args:
+        model, loader, num_examples, num_classes, accelerator: as of `all_logits`.
+        folder: for the file.
+    """
+    if keeps_all(num_examples, num_classes):
+        return all_logits(model, loader, num_examples, num_classes, accelerator)
+    if not accelerator.is_main_process:
+        logits: Logits = torch.zeros(0, num_classes)
+    else:
+        logits = StoredLogits(folder, num_examples, num_classes)
+    was_training = model.training
+    model.eval()
+    try:
+        for batch in loader.batches():  # as many in every process, some without examples
+            found = torch.zeros(0, num_classes, device=accelerator.device)
+            if len(batch.y):
+                with torch.inference_mode():
+                    found = model(batch.x.to(accelerator.device)).float()
+            index = batch.index.to(accelerator.device)
+            index, found = processes.gathered(accelerator, index, found)
+            if isinstance(logits, StoredLogits):
+                logits.put(index, found)
+    finally:
+        model.train(was_training)
     return logits

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from proselflc.data.batches import Batch
+from proselflc.data.memory_budget import DENSE_NUMBERS
 from proselflc.data.sources import npz
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
@@ -40,7 +41,7 @@ ROW = np.dtype(
 TOP = np.dtype([("class", "<u2"), ("value", "<f2")])
 TOP_CLASSES = 5
 NO_CLASS = 65535
-LARGEST = 10**8  # n·C beyond which only the top five classes of a mean are kept
+LARGEST = DENSE_NUMBERS  # n·C beyond which only the top five classes of a mean are kept
 _ALWAYS_KEPT = ("rows", "count")
 _FILE = re.compile(r"epoch-([0-9]{5})\.npy")
 

@@ -13,6 +13,7 @@ from proselflc.options import Whole, check_least, flag, make_plain
 from proselflc.training.schedule import Schedule
 
 Precision: TypeAlias = Literal["no", "bf16", "fp16"]
+LARGEST = 1e30  # of a rate: what a step makes of it must fit into float32
 EPOCHS = 30  # where nobody says how long to train
 
 
@@ -70,11 +71,16 @@ class Recipe:
             )
         least = {"epochs": 1, "steps": 1, "batch_size": 1, "warmup": 0, "accumulate": 1, "seed": 0}
         check_least(self, least)
-        if self.seed >= 2**63:
-            raise InputError(f"--seed must be below 2^63, got {self.seed}")
         for name in ("lr", "clip"):
             self._check(name, lambda x: 0 < x < math.inf, "a positive number")
         self._check("weight_decay", lambda x: 0 <= x < math.inf, "0 or a positive number")
+        for name in ("lr", "clip", "weight_decay"):
+            self._check(name, lambda x: x <= LARGEST, f"at most {LARGEST:g}")
+        if (self.lr or 0) * (self.weight_decay or 0) > LARGEST:
+            raise InputError(
+                f"--lr {self.lr:g} times --weight-decay {self.weight_decay:g} must be at most "
+                f"{LARGEST:g}: lower one of them"
+            )
         self._check_name("optimizer", ("sgd", "adamw", None))
         self._check_name("schedule", get_args(Schedule))
         for name in ("momentum", "ema"):

@@ -33,6 +33,7 @@ _PART = re.compile(r"\.[0-9a-f]{16}\.part")  # the name of a file until `whole_f
 _OURS = re.compile(
     r"[0-9]{10}-[0-9a-f]{32}\.safetensors|epoch-[0-9]{5}\.npy|recent_(p|target)\.npy"
 )
+_LARGEST_TEXT = 1 << 28  # bytes of a TOML, JSON or JSON lines file
 _FOLD = re.compile(r"[0-9]+-[0-9]+")
 
 
@@ -278,10 +279,12 @@ class RunDirectory:
     def check_links(self) -> None:
         """Refuse to write to a run whose folders are links: what they lead to is not the run's.
 
+        That of the folds may be one, as long as no folds are made or asked for: see `check_folds`.
+
         Raises:
             InputError: one is.
         """
-        for folder in self._folders:
+        for folder in (self.checkpoints, self.dynamics, self.tracking):
             must_be_own_folder(folder)
 
     def present(self) -> tuple[str, ...]:
@@ -392,8 +395,18 @@ class RunDirectory:
 
 
 def read_text(path: Path) -> str:
-    """A text file of a run."""
+    """A text file of a run.
+
+    Raises:
+        InputError: it cannot be read, is no text, or is larger than such a file can be.
+    """
     try:
+        size = path.stat().st_size
+        if size > _LARGEST_TEXT:
+            raise InputError(
+                f"{path} has {size:,} bytes, and such a file has at most {_LARGEST_TEXT:,}: it is "
+                "damaged, or is another file"
+            )
         return content_of(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"

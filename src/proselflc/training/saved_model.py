@@ -135,8 +135,9 @@ def finished_run(path: Path) -> RunDirectory:
     if not directory.is_finished and directory.summary.is_file():
         raise InputError(
             f"the run {path} has a {directory.summary.name} and no {directory.manifest.name}: it "
-            "was killed at its very end, or the file was removed; restore it, or write it anew "
-            f"with proselflc train --out {path} --resume"
+            "was killed at its very end, or the file was removed; restore it, write it anew with "
+            f"proselflc train --out {path} --resume, or set format = 1 in {directory.config.name} "
+            "to have the run read without checks"
         )
     if not directory.is_finished:
         raise InputError(

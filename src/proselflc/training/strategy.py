@@ -18,14 +18,13 @@ from torch import Tensor, nn
 from proselflc.correction import boundary
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.evidence import Evidence
+from proselflc.data import memory_budget
 from proselflc.data.batches import Batch
 from proselflc.data.dataset import Bools, Floats, Ints
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.training.recipe import Precision
 from proselflc.training.schedule import Schedule
-
-LARGEST = 4 * 10**9  # bytes that a strategy may keep of all examples
 
 
 @dataclass(frozen=True)
@@ -320,7 +319,9 @@ class Strategy(nn.Module):
 
 
 def check_memory(needed: int, kept: str) -> None:
-    """Refuse to keep more than `LARGEST` bytes, in memory and in every checkpoint.
+    """Refuse to keep more than there is memory for, before it is taken.
+
+    Two copies more are made of it while a checkpoint is written.
 
     Args:
         needed: bytes.
@@ -329,12 +330,36 @@ def check_memory(needed: int, kept: str) -> None:
     Raises:
         InputError: it is too much.
     """
-    if needed > LARGEST:
-        raise InputError(
-            f"the method keeps {kept}, which is {needed / 1e9:.1f} GB, and more than "
-            f"{LARGEST / 1e9:.0f} GB is not kept: take fewer examples or classes, or another "
-            "--method"
-        )
+    memory_budget.require(
+        3 * needed,
+        f"the method keeps {kept}, which with the copies for a checkpoint",
+        "take fewer examples or classes, or another --method",
+    )
+
+
+def check_probabilities(num_examples: int, num_classes: int, per_pair: int) -> None:
+    """Refuse a method that asks about every example at once, before anything is computed.
+
+    Args:
+        num_examples: n.
+        num_classes: C.
+        per_pair: bytes that it needs for each pair of classes.
+
+    Raises:
+        InputError: there is not enough memory for [n, C] predictions and its matrices.
+    """
+    memory_budget.require(
+        4 * num_examples * num_classes + per_pair * num_classes**2,
+        f"the method looks at predictions for {num_examples:,} examples of {num_classes:,} classes "
+        "and at matrices of these classes, which",
+        "take fewer examples or classes, or another --method",
+    )
+
+
+def one_hot(given: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
+    """Return [n, C] of the dtype, without the eight bytes per number that `F.one_hot` takes."""
+    q = torch.zeros(len(given), num_classes, dtype=dtype)
+    return q.scatter_(1, given[:, None], 1.0)
 
 
 def trainable(module: nn.Module) -> list[nn.Parameter]:

@@ -16,6 +16,7 @@ from torch import Tensor
 PERCENTILE = 0.97  # Patrini et al.: what lies above may be outliers
 MOST_CONDITION = 100.0  # of a matrix that is inverted; 40 % pair noise has 5, 45 % has 10
 MIXED = 0.05  # how much more of the identity a try has than the one before
+NUMBERS = 10**7  # of p that are put in order, or made float64, at once
 _LISTED = 5  # classes that a sentence names
 
 
@@ -56,7 +57,10 @@ def percentile(p: Tensor, given: Tensor, names: Sequence[str]) -> Estimate:
         names: C class names, for the notes.
     """
     n, C = p.shape
-    at = p.argsort(0)[min(int(PERCENTILE * n), n - 1)]
+    place = min(int(PERCENTILE * n), n - 1)
+    # Some columns at a time: their order takes three times the memory of p.
+    width = max(1, NUMBERS // n)
+    at = torch.cat([p[:, k : k + width].argsort(0)[place] for k in range(0, C, width)])
     other = p[at].argmax(1) != torch.arange(C)
     estimate = _of_examples(p, torch.where(other, p.argmax(0), at), names)
     predicted = torch.bincount(p.argmax(1), minlength=C) > 0
@@ -83,15 +87,20 @@ def confident(p: Tensor, given: Tensor, names: Sequence[str]) -> Estimate:
         given: [n] the labels.
         names: C class names, for the notes.
     """
-    p, C = p.double(), p.size(1)
+    C = p.size(1)
     counts = torch.bincount(given, minlength=C).double()
     sums = torch.zeros(C, dtype=torch.float64)
-    sums.index_add_(0, given, p.gather(1, given[:, None])[:, 0])
+    sums.index_add_(0, given, p.gather(1, given[:, None])[:, 0].double())
     tau = torch.where(counts > 0, sums / counts, torch.inf)
     # A mean of equal numbers can come out above them in the last digit.
-    sure = torch.where(p >= tau - 1e-12, p, -1.0).max(1)
-    is_sure = sure.values >= 0
-    cells = given[is_sure] * C + sure.indices[is_sure]
+    step = max(1, NUMBERS // C)
+    largest = [
+        torch.where(some >= tau - 1e-12, some, -1.0).max(1)
+        for some in (p[k : k + step].double() for k in range(0, len(p), step))
+    ]
+    is_sure = torch.cat([one.values for one in largest]) >= 0
+    predicted = torch.cat([one.indices for one in largest])
+    cells = given[is_sure] * C + predicted[is_sure]
     joint = torch.bincount(cells, minlength=C * C).reshape(C, C).double()
     nowhere = joint.sum(1) == 0
     joint[nowhere, nowhere] = counts[nowhere]
@@ -146,7 +155,8 @@ def _of_examples(p: Tensor, at: Tensor, names: Sequence[str]) -> Estimate:
     C = p.size(1)
     T = p[at].double()
     never = torch.bincount(p.argmax(1), minlength=C) == 0
-    T[never] = torch.eye(C, dtype=torch.float64)[never]
+    T[never] = 0
+    T[never, never] = 1
     note = "{} is never predicted, so the transition matrix lets it keep its label"
     return Estimate(T / T.sum(1, keepdim=True), _about(never, names, note))
 

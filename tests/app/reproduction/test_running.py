@@ -76,6 +76,15 @@ def test_a_file_counts_by_what_is_in_it(tmp_path: Path) -> None:
     assert key(replace(small(), weights=paths[0])) == weights[2]
 
 
+def test_a_teacher_that_is_named_by_its_key_is_the_same_in_every_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = {"teacher": Path(key(small()))}
+    here = key(replace(small(method="distillation"), parameters=teacher))
+    monkeypatch.chdir(tmp_path)
+    assert key(replace(small(method="distillation"), parameters=teacher)) == here
+
+
 def test_a_run_is_recorded_whole_and_not_done_again(tmp_path: Path) -> None:
     store = Store(tmp_path)
     config = small()
@@ -136,15 +145,48 @@ def test_what_is_missing_is_done_and_only_that(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tiny")
-def test_a_run_that_another_process_does_is_left_to_it(tmp_path: Path) -> None:
+def test_a_run_that_another_process_does_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = Reproduction(artefact("table2"), CPU, (0,), tmp_path)
-    with one.store.claimed(small(0)) as mine:
-        assert mine
-        with one.store.claimed(small(0)) as also:
-            assert not also
-        wanted = Wanted(small(0), "seed 0")
-        assert not running._done(one, wanted, pytest.fail, 1)
-    assert running._done(one, wanted, lambda text: None, 1)
+    claim = one.store.queue().claim([key(small(0))])
+    assert claim is not None
+    said: list[str] = []
+
+    def wait(seconds: float) -> None:
+        assert said == ["waiting for a run that other processes do"]
+        assert not (tmp_path / "records").exists()
+        with claim:  # which ends unfinished, as if that process had been stopped
+            pass
+
+    monkeypatch.setattr("time.sleep", wait)
+    complete(one, said.append)
+    assert said[1:] == ["seed 0 (1 to go)"]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_run_whose_record_was_removed_is_done_again(tmp_path: Path) -> None:
+    one = Reproduction(artefact("table2"), CPU, (0,), tmp_path)
+    for _ in range(3):
+        said: list[str] = []
+        complete(one, said.append)
+        assert said == ["seed 0 (1 to go)"]
+        (path,) = (tmp_path / "records").iterdir()
+        path.unlink()
+    names = [key(small(0)), f"{key(small(0))}-2", f"{key(small(0))}-3"]
+    assert list(one.store.queue().entries()) == names
+
+
+@pytest.mark.usefixtures("tiny")
+def test_without_optuna_runs_are_refused_and_results_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert cli.run(["reproduce", "table2", "--out", str(tmp_path)]) == 2
+    assert 'reproduce needs Optuna, which is not installed: pip install "proselflc[search]"' in (
+        capsys.readouterr().err
+    )
+    assert cli.run(["reproduce", "table2", "--out", str(tmp_path), "--report"]) == 0
 
 
 SCRIPT = """

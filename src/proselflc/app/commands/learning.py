@@ -12,7 +12,7 @@ from proselflc.app.config import Config
 from proselflc.app.printing import is_main, print_json, say, say_notes
 from proselflc.data.request import InputsRequest
 from proselflc.errors import InputError, RunError, shown
-from proselflc.options import Several, Whole
+from proselflc.options import MOST_PROCESSES, Several, Whole
 from proselflc.regular_files import is_regular
 
 
@@ -105,8 +105,9 @@ def search(
         trials: how many in a stage that has a range; values are all tried.
         prune: end a trial early that is behind most others, from half of its training on.
         jobs: processes that do trials at the same time, with one thread each.
-        storage: address of a database for the trials, such as postgresql://…, that machines
-            share; left out, a file in the study.
+        storage: address of a database for the trials that machines share, such as
+            postgresql://…, or of a gRPC proxy to one, grpc://host:port; left out, a file in the
+            study.
         no_retrain: do not learn from all the training data at the end.
         resume: go on with the study in --out, or take part in it.
         overwrite: replace a study that is in --out.
@@ -163,6 +164,8 @@ def predict(
     from proselflc.analysis.run import load_run
     from proselflc.app import prediction
 
+    if not 0 <= workers <= MOST_PROCESSES:
+        raise InputError(f"--workers must be from 0 to {MOST_PROCESSES:,}, got {workers}")
     if not request.data and request.features is None:
         raise InputError("say with --data what the model is to look at")
     if out is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from proselflc.app import queue_storage
 from proselflc.app.helping_processes import helping, stopping_on_signals
 from proselflc.app.interruption import Interrupted
 from proselflc.app.kept_runs import key
@@ -123,6 +124,7 @@ def run(one: Reproduction, jobs: int, say: Callable[[str], None] | None) -> None
             f"{one.artefact.name} starts from ImageNet's weights: give them with --weights FILE, a "
             "safetensors file or a state dict of a ResNet-50"
         )
+    queue_storage.check_installed("reproduce")
     try:
         with stopping_on_signals(), helping(_work, one, jobs):
             complete(one, say or _nobody)

@@ -1,28 +1,36 @@
-"""Runs that are kept by a hash of their options, so that none is done twice.
+"""What runs came to, kept by a hash of their options, so that none is done twice.
 
-A store is a directory that tables, figures, benchmarks and machines share: `records/KEY.json` says
-what a run came to, small enough to commit; `runs/` has the runs themselves, which only those need
-who go on with them. What a machine is doing at the moment it has locked; others do something else.
+A store is a directory that tables, figures, benchmarks and machines share. `records/KEY.json` says
+what a run came to; `records.jsonl.xz` has many such records in one file, small enough to commit.
+`runs/` has the runs that are not recorded yet, and the queue from which workers claim them.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import lzma
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from proselflc import methods
+from proselflc.app import queue_storage
 from proselflc.app.config import MAY_CHANGE, Config, versions
 from proselflc.app.kept_runs import key
-from proselflc.data.locking import file_lock
-from proselflc.data.writing import whole_file
+from proselflc.app.run_queue import Queue
+from proselflc.data.writing import must_be_own_folder, whole_file
 from proselflc.errors import InputError
-from proselflc.regular_files import content_of, is_regular
+from proselflc.regular_files import content_of, is_regular, open_regular
+
+_COMPACT: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
+_BEGIN = re.compile(rb'{"key":"([0-9a-f]{16})"')
+_PRESET = 9 | lzma.PRESET_EXTREME
+_LARGEST = 2**30  # bytes of an archive
 
 
 @dataclass(frozen=True)
@@ -77,22 +85,68 @@ class Store:
         """The directories of runs."""
         return self.path / "runs"
 
+    @property
+    def archive(self) -> Path:
+        """The file of packed records."""
+        return self.path / "records.jsonl.xz"
+
     def record(self, config: Config) -> Record | None:
-        """What a run came to; None if it is not there yet.
+        """Return what a run came to; None if it is not there yet.
 
         Raises:
             InputError: the file is damaged.
         """
-        path = self._records / f"{key(config)}.json"
-        if not is_regular(path):
+        return self._read(key(config))
+
+    def records(self) -> Iterator[Record]:
+        """Return all records in the order of their keys.
+
+        Raises:
+            InputError: a file is damaged.
+        """
+        for name in sorted({*(path.stem for path in self._files()), *self._packed()}):
+            found = self._read(name)
+            if found is not None:
+                yield found
+
+    def pack(self) -> int:
+        """Move all records into the archive; return how many it has.
+
+        The files are removed when the archive is written, and what is in both counts once: a pack
+        that is killed loses nothing.
+        """
+        files = self._files()
+        lines = [json.dumps(dict(one.facts), **_COMPACT).encode() for one in self.records()]
+        with whole_file(self.archive) as file:
+            file.write(lzma.compress(b"".join(line + b"\n" for line in lines), preset=_PRESET))
+        for path in files:
+            path.unlink(missing_ok=True)
+        return len(lines)
+
+    def _files(self) -> list[Path]:
+        return list(self._records.glob("*.json"))
+
+    def _packed(self) -> Mapping[str, bytes]:
+        if not is_regular(self.archive):
+            return {}
+        state = self.archive.stat()
+        return _lines(self.archive, state.st_mtime_ns, state.st_size)
+
+    def _read(self, name: str) -> Record | None:
+        path = self._records / f"{name}.json"
+        is_file = is_regular(path)
+        packed = None if is_file else self._packed().get(name)
+        if not is_file and packed is None:
             return None
         try:
-            facts = json.loads(content_of(path))
+            facts = json.loads(content_of(path) if packed is None else packed)
         except (OSError, ValueError, RecursionError):
             facts = None
-        if not _is_record(facts, path.stem):
+        if not _is_record(facts, name):
+            place = path if is_file else f"the record {name} in {self.archive}"
             raise InputError(
-                f"{path} is no record of a run, or is damaged: remove it, and the run is done again"
+                f"{place} is not a record of a run, or is damaged: remove it, and the run is done "
+                "again"
             )
         return Record(facts)
 
@@ -105,30 +159,41 @@ class Store:
             file.write(json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n")
         return Record(whole)
 
-    @contextmanager
-    def claimed(self, config: Config) -> Iterator[bool]:
-        """Whether this process may do a run; False while another one does it.
+    def queue(self) -> Queue:
+        """Return the queue of runs for the workers that share the directory.
 
         Raises:
-            InputError: the directory cannot be written to.
+            InputError: the directory cannot be written to, or the queue's journal is damaged.
         """
-        from filelock import Timeout
-
+        must_be_own_folder(self.runs)
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
-            lock = file_lock(self.runs / f"{key(config)}.lock")
-            lock.acquire(timeout=0)
-        except Timeout:
-            yield False
-            return
         except OSError as error:
             raise InputError(
-                f"cannot write to {self.path}: {error.strerror or error}; give another --out"
+                f"cannot write to {self.path}: {error.strerror or error}; choose another --out"
             ) from None
-        try:
-            yield True
-        finally:
-            lock.release()
+        cure = "remove it; what is recorded is kept"
+        storage = queue_storage.opened(self.runs / "journal.log", cure=cure)
+        return Queue(storage, "proselflc-runs", self.runs)
+
+
+@functools.lru_cache(maxsize=4)
+def _lines(archive: Path, changed: int, size: int) -> Mapping[str, bytes]:
+    """Return the lines of an archive by the keys that they begin with."""
+    found: dict[str, bytes] = {}
+    try:
+        with open_regular(archive) as packed, lzma.open(packed) as file:
+            content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise ValueError(f"it has more than {_LARGEST:,} bytes")
+        for line in content.splitlines():
+            begin = _BEGIN.match(line)
+            if begin is None:
+                raise ValueError(f"line {len(found) + 1} is not a record")
+            found[begin[1].decode()] = line
+    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+        raise InputError(f"{archive} is damaged ({error}): restore it or remove it") from None
+    return found
 
 
 def _is_record(facts: object, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,14 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from proselflc.app import queue_storage
 from proselflc.app.config import Config
 from proselflc.app.display import Silent
-from proselflc.app.kept_runs import once, place
+from proselflc.app.kept_runs import key, once, place
 from proselflc.app.reproduction.artefacts import Artefact
 from proselflc.app.reproduction.output import MISSING, Output
 from proselflc.app.reproduction.plan import Study, Wanted
 from proselflc.app.reproduction.records import Store
 from proselflc.app.reproduction.scale import Scale, located
+from proselflc.app.run_queue import Claim, Entry, Name
 from proselflc.training.fit import DivergenceError
 from proselflc.training.run_directory import read_toml
 
@@ -67,7 +70,7 @@ class Reproduction:
 
 
 def complete(one: Reproduction, say: Callable[[str], None]) -> None:
-    """Do the runs that are wanted and that nobody else does, until none is.
+    """Do the runs that are wanted and that no other worker does, until none is left.
 
     Args:
         one: what to reproduce.
@@ -76,39 +79,49 @@ def complete(one: Reproduction, say: Callable[[str], None]) -> None:
     Raises:
         InputError: data is missing, or the directory cannot be written to.
     """
-    waits = False
-    while True:
-        _, study = one.look()
-        wanted = list(study.wanted.values())
-        if not wanted:
-            return
+    with queue_storage.storage_errors(None):
+        queue = one.store.queue()
+        waits = False
+        while wanted := one.look()[1].wanted:
+            entries = queue.entries()
+            names = {_open(entries, key): run for key, run in wanted.items()}
+            claim = queue.claim(names)
+            if claim is not None:
+                with claim:
+                    _do(one, names[str(claim.name)], claim, say)
+                waits = False
+                continue
+            if not waits:
+                waits = True
+                many = "a run" if len(wanted) == 1 else f"{len(wanted)} runs"
+                say(f"waiting for {many} that other processes do")
+            time.sleep(WAITING)
+
+
+def _open(entries: Mapping[Name, Entry], key: str) -> str:
+    """Return the entry for a run: another one where it is over and its record was removed."""
+    names = itertools.chain([key], (f"{key}-{k}" for k in itertools.count(2)))
+    return next(name for name in names if not entries.get(name, Entry()).is_over)
+
+
+def _do(one: Reproduction, wanted: Wanted, claim: Claim, say: Callable[[str], None]) -> None:
+    """Do a run that this worker has claimed, unless it was recorded meanwhile."""
+    record = one.store.record(wanted.config)
+    if record is None:
         left = len(planned(one))  # with those that only a choice will settle
-        if any(_done(one, run, say, left) for run in wanted):
-            waits = False
-            continue
-        if not waits:
-            waits = True
-            many = "a run" if len(wanted) == 1 else f"{len(wanted)} runs"
-            say(f"waiting for {many} that other processes do")
-        time.sleep(WAITING)
-
-
-def _done(one: Reproduction, wanted: Wanted, say: Callable[[str], None], left: int) -> bool:
-    """Whether this process has done a run; False if another one does it."""
-    with one.store.claimed(wanted.config) as is_mine:
-        if not is_mine:
-            return False
-        if one.store.record(wanted.config) is not None:
-            return True
         say(f"{wanted.title} ({left} to go)")
         config = located(wanted.config, one.data_root)
         if wanted.taught_by is not None:
             teacher = once(located(wanted.taught_by, one.data_root), one.store.runs, _NOBODY).path
             config = replace(config, parameters={**config.parameters, "teacher": teacher})
-        one.store.add(wanted.config, run(config, one.store.runs))
+        record = one.store.add(wanted.config, run(config, one.store.runs))
         if not one.keep_runs:
             shutil.rmtree(place(config, one.store.runs).path, ignore_errors=True)
-    return True
+    accuracy = record.summary["test_accuracy"]
+    if accuracy is None:
+        claim.diverge(str(record.facts.get("diverged", "it has no accuracy")), key(wanted.config))
+    else:
+        claim.complete(accuracy, key(wanted.config))
 
 
 def run(config: Config, folder: Path) -> dict[str, Any]:

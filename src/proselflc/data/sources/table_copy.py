@@ -11,6 +11,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from proselflc.data.dataset import Ints
+from proselflc.data.parquet_footer import codec
 from proselflc.data.reading import decoded
 from proselflc.data.sources.table_file import Delimited, Parquet, Table, one_line
 from proselflc.data.sources.table_roles import BEFORE
@@ -103,15 +104,13 @@ class Relabelling:
         with open_regular(table.path) as stream, pq.ParquetFile(stream) as old:
             groups = old.metadata
             size = groups.row_group(0).num_rows if groups.num_row_groups else None
-            packed = groups.row_group(0).column(0).compression if size else "SNAPPY"
         amended = whole.set_column(k, field, new)
         amended = amended.append_column(field.with_name(before).remove_metadata(), column)
-        compression = "none" if packed == "UNCOMPRESSED" else packed.lower()
         pq.write_table(
             amended.replace_schema_metadata(whole.schema.metadata),
             file,
             row_group_size=size or None,
-            compression=compression,
+            compression=codec(table.path).lower(),
         )
 
     def _value(self, label: int, kind: object) -> object:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.data.parquet_footer import claimed_values
 from proselflc.data.reading import decoded
 from proselflc.data.request import PARQUET
 from proselflc.errors import InputError
@@ -278,15 +279,13 @@ def _must_have_room(path: Path, about: pq.FileMetaData, wanted: set[str], size: 
 
     A value that is repeated takes next to nothing in a file and its whole width in memory.
     """
+    claimed = claimed_values(path)
     needed = 0
     for k in range(about.num_columns):
         leaf = about.schema.column(k)
-        if leaf.path.partition(".")[0] not in wanted:
-            continue
-        width = _WIDTHS.get(leaf.physical_type) or max(leaf.length, 1)
-        for group in range(about.num_row_groups):
-            chunk = about.row_group(group).column(k)
-            needed += max(chunk.num_values, about.row_group(group).num_rows) * width
+        if leaf.path.partition(".")[0] in wanted:
+            width = _WIDTHS.get(leaf.physical_type) or max(leaf.length, 1)
+            needed += sum(columns[k] for columns in claimed if k < len(columns)) * width
     room = max(_HARMLESS, _RATIO * size)
     if needed > room:
         raise InputError(

@@ -63,8 +63,9 @@ const bar = (label, name, p, className) => {
 const showDetail = (one, found) => {
   const looked = closeLook(one, found);
   if (looked.length) $("exhibit").replaceChildren(...looked);
-  $("learning").hidden = !found.curve;
+  $("learning").hidden = !found.curve && !found.curveGone;
   if (found.curve) $("curve").replaceChildren(...curve(found.curve));
+  else if (found.curveGone) $("curve").replaceChildren(make("p", { textContent: `The curve cannot be shown: ${found.curveGone}` }));
   $("likely").hidden = found.chances.length < 2;
   $("likely").lastChild.replaceChildren(...found.chances.map(([k, p], n) => {
     const button = make("button", { type: "button", value: k }, make("kbd", { textContent: n + 1 }), " ", bdi(nameOf(k)), make("span", { textContent: chance(p) }));

@@ -1,0 +1,144 @@
+"""What became of a command that was given a damaged file."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import resource
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal[
+    "refused", "noted", "correct", "accepted", "different", "traceback", "hang", "escaped"
+]
+KINDS: dict[Kind, str] = {
+    "refused": "refused in one sentence",
+    "noted": "answered, with a note about the damage",
+    "correct": "answered as without the damage",
+    "accepted": "read as other data, or answered differently where no checksum is kept",
+    "different": "answered differently without a word, in spite of a checksum",
+    "traceback": "ended in a traceback",
+    "hang": "did not end within the time allowed",
+    "escaped": "wrote outside the run, or executed something",
+}
+FAILURES: tuple[Kind, ...] = ("different", "traceback", "hang", "escaped")
+SECONDS = 30.0  # that a command may take
+MEMORY = 3 << 30  # bytes that it may take beyond what the process has
+
+
+class Hang(BaseException):
+    """A command took longer than it may."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended.
+
+    Attributes:
+        code: its exit code, or None where it raised.
+        result: what it printed or wrote, as far as that can be compared.
+        said: the lines of stderr.
+        error: the traceback, or what else went wrong.
+        hung: whether it was ended because it took too long.
+    """
+
+    code: int | None
+    result: str
+    said: tuple[str, ...]
+    error: str = ""
+    hung: bool = False
+
+
+def ended(action: Callable[[io.TextIOWrapper], tuple[int, str]]) -> Ended:
+    """Call what runs a command, with bounds on its time and memory.
+
+    Args:
+        action: is given what stands for stdout; returns an exit code and a result.
+    """
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
+    stderr = io.StringIO()
+    code, result, error, hung = None, "", "", False
+    with (
+        warnings.catch_warnings(record=True) as warned,
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+        _bounds(),
+    ):
+        warnings.simplefilter("always")
+        try:
+            code, result = action(stdout)
+        except Hang:
+            error, hung = traceback.format_exc(), True
+        except BaseException:
+            error = traceback.format_exc()
+    # A warning of Python's would reach the user as lines of source code.
+    said = [
+        *stderr.getvalue().splitlines(),
+        *(f"{one.category.__name__}: {one.message}" for one in warned),
+    ]
+    return Ended(code, result, tuple(said), error, hung)
+
+
+def judged(found: Ended, expected: Ended, *, checked: bool) -> tuple[Kind, str]:
+    """The kind of an outcome, and what is wrong with it in words.
+
+    Args:
+        found: with the damaged file.
+        expected: without damage.
+        checked: whether a checksum of the file is kept.
+    """
+    if found.hung:
+        return "hang", found.error
+    text = "\n".join(found.said)
+    if found.code is None or "Traceback (most recent call last)" in text or "Warning: " in text:
+        return "traceback", found.error or text
+    new = [line for line in found.said if line not in expected.said]
+    notes = [line for line in new if line.startswith("note: ")]
+    if found.code != 0:
+        others = len(new) - len(notes)
+        if others == 1:
+            return "refused", text
+        return "traceback", f"exit code {found.code} with {others} sentences: {text[:2000]}"
+    if notes:
+        return "noted", text
+    if found.result == expected.result:
+        return "correct", ""
+    return ("different" if checked else "accepted"), _difference(found.result, expected.result)
+
+
+def _difference(found: str, expected: str) -> str:
+    lines = zip(found.splitlines(), expected.splitlines(), strict=False)
+    return next(
+        (f"{one[:200]} instead of {two[:200]}" for one, two in lines if one != two), "length"
+    )
+
+
+@contextlib.contextmanager
+def _bounds() -> Iterator[None]:
+    """Let nothing take too long or too much memory; what was set before is set again."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise Hang(f"longer than {SECONDS:g} seconds")
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as file:
+        taken = int(file.read().split()[0]) * resource.getpagesize()
+    handler = signal.signal(signal.SIGALRM, ring)
+    began = time.monotonic()
+    left, interval = signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if left:  # of whoever watches over this process
+            rest = max(0.001, left - (time.monotonic() - began))
+            signal.setitimer(signal.ITIMER_REAL, rest, interval)
