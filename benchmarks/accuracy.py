@@ -48,9 +48,8 @@ from proselflc.app.reproduction.plan import Study, Wanted
 from proselflc.app.reproduction.records import Record, Store
 from proselflc.app.reproduction.running import Reproduction
 from proselflc.app.reproduction.scale import SCALES
-from proselflc.correction.catalogue import METHODS
 from proselflc.data.request import Request
-from proselflc.training.methods import TRAINABLE
+from proselflc.methods import every, find
 
 SCALE = SCALES["cpu"]
 NOISE = "pair:0.4"
@@ -83,7 +82,7 @@ def wanted(method: str, seed: int) -> Wanted:
         "cifar100", method, parameters, seed=seed, noise=NOISE, trusted=TRUSTED.get(method)
     )
     config = replace(config, recipe=replace(config.recipe, clip=CLIPS.get(method)))
-    return Wanted(config, f"{METHODS[method].title}, seed {seed}", teacher)
+    return Wanted(config, f"{find(method).title}, seed {seed}", teacher)
 
 
 def measured(record: Record, method: str, seed: int) -> dict[str, Any]:
@@ -108,15 +107,15 @@ def table(methods: Sequence[str], study: Study) -> Output:
 def write(store: Store, times: Mapping[str, float], made: str) -> str:
     """Write the table of all runs that are there and of the times; return it."""
     found = []
-    for method in TRAINABLE:
+    for method in every():
         for seed in SEEDS:
             record = store.record(wanted(method, seed).config)
             if record is not None:
                 found.append(measured(record, method, seed))
-    text = in_markdown(found, times, list(TRAINABLE), SEEDS)
+    text = in_markdown(found, times, list(every()), SEEDS)
     result_file.write(
         "accuracy",
-        {"times": {m: times[m] for m in TRAINABLE if m in times}, "measured": found},
+        {"times": {m: times[m] for m in every() if m in times}, "measured": found},
         text,
         config={"data": "cifar100-small", "noise": NOISE, "timed_epochs": TIMED_EPOCHS},
         seeds=SEEDS,
@@ -171,7 +170,7 @@ def _short(method: str, teacher: Path) -> Config:
     config = wanted(method, 0).config
     parameters = config.parameters
     if method in TEACHERS:
-        parameters = replace(parameters, teacher=teacher)
+        parameters = {**parameters, "teacher": teacher}
     recipe = replace(config.recipe, epochs=TIMED_EPOCHS, deterministic=False)
     return replace(config, request=Request(), noise=None, parameters=parameters, recipe=recipe)
 
@@ -180,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--method", nargs="*", choices=list(TRAINABLE), default=list(TRAINABLE))
+    parser.add_argument("--method", nargs="*", choices=list(every()), default=list(every()))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--data-root", type=Path, default=DATA_ROOT)
     parser.add_argument("--out", type=Path, default=PAPER, help="the directory of the records")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proselflc.app.reproduction import output
-from proselflc.correction.catalogue import METHODS
+from proselflc.methods import find
 
 MEASURES = ("test_accuracy", "wrong_fitting", "semantic_correction", "correct_fitting", "ece")
 COLUMNS = {
@@ -47,7 +47,7 @@ def in_markdown(
         cells.insert(1, difference(measured, method, seeds))
         cells.append(f"{times[method]:.2f}" if method in times else "–")
         mark = " ¹" if method in TOLD else ""
-        title = f"{METHODS[method].title} (`{method}`){mark}"
+        title = f"{find(method).title} (`{method}`){mark}"
         rows.append((order, f"| {title} | {' | '.join(cells)} |"))
     rows.sort(key=lambda row: -row[0])
     head = [COLUMNS["test_accuracy"], "less cross entropy's", *list(COLUMNS.values())[1:]]

@@ -6,7 +6,7 @@ whatever else the machine does slows both; a stage's cost is the median of the r
 method's the mean over its stages by how many steps they have. What a stage computes before its
 first step is left out: that is a pass over the data or two.
 
-    python benchmarks/method_cost.py              # also written to results/, and for `methods`
+    python benchmarks/method_cost.py              # also written to results/, where `methods` looks
     python benchmarks/method_cost.py --quick      # fewer steps and no files
     python benchmarks/method_cost.py joint_soft   # some methods, the others stay as they were
 """
@@ -14,27 +14,26 @@ first step is left out: that is a pass over the data or two.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import statistics
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import result_file
 import torch
 from stepping import steps
 
+from proselflc import methods
 from proselflc.app.config import Config
 from proselflc.app.fit import fit
 from proselflc.data.dataset import Dataset, Images, Part
-from proselflc.training.methods import TRAINABLE, Parameters
 from proselflc.training.recipe import Recipe
 
 EXAMPLES, CLASSES, BATCH, TRUSTED = 128, 10, 32, 0.25
 EPOCHS = 8
 MODEL = "resnet20"
-RESULTS = Path(__file__).parent / "results" / "method_cost.json"
-SHOWN = Path(__file__).parents[1] / "src" / "proselflc" / "app" / "method_cost.json"
 
 
 def images() -> Dataset:
@@ -47,11 +46,11 @@ def images() -> Dataset:
 
 
 def config(method: str, teacher: Path, epochs: int) -> Config:
-    trainable = TRAINABLE[method]
+    found = methods.find(method)
     return Config(
         method=method,
-        parameters=Parameters(teacher=teacher) if "teacher" in trainable.defaults else Parameters(),
-        trusted=str(TRUSTED) if trainable.learns_trusted else None,
+        parameters={"teacher": teacher} if "teacher" in found.takes else {},
+        trusted=str(TRUSTED) if found.learns_trusted else None,
         model=MODEL,
         augment="crop-flip",
         recipe=Recipe(epochs=epochs, batch_size=BATCH),
@@ -84,35 +83,44 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    measured = {}
-    if RESULTS.is_file():
-        measured = json.loads(RESULTS.read_text(encoding="utf-8"))["costs"]
+    before = result_file.read("method_cost")
+    measured = {} if before is None else before["found"]
     with tempfile.TemporaryDirectory() as folder:
         data = images()
         teacher = Path(folder) / "teacher"
         assert isinstance(data.train.inputs, Images)
         y, ids = data.train.labels, list(data.train.ids)
         fit(data.train.inputs.pixels, y, ids=ids, model=MODEL, steps=2, out=teacher)
-        for method in options.methods or TRAINABLE:
+        for method in options.methods or methods.every():
             stages = cost(method, teacher, 4 if options.quick else EPOCHS)
             mean = sum(one["times_cross_entropy"] * one["share"] for one in stages)
             measured[method] = {"times_cross_entropy": round(mean, 2), "stages": stages}
             print(f"{method:22} × {mean:.2f}", flush=True)
     if options.quick:
         return
-    measured = {name: measured[name] for name in TRAINABLE if name in measured}
-    facts = {
-        "model": MODEL,
-        "batch": BATCH,
-        "classes": CLASSES,
-        "steps": EPOCHS * EXAMPLES // BATCH,
-        "machine": platform.processor() or platform.machine(),
-        "torch": torch.__version__,
-        "costs": measured,
-    }
-    RESULTS.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    shown = {name: one["times_cross_entropy"] for name, one in measured.items()}
-    SHOWN.write_text(json.dumps(shown, indent=2) + "\n", encoding="utf-8")
+    measured = {name: measured[name] for name in methods.every() if name in measured}
+    write(measured)
+
+
+def write(measured: dict[str, Any]) -> None:
+    """Write the result, which `proselflc methods` reads."""
+    rows = [
+        f"| {methods.find(name).title} (`{name}`) | {one['times_cross_entropy']:.2f} |"
+        for name, one in measured.items()
+    ]
+    result_file.write(
+        "method_cost",
+        measured,
+        "\n".join(["| method | a step, × cross entropy's |", "|---|---|", *rows]),
+        config={
+            **{"model": MODEL, "batch": BATCH, "classes": CLASSES},
+            "steps": EPOCHS * EXAMPLES // BATCH,
+        },
+        made_with={
+            "machine": platform.processor() or platform.machine(),
+            "torch": torch.__version__,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -29,15 +29,14 @@ from typing import Any
 import numpy as np
 import result_file
 
+from proselflc import methods
 from proselflc.app import demo
 from proselflc.app.config import Config
 from proselflc.app.display import Silent
 from proselflc.app.reproduction.records import made_with
 from proselflc.app.run import train
 from proselflc.app.start import Start
-from proselflc.correction.catalogue import METHODS
 from proselflc.data.batches import one_thread
-from proselflc.training.methods import TRAINABLE, Parameters
 from proselflc.training.run_directory import RunDirectory
 
 NOISES = ("pair:0.4", "symmetric:0.4")
@@ -52,7 +51,7 @@ def config(method: str, noise: str, seed: int, folder: Path) -> Config | None:
     """One run; None where the method has nothing to do."""
     one = replace(demo.config(method, seed), noise=noise)
     if method == "distillation":
-        return replace(one, parameters=Parameters(teacher=folder / f"proselflc-{noise}-{seed}"))
+        return replace(one, parameters={"teacher": folder / f"proselflc-{noise}-{seed}"})
     if method == "pseudo_label":
         return replace(one, trusted=TRUSTED)
     if method == "masking":
@@ -62,7 +61,7 @@ def config(method: str, noise: str, seed: int, folder: Path) -> Config | None:
         np.save(
             mask, np.eye(10, dtype=np.int64) + np.eye(10, dtype=np.int64)[:, np.roll(range(10), 1)]
         )
-        return replace(one, parameters=Parameters(mask=mask))
+        return replace(one, parameters={"mask": mask})
     return one
 
 
@@ -74,7 +73,9 @@ def key(method: str, noise: str, seed: int) -> str:
 
 def run(known: dict[str, Any]) -> None:
     """Train what is not there yet, and write it down as it comes."""
-    cases = [(method, noise, seed) for noise in NOISES for seed in SEEDS for method in TRAINABLE]
+    cases = [
+        (method, noise, seed) for noise in NOISES for seed in SEEDS for method in methods.every()
+    ]
     cases.sort(key=lambda case: case[0] != "proselflc")  # teachers come before their pupils
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -109,7 +110,7 @@ def table(known: dict[str, Any]) -> str:
         + " |",
         "|---|" + "---|---|" * len(NOISES),
     ]
-    for method in TRAINABLE:
+    for method in methods.every():
         cells = []
         for noise in NOISES:
             found = [known[k] for s in SEEDS if (k := key(method, noise, s)) in known]
@@ -119,7 +120,7 @@ def table(known: dict[str, Any]) -> str:
                     cells.append("–")
                     continue
                 cells.append(f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}")
-        rows.append(f"| {METHODS[method].title} (`{method}`) | " + " | ".join(cells) + " |")
+        rows.append(f"| {methods.find(method).title} (`{method}`) | " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
 

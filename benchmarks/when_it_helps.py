@@ -30,7 +30,6 @@ from proselflc.app.reproduction.records import Record
 from proselflc.app.reproduction.running import Reproduction
 from proselflc.app.reproduction.scale import SCALES
 from proselflc.data.request import Request
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 
 SEEDS = (0, 1, 2)
@@ -55,7 +54,7 @@ def wanted(noise: str, training: tuple[int, float], variant: str, seed: int) -> 
         Request("digits"),
         noise=noise,
         method=method,
-        parameters=Parameters(**parameters),
+        parameters=parameters,
         model="mlp",
         recipe=Recipe(
             epochs=epochs, batch_size=64, optimizer="sgd", lr=lr, weight_decay=0.0, seed=seed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,12 +14,15 @@ import pytest
 import torch
 
 import proselflc
-from proselflc.correction import catalogue
+from proselflc import methods
+from proselflc.app import cli, search_space
+from proselflc.app.config import Config
 from proselflc.data import opening
 from proselflc.data.dataset import Features
 from proselflc.data.request import Request
+from proselflc.errors import InputError
 from proselflc.presenting import figures
-from proselflc.training import methods
+from proselflc.training.recipe import Recipe
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
@@ -28,25 +32,17 @@ def blocks(kind: str) -> list[str]:
 
 
 @pytest.fixture
-def added(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Do what the document says, and undo it afterwards."""
-    names: set[str] = set()
-    for kind, module, table in (
-        ("catalogue", catalogue, catalogue.METHODS),
-        ("trainable", methods, methods.TRAINABLE),
-    ):
-        lines: dict[str, Any] = {}
-        for block in blocks(kind):
-            lines |= eval("{" + block + "}", dict(vars(module)))
-        for name, line in lines.items():
-            assert name not in table
-            monkeypatch.setitem(table, name, line)
-        names |= set(lines)
-    (source,) = blocks("strategy")
-    module = ModuleType("proselflc.training.strategies.patient")
-    exec(compile(source, "patient.py", "exec"), vars(module))
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    return names
+def added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[set[str]]:
+    """Add every method's file of the document to the package, and nothing else."""
+    folder = tmp_path / "methods"
+    folder.mkdir()
+    found = re.findall(r"^<!-- method (\w+) -->\n```python\n(.*?)^```", TEXT, re.M | re.S)
+    for name, source in found:
+        (folder / f"{name}.py").write_text(source, encoding="utf-8")
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(folder)])
+    yield {name for name, _ in found}
+    for name, _ in found:
+        sys.modules.pop(f"proselflc.methods.{name}", None)
 
 
 def data() -> tuple[Any, Any, Any]:
@@ -72,16 +68,31 @@ def test_the_methods_of_the_document_can_be_trained(added: set[str], tmp_path: P
         assert [stage["name"] for stage in run.stages] == stages
 
 
-def test_parameters_of_the_methods_of_the_document(added: set[str]) -> None:
-    for name in added:
-        with pytest.raises(proselflc.errors.InputError, match=r"it takes --method\.epsilon"):
-            methods.resolved(name, methods.Parameters(q=0.5))
+def test_a_file_is_all_that_a_method_needs(added: set[str], capsys: Any) -> None:
+    """It is listed, shown in full, offered as options, searched and refused where it must be."""
+    assert added <= set(methods.names())
+    for name in sorted(added):
+        assert cli.run(["methods"]) == 0
+        assert re.search(rf"^{name} .*bootstrapping$", capsys.readouterr().out, re.M)
+        assert cli.run(["methods", name]) == 0
+        assert "--method.epsilon  0." in capsys.readouterr().out
+        assert cli.run(["train", "--method", name, "--help"]) == 0
+        shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+        assert "--method.epsilon FLOAT ε, how much the pred" in shown
+        assert cli.run(["train", "--method", name, "--method.q", "0.5"]) == 2
+        assert capsys.readouterr().err == (
+            f"method {name} has no --method.q: it takes --method.epsilon\n"
+        )
+        with pytest.raises(InputError, match=f"method {name}: epsilon must be a number between"):
+            methods.resolved(name, {"epsilon": 2.0})
+        searched = search_space.read((), (name,), Config(), Config(recipe=Recipe(lr=0.1)))
+        assert len(searched.methods[name]["epsilon"].corners()) == 2
+        assert len([one for one in TEXT.splitlines() if f"<!-- method {name} -->" in one]) == 1
 
 
-def test_the_example_is_in_the_style_of_the_house() -> None:
-    (source,) = blocks("strategy")
-    assert max(map(len, source.splitlines())) <= 100
-    assert "make(p: Mapping[str, Any], situation: Situation) -> Strategy" in source
+def test_the_examples_are_in_the_style_of_the_house() -> None:
+    for source in blocks(r"method \w+"):
+        assert max(map(len, source.splitlines())) <= 100
 
 
 def test_the_data_source_of_the_document_can_be_trained(
@@ -113,5 +124,5 @@ def test_the_figure_of_the_document_can_be_drawn(fabricate: Any) -> None:
 
 
 def test_no_block_of_the_document_is_forgotten() -> None:
-    kinds = ("catalogue", "trainable", "strategy", "source", "dataset", "figure")
+    kinds = (r"method \w+", "source", "dataset", "figure")
     assert TEXT.count("```python") == sum(len(blocks(kind)) for kind in kinds)

@@ -24,7 +24,7 @@ import fill_documents  # noqa: E402
 import table_with_wrong_labels  # noqa: E402
 import text_from_tsv  # noqa: E402
 
-from proselflc.app.cli import app  # noqa: E402
+from proselflc.app.cli import app, prepare  # noqa: E402
 
 DOCUMENTS = {str(path.relative_to(ROOT)): path for path in fill_documents.DOCUMENTS}
 TEXTS = {name: path.read_text(encoding="utf-8") for name, path in DOCUMENTS.items()}
@@ -208,6 +208,7 @@ def test_commands_that_are_not_run_would_be_understood() -> None:
         if words[0] == "torchrun" and "proselflc" in words:
             words = words[words.index("proselflc") :]
         if words[0] == "proselflc":
+            prepare(words[1:])
             app.parse_args(words[1:], exit_on_error=False, print_error=False)
             checked += 1
         elif words[0] == "make":

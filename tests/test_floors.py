@@ -15,8 +15,10 @@ BELOW = {
     "models": {"errors", "regular_files"},
     "data": {"errors", "options", "regular_files"},
     "training": {"data", "models", "correction", "errors", "options", "regular_files"},
+    "methods": {"training", "data", "models", "correction", "errors"},
     "analysis": {"training", "data", "models", "correction", "errors", "regular_files"},
     "presenting": {
+        "methods",
         "analysis",
         "training",
         "data",
@@ -27,6 +29,7 @@ BELOW = {
     },
     "app": {
         "presenting",
+        "methods",
         "analysis",
         "training",
         "data",
@@ -36,7 +39,16 @@ BELOW = {
         "options",
         "regular_files",
     },
-    "integrations": {"app", "analysis", "training", "data", "models", "correction", "errors"},
+    "integrations": {
+        "app",
+        "methods",
+        "analysis",
+        "training",
+        "data",
+        "models",
+        "correction",
+        "errors",
+    },
     "functional": {"correction", "errors"},
 }
 

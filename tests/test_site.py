@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import proselflc
+from proselflc import methods
 from proselflc.app.cli import app
 from proselflc.app.config import Config, recipes
-from proselflc.correction.catalogue import METHODS
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -66,7 +66,7 @@ def test_nothing_is_asked_for_elsewhere(site: Path) -> None:
 
 def test_every_method_has_its_section(site: Path) -> None:
     text = (site / "reference" / "methods.html").read_text(encoding="utf-8")
-    for name, method in METHODS.items():
+    for name, method in methods.every().items():
         assert f'id="method-{name.replace("_", "-")}"' in text
         assert f">{name}</span>" in text or f'<span class="pre">{name}' in text
         assert method.when.endswith("."), f"{name} does not say when to use it"

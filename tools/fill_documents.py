@@ -1,7 +1,7 @@
 """Write what is made by programs into the documents: the table of methods, and measured numbers.
 
 Each document has pairs of marks, `<!-- methods -->` … `<!-- /methods -->`; what is between them is
-made here, from the catalogue and from benchmarks/results/.
+made here, from the methods and from benchmarks/results/.
 
     python tools/fill_documents.py
 """
@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from proselflc.correction.catalogue import METHODS
+from proselflc.methods import every
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -24,20 +24,20 @@ DOCUMENTS = [
 
 
 def methods() -> str:
-    """The catalogue as a table."""
+    """The methods as a table."""
     rows = [
         "| method | criterion | target q̃ | trust ε | loss | low entropy | class taught | paper |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for name, method in METHODS.items():
-        target = method.target
+    for name, method in every().items():
+        target = method.default_target()
         if target is None:  # outside the algebra; ỹ are labels that are replaced on the way
             taught, trusted = ("q", "0") if method.semantic_class == "annotated" else ("ỹ", "–")
         else:
             taught = target.formula
             trusted = "0" if target.reference is None else target.trust.symbol
         rows.append(
-            f"| {method.title} (`{name}`) | `{method.criterion}` | {taught} | {trusted} "
+            f"| {method.title} (`{name}`) | `{method.criterion_name}` | {taught} | {trusted} "
             f"| {method.loss} | {method.entropy} | {method.semantic_class} | {method.where} |"
         )
     return "\n".join(rows)

@@ -13,11 +13,11 @@ from typing import Any, get_args
 
 import proselflc
 from proselflc import functional
+from proselflc.app import method_options
 from proselflc.app.cli import app
 from proselflc.app.config import recipes
-from proselflc.app.method_cost import costs
-from proselflc.correction.catalogue import METHODS, Method
-from proselflc.training.methods import OPTIONAL, TRAINABLE
+from proselflc.methods import costs, every
+from proselflc.training.method import Method
 
 ROOT = Path(__file__).parents[1]
 # Parts of the configuration, by the field of `Config` that holds them; "" is `Config` itself.
@@ -25,7 +25,6 @@ PARTS = {
     "request": "Which data",
     "recipe": "How to train",
     "": "The run",
-    "parameters": "The method's own parameters",
 }
 DATA = "[which data](configuration.md#which-data)"
 
@@ -55,11 +54,11 @@ def pages() -> dict[str, str]:
 
 
 def methods() -> str:
-    """The catalogue: a table to choose from, and a section for every method."""
+    """All methods: a table to choose from, and a section for every method."""
     cost = costs()
     rows = [
         (f"[{one.title}](#method-{name}) `{name}`", one.where, _times(cost, name), one.when)
-        for name, one in METHODS.items()
+        for name, one in every().items()
     ]
     return "\n\n".join(
         [
@@ -71,28 +70,28 @@ def methods() -> str:
             'setting; what was "on digits" is among [methods with stages](../methods.md). '
             "[The algebra](../algebra.md) explains the letters.",
             _table(("method", "paper", "cost", "when to use"), rows),
-            *(_method(name, one, _times(cost, name)) for name, one in METHODS.items()),
+            *(_method(name, one, _times(cost, name)) for name, one in every().items()),
         ]
     )
 
 
-def _method(name: str, one: Method, cost: str) -> str:
+def _method(name: str, one: Method[Any], cost: str) -> str:
     facts = {"loss": f"`{one.loss}`"}
-    if one.target is not None and one.target.reference is not None:
-        facts["target q̃"] = f"`{one.target.formula}`"
-        facts["trust ε"] = f"`{one.target.trust.symbol}`"
+    target = one.default_target()
+    if target is not None and target.reference is not None:
+        facts["target q̃"] = f"`{target.formula}`"
+        facts["trust ε"] = f"`{target.trust.symbol}`"
     facts |= {
         "low entropy": one.entropy,
         "class taught": one.semantic_class,
         "paper": one.where,
-        "criterion": f"{{py:class}}`~proselflc.{one.criterion}`",
+        "criterion": f"{{py:class}}`~proselflc.{one.criterion_name}`",
         "needs": one.needs,
         "cost of a step": f"{cost} cross entropy's",
     }
-    given = TRAINABLE[name].defaults
-    said = {a.name.removeprefix("--method."): a.parameter.help or "" for a in _arguments("train")}
+    means, standard = method_options.meanings(one), method_options.defaults(one)
     defaults = [
-        (f"`--method.{key}`", _default(value), _escaped(said[key])) for key, value in given.items()
+        (f"`--method.{key}`", _default(standard[key]), _escaped(means[key])) for key in one.takes
     ]
     parts = [
         f"(method-{name})=\n## {one.title}",
@@ -108,8 +107,8 @@ def _times(cost: Mapping[str, float], name: str) -> str:
     return f"×\N{NO-BREAK SPACE}{cost[name]:.1f}" if name in cost else "–"
 
 
-def _default(value: object) -> str:
-    return "must be given" if value is None else "–" if value is OPTIONAL else f"`{value}`"
+def _default(said: str) -> str:
+    return {"must be given": said, "none": "–"}.get(said, f"`{said}`")
 
 
 def commands() -> str:
@@ -118,7 +117,7 @@ def commands() -> str:
     for name in sorted(one for one in app if not one.startswith("-")):
         arguments = _arguments(name)
         own = [one for one in arguments if not one.keys]
-        others = [one for one in arguments if one.keys]
+        others = [one for one in arguments if one.keys and not one.name.startswith("--method.")]
         text = _without_arguments(app[name].help)
         words = [one.name if one.required else f"[{one.name}]" for one in own if _has_place(one)]
         usage = " ".join(["proselflc", name, *words, "[OPTIONS]"])
@@ -142,7 +141,7 @@ def configuration() -> str:
     """Every option of a run, which is a key of a TOML file too, and the recipes."""
     parts: dict[str, list[Any]] = {one: [] for one in PARTS}
     for argument in _arguments("train"):
-        if argument.keys:
+        if argument.keys and not argument.name.startswith("--method."):
             first = argument.keys[0]
             parts[first if first in PARTS else ""].append(argument)
     sections = [f"## {PARTS[key]}\n\n{_options(found)}" for key, found in parts.items()]
@@ -157,8 +156,13 @@ def configuration() -> str:
         "epsilon = 0.3 }`. `--config FILE` reads it; flags win over the file, the file over "
         "defaults, and every run writes down all of them in its `config.toml`."
     )
+    own = (
+        "## The method's own parameters\n\nThese are `--method.NAME`, and differ from method to "
+        "method: [all methods](methods.md) has them, and so do `proselflc methods NAME` and "
+        "`proselflc train --method NAME --help`."
+    )
     recipe = "## Recipes\n\nThese come with the package and are meant by name: `--config cifar100`."
-    return "\n\n".join([head, *sections, recipe, *files])
+    return "\n\n".join([head, *sections, own, recipe, *files])
 
 
 def python() -> str:

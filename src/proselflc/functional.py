@@ -16,7 +16,7 @@ the gradient flows through it; ε is a constant.
 
 from torch import Tensor
 
-from proselflc.correction import boundary, catalogue
+from proselflc.correction import boundary, catalogue, defaults
 from proselflc.correction.method import Method, check_method, correction, reduced_loss
 from proselflc.correction.robust import Generalized, Symmetric
 from proselflc.correction.target import Correction
@@ -201,7 +201,7 @@ def distillation(
     *,
     teacher_logits: Tensor,
     epsilon: float,
-    temperature: float = 1.0,
+    temperature: float = defaults.TEMPERATURE,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -223,9 +223,9 @@ def proselflc(
     target: Tensor,
     *,
     progress: float | Tensor,
-    sharpness: float = 10.0,
-    midpoint: float = 0.5,
-    trust: str | Trust = "global*local",
+    sharpness: float = defaults.SHARPNESS,
+    midpoint: float = defaults.MIDPOINT,
+    trust: str | Trust = defaults.TRUST,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -247,10 +247,10 @@ def low_temperature_proselflc(
     target: Tensor,
     *,
     progress: float | Tensor,
-    sharpness: float = 12.0,
-    midpoint: float = 0.5,
-    temperature: float = 0.5,
-    trust: str | Trust = "global*max_p",
+    sharpness: float = defaults.LOW_TEMPERATURE_SHARPNESS,
+    midpoint: float = defaults.MIDPOINT,
+    temperature: float = defaults.LOW_TEMPERATURE,
+    trust: str | Trust = defaults.LOW_TEMPERATURE_TRUST,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -271,7 +271,7 @@ def generalized_cross_entropy(
     logits: Tensor,
     target: Tensor,
     *,
-    q: float = 0.7,
+    q: float = defaults.POWER,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -291,9 +291,9 @@ def symmetric_cross_entropy(
     logits: Tensor,
     target: Tensor,
     *,
-    alpha: float = 6.0,
-    beta: float = 0.1,
-    A: float = -4.0,
+    alpha: float = defaults.ALPHA,
+    beta: float = defaults.BETA,
+    A: float = defaults.LOG_ZERO,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",

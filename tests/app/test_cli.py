@@ -109,10 +109,10 @@ def test_datasets_lists_every_name() -> None:
 
 
 def test_methods_lists_every_method() -> None:
-    from proselflc.correction.catalogue import METHODS
+    from proselflc import methods
 
     lines = run("methods").stdout.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == list(METHODS)
+    assert [line.split()[0] for line in lines[1:]] == list(methods.every())
     listed = json.loads(run("methods", "--json").stdout)
     assert listed["proselflc"]["where"] == "Eq. 7"
     assert listed["proselflc"]["needs"] is None
@@ -120,8 +120,62 @@ def test_methods_lists_every_method() -> None:
     for one in listed.values():
         assert 0.5 < one["cost"] < 20
     assert lines[0].split() == ["name", "paper", "needs", "cost", "loss", "title"]
-    assert set(listed) == set(METHODS)
+    assert set(listed) == set(methods.names())
     assert "× 1.0" in lines[1]  # cross entropy, beside itself
+
+
+def test_one_method_is_shown_in_full() -> None:
+    shown = run("methods", "boot_hard").stdout
+    assert "(1 − ε) q + ε argmax p" in shown
+    assert re.search(r"^--method\.epsilon  0\.2 +0\.125, 0\.25, 0\.5  ε, how much", shown, re.M)
+    found = json.loads(run("methods", "distillation", "--json").stdout)
+    assert found["title"] == "Knowledge distillation"
+    teacher = found["parameters"].pop("teacher")
+    assert teacher["required"]
+    assert teacher["default"] is None
+    assert {k: (v["default"], v["searched"]) for k, v in found["parameters"].items()} == {
+        "epsilon": (0.5, [0.125, 0.25, 0.5]),
+        "temperature": (1.0, []),
+    }
+    assert 'did you mean "boot_hard"?' in run("methods", "bot_hard", code=2).stderr
+
+
+def test_methods_without_measured_costs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from proselflc import methods
+
+    monkeypatch.setattr(methods, "COSTS", "nothing.json")
+    assert methods.costs() == {}
+    assert cli.run(["methods"]) == 0
+    assert "×" not in capsys.readouterr().out
+    assert cli.run(["methods", "cce"]) == 0
+    assert "cost" not in capsys.readouterr().out
+
+
+def test_help_shows_the_parameters_of_the_chosen_method(tmp_path: Path) -> None:
+    def shown(*arguments: str) -> str:
+        return " ".join(run(*arguments, "--help").stdout.replace("│", " ").split())
+
+    default = shown("train")
+    assert "--method.sharpness FLOAT B of the global trust, how abruptly it rises." in default
+    assert "it rises. [default: 10.0]" in default
+    assert "--method NAME --help shows those of another method" in default
+    joint = shown("train", "--method", "joint_soft")
+    assert "--method.alpha FLOAT α, the weight of the class prior. [default: 1.0]" in joint
+    assert "--method.sharpness" not in joint
+    both = shown("search", "--method", "joint_soft,sl")
+    assert "For joint_soft: α, the weight of the class prior. For sl: α, the weight of H" in both
+    (tmp_path / "run.toml").write_text('method = { name = "elr", momentum = 0.8 }')
+    assert "--method.momentum FLOAT β, the share" in shown(
+        "train", "--config", str(tmp_path / "run.toml")
+    )
+
+
+def test_options_of_all_methods_are_completed() -> None:
+    script = run("completion", "bash").stdout
+    for option in ("sharpness", "epsilon", "teacher", "window", "multiplier"):
+        assert f"--method.{option}" in script
 
 
 def test_methods_in_a_terminal_without_greek() -> None:

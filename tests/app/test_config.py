@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proselflc import methods
 from proselflc.app import cli, config
 from proselflc.app.config import Config, differences, find, flag_value, options, recipes
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 
 if sys.version_info >= (3, 11):
@@ -30,7 +30,7 @@ FULL = Config(
     noise_seed=7,
     trusted="0.2",
     method="boot_soft",
-    parameters=Parameters(epsilon=0.3),
+    parameters=dict(epsilon=0.3),
     model="mlp",
     recipe=Recipe(steps=7, lr=1e-3, deterministic=True, clip=1.0),
     eval_steps=3,
@@ -55,7 +55,8 @@ def test_every_option_is_a_key() -> None:
     names = set(Config().values())
     for part in (Request, Recipe):
         assert names >= {field.name for field in fields(part)}
-    assert names >= {f"method.{field.name}" for field in fields(Parameters)}
+    given = {name: 1 for name in methods.find("tf_kd_self").takes}
+    assert Config(parameters=given).values().keys() == names | {f"method.{name}" for name in given}
     assert names.isdisjoint({"request", "recipe", "parameters"})
 
 
@@ -98,7 +99,12 @@ def test_a_flag_drops_what_it_contradicts_in_the_file(
     [
         ("learning_rates = 1", 'unknown key "learning-rates"'),
         ("batch = 1", 'unknown key "batch"; did you mean "batch-size"?'),
-        ("[method]\nepsilonn = 1", 'unknown key "method.epsilonn"; did you mean "method.epsilon"?'),
+        (
+            '[method]\nname = "boot_soft"\nepsilonn = 1',
+            "method boot_soft has no --method.epsilonn; did you mean --method.epsilon?",
+        ),
+        ("[method]\nepsilon = 1", "method proselflc has no --method.epsilon: it takes --method.s"),
+        ('[method]\nname = "boot"\nepsilon = 1', 'unknown method "boot"; did you mean "boot_'),
         ("[recipe]\nlr = 1", 'unknown key "recipe"'),
         ('epochs = "three"', "epochs must be a whole number, got 'three'"),
         ("epochs = 1.5", "epochs must be a whole number, got 1.5"),

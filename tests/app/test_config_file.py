@@ -6,24 +6,23 @@ from typing import Any
 
 import pytest
 
-from proselflc.app import cli
+from proselflc import methods
+from proselflc.app import cli, method_options
 from proselflc.app.config import Config
 from proselflc.app.start import Start, may_begin
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.training import methods
-from proselflc.training.methods import TRAINABLE, Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import FORMAT, RunDirectory, read_toml
 
 
-@pytest.mark.parametrize("name", TRAINABLE)
+@pytest.mark.parametrize("name", methods.names())
 def test_every_parameter_of_every_method_comes_back(name: str, tmp_path: Path) -> None:
     files = {"transition": Path("matrix.npy"), "teacher": Path("runs/t"), "mask": Path("mask.csv")}
-    takes = TRAINABLE[name].defaults
+    takes = methods.find(name).takes
     given: dict[str, Any] = {key: path for key, path in files.items() if key in takes}
     _assert_comes_back(
-        Config(method=name, parameters=methods.resolved(name, Parameters(**given))),
+        Config(method=name, parameters=methods.resolved(name, given).given()),
         tmp_path / "config.toml",
     )
 
@@ -51,21 +50,26 @@ def test_every_other_option_comes_back(tmp_path: Path) -> None:
     _assert_comes_back(replace(other, eval_epochs=2), tmp_path / "config.toml")
 
 
+def parsed(arguments: list[str]) -> Config:
+    """The config that a command would be called with."""
+    cli.prepare(arguments)
+    _, bound, _ = cli.app.parse_args(arguments, exit_on_error=False, print_error=False)
+    own = method_options.values(bound.arguments.get("parameters"))
+    options: Config = bound.arguments.get("options", Config())
+    return replace(options, parameters=own)
+
+
 def _assert_comes_back(config: Config, path: Path) -> None:
     config.write(path, "0123")
     arguments = ["train", "--config", str(path)]
-    cli._read_config(arguments)
-    _, bound, _ = cli.app.parse_args(arguments, exit_on_error=False, print_error=False)
-    assert bound.arguments["options"] == config
+    assert parsed(arguments) == config
     assert Config.from_table(read_toml(path), path) == config
 
 
 @pytest.mark.parametrize("spelling", ["A", "a"])
 def test_a_parameter_may_be_spelled_as_in_the_paper(spelling: str) -> None:
     arguments = ["train", "--method", "sl", f"--method.{spelling}", "-9.21"]
-    cli._read_config(arguments)
-    _, bound, _ = cli.app.parse_args(arguments, exit_on_error=False, print_error=False)
-    assert bound.arguments["options"].parameters == Parameters(A=-9.21)
+    assert parsed(arguments).parameters == dict(A=-9.21)
 
 
 def test_a_run_does_not_choose_the_code_that_resuming_it_runs(tmp_path: Path) -> None:
@@ -73,15 +77,15 @@ def test_a_run_does_not_choose_the_code_that_resuming_it_runs(tmp_path: Path) ->
     resume = ["train", "--out", str(tmp_path), "--resume"]
     words = r"import the Python module antigravity.* call factory .* --model antigravity:factory$"
     with pytest.raises(InputError, match=words):
-        cli._read_config(resume)
-    cli._read_config([*resume, "--model", "antigravity:factory"])
+        cli.prepare(resume)
+    cli.prepare([*resume, "--model", "antigravity:factory"])
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "9" * 5000])
 def test_a_hostile_file_is_one_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / "hostile.toml").write_text(text)
     with pytest.raises(InputError, match="is no TOML file"):
-        cli._read_config(["train", "--config", str(tmp_path / "hostile.toml")])
+        cli.prepare(["train", "--config", str(tmp_path / "hostile.toml")])
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def test_a_run_of_a_later_format_is_not_resumed(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("format = 2", "format = 3\nbrand_new = 1"))
     words = r"a newer version of proselflc \(format 3, this one reads 2\): update it"
     with pytest.raises(InputError, match=words):
-        cli._read_config(["train", "--out", str(tmp_path), "--resume"])
+        cli.prepare(["train", "--out", str(tmp_path), "--resume"])
     with pytest.raises(InputError, match=words):
         may_begin(RunDirectory(tmp_path), Start(tmp_path, resume=True))
     assert may_begin(RunDirectory(tmp_path), Start(tmp_path, overwrite=True))

@@ -150,7 +150,7 @@ def test_a_factory_is_called_again_only_when_it_is_named(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"parameters": {"epsilom": 0.2}}, 'did you mean "epsilon"?'),
+        ({"parameters": {"sharpnes": 8}}, 'did you mean parameters["sharpness"]? It takes'),
         ({"method": "cce", "parameters": {"epsilon": 0.2}}, 'no parameters["epsilon"]'),
         ({"epochs": 0}, "at least 1"),
         ({"lr": float("nan")}, "positive number"),

@@ -32,7 +32,6 @@ from proselflc.data.labels import Labels
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 
@@ -542,7 +541,7 @@ def test_the_teacher_of_a_run_teaches_its_folds(tmp_path: Path) -> None:
         recipe,
         noise="pair:0.4",
         method="distillation",
-        parameters=Parameters(teacher=teacher, epsilon=1.0),
+        parameters=dict(teacher=teacher, epsilon=1.0),
     )
     audit(out, folds=2)
     labels = load_run(out).labels

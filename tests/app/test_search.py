@@ -41,7 +41,6 @@ from proselflc.data.dataset import Dataset, Part
 from proselflc.data.request import Request
 from proselflc.data.sources import digits
 from proselflc.errors import InputError
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory, read_toml
 
@@ -329,7 +328,7 @@ def test_a_kept_run_is_known_by_what_it_depends_on(tmp_path: Path, whole: Datase
     others = [
         replace(ONE, noise="pair:0.3"),
         replace(ONE, recipe=Recipe(batch_size=64, seed=1)),
-        replace(ONE, parameters=Parameters(sharpness=9.0)),
+        replace(ONE, parameters=dict(sharpness=9.0)),
         replace(ONE, trusted="0.2"),
     ]
     names = [name(ONE), *map(name, others), name(ONE, whole)]
@@ -386,12 +385,10 @@ def test_trials_are_ended_early_past_half_of_training_only(searched: Searched) -
 
 
 def test_methods_and_parameters_that_are_fixed_stay(searched: Searched) -> None:
-    config = replace(ONE, parameters=Parameters(midpoint=0.4, sharpness=11.0))
+    config = replace(ONE, parameters=dict(midpoint=0.4, sharpness=11.0))
     found = searched(config, space=("epochs=2",))
     assert found.best.values == {}
-    assert found.best.config.parameters == Parameters(
-        sharpness=11.0, midpoint=0.4, trust="global*local"
-    )
+    assert found.best.config.parameters == dict(sharpness=11.0, midpoint=0.4, trust="global*local")
 
 
 def test_nothing_is_retrained_where_nobody_wants_it(searched: Searched) -> None:
@@ -409,7 +406,12 @@ def test_nothing_is_retrained_where_nobody_wants_it(searched: Searched) -> None:
     [
         (replace(ONE, method="proselfc"), {}, 'did you mean "proselflc"?'),
         (replace(ONE, method="pseudo_label"), {}, "learns from trusted examples"),
-        (replace(ONE, parameters=Parameters(q=0.5)), {}, "--method.q is no parameter of proselflc"),
+        (replace(ONE, parameters=dict(q=0.5)), {}, "proselflc has no --method.q: it takes --m"),
+        (
+            replace(ONE, method="cce,boot_soft", parameters=dict(q=0.5)),
+            {},
+            "--method.q is no parameter of cce, boot_soft: leave it out",
+        ),
         (replace(ONE, trusted="nowhere"), {}, "neither a file or folder nor a share"),
         (replace(ONE, trusted="1.5"), {}, "trusted fraction '1.5'"),
         (ONE, {"space": ("sharpness=8,-1",)}, "proselflc: "),

@@ -7,14 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from proselflc import methods
 from proselflc.app import search_space
 from proselflc.app.config import Config
 from proselflc.app.search_space import Range, Space, Values
 from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
-from proselflc.training import methods
-from proselflc.training.methods import PATHS, TRAINABLE, Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Situation
 
@@ -38,26 +37,27 @@ def test_the_grids_of_the_paper_are_the_default() -> None:
 
 
 def test_every_method_that_can_be_searched_has_a_default_and_takes_it() -> None:
-    searched = {name for name, one in TRAINABLE.items() if not one.learns_trusted}
-    assert set(search_space.GRIDS) == searched
-    for name, choices in search_space.GRIDS.items():
-        takes = set(TRAINABLE[name].defaults) - set(PATHS)
+    for name, one in methods.every().items():
+        takes, choices = set(one.takes) - set(one.paths), one.grid
         assert set(choices) <= takes
+        if one.learns_trusted:
+            assert not choices
+            continue
         assert bool(choices) == bool(takes)  # what has something to search has something by default
         for parameter, values in choices.items():
             assert len(set(values)) == len(values) > 1
-            default = TRAINABLE[name].defaults[parameter]
+            default = getattr(one.parameters, parameter)
             assert default in values or name in FROM_THE_PAPER
 
 
-@pytest.mark.parametrize("name", sorted(set(search_space.GRIDS) - {"distillation"}))
+@pytest.mark.parametrize("name", sorted(set(methods.names()) - {"distillation", "pseudo_label"}))
 def test_a_method_can_do_with_its_defaults_and_the_shortest_training(name: str) -> None:
     X = Features(np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32))
     names, coarse = ("a", "b", "c", "d"), np.array([0, 0, 1, 1])
     situation = Situation(900, 30, np.arange(40) % 4, names, fit(X), coarse=coarse)
     search_space.check(read(names=(name,)), RESOLVED, situation)
     short = read("epochs=1..4", names=(name,))
-    stages = methods.strategy(name, methods.resolved(name, Parameters()), situation).stages
+    stages = methods.strategy(name, methods.resolved(name, {}), situation).stages
     if len(stages) == 1:
         search_space.check(short, RESOLVED, situation)
     else:
@@ -69,7 +69,7 @@ FROM_THE_PAPER = ("boot_hard",)  # its ε is of another publication, the grid of
 
 
 def test_what_is_fixed_is_not_searched() -> None:
-    asked = Config(recipe=Recipe(steps=100), parameters=Parameters(sharpness=11.0))
+    asked = Config(recipe=Recipe(steps=100), parameters=dict(sharpness=11.0))
     space = read(asked=asked)
     assert set(space.recipe) == {"lr"}
     assert space.methods["proselflc"] == {}
@@ -120,12 +120,12 @@ def test_a_grid_has_every_combination_once_in_order() -> None:
 
 
 def test_applied_replaces_what_was_chosen_and_nothing_else() -> None:
-    config = replace(RESOLVED, parameters=Parameters(midpoint=0.4))
+    config = replace(RESOLVED, parameters=dict(midpoint=0.4))
     found = search_space.applied(config, "proselflc", {"steps": 70, "lr": 0.2}, {"sharpness": 9.0})
     assert found.recipe == replace(config.recipe, epochs=None, steps=70, lr=0.2)
-    assert found.parameters == Parameters(sharpness=9.0, midpoint=0.4, trust="global*local")
+    assert found.parameters == dict(sharpness=9.0, midpoint=0.4, trust="global*local")
     plain = search_space.applied(config, "cce", {}, {})
-    assert (plain.method, plain.parameters) == ("cce", Parameters())
+    assert (plain.method, plain.parameters) == ("cce", {})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from proselflc.data.dataset import Dataset
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 
 
@@ -36,7 +35,7 @@ def test_defaults_are_filled_in(digits: Dataset) -> None:
     config, recipe = setting.config, setting.config.recipe
     assert (config.model, config.augment, config.noise) == ("convnet", "none", "pairflip:0.4")
     assert config.noise_seed == 3
-    assert config.parameters == Parameters(sharpness=10.0, midpoint=0.5, trust="global*local")
+    assert config.parameters == dict(sharpness=10.0, midpoint=0.5, trust="global*local")
     assert (recipe.epochs, recipe.batch_size) == (30, 128)
     assert None not in (recipe.lr, recipe.optimizer, recipe.weight_decay)
     assert setting.total_steps == 30 * 11

@@ -18,7 +18,6 @@ from proselflc.app.start import Start
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset, Features, Ints, Part
 from proselflc.errors import InputError
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 
@@ -99,7 +98,7 @@ def test_a_run_whose_trusted_examples_were_drawn_the_old_way_is_not_resumed(
 ) -> None:
     """Also where all labels are in the order of their classes, so that they stay the same."""
     config = options(
-        noise=noisy, method=method, parameters=Parameters(), eval_epochs=1, checkpoint_seconds=0.0
+        noise=noisy, method=method, parameters={}, eval_epochs=1, checkpoint_seconds=0.0
     )
     data, out = sorted_by_class(60), tmp_path / "run"
     with monkeypatch.context() as old:

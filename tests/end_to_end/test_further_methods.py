@@ -15,6 +15,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import proselflc
+from proselflc import methods
 from proselflc.analysis.run import Run, load_run
 from proselflc.app.config import Config
 from proselflc.app.display import Silent
@@ -22,9 +23,7 @@ from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.training import methods
 from proselflc.training.fit import Training
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 
 EPOCHS = 8
@@ -62,7 +61,7 @@ def config(name: str) -> Config:
         request=Request(data="digits"),
         noise="symmetric:0.4",
         method=name,
-        parameters=Parameters(**cast("Any", EAGER[name])),
+        parameters=EAGER[name],
         model="mlp",
         recipe=Recipe(epochs=EPOCHS, lr=0.1),
         eval_epochs=1,
@@ -194,7 +193,7 @@ def test_more_than_one_process_is_refused(name: str) -> None:
         names=("a", "b", "c", "d"),
         preprocessing=fit(Features(np.eye(4, dtype=np.float32))),
     )
-    one = methods.strategy(name, methods.resolved(name, Parameters()), situation)
+    one = methods.strategy(name, methods.resolved(name, {}), situation)
     several = cast("Any", SimpleNamespace(num_processes=2))
     with pytest.raises(InputError) as caught:
         Training(torch.nn.Linear(4, 4), one, Recipe(), 10, 5, accelerator=several)
@@ -209,17 +208,17 @@ def test_more_than_one_process_is_refused(name: str) -> None:
         ("gce_truncated", {"alpha": 1.0}, "has no --method.alpha: it takes --method.q, "),
         ("d2l", {"window": 1}, "window must be a whole number ≥ 2, got 1"),
         ("m_dyr_s", {"alpha": 0.0}, "alpha must be a number above 0 and finite, got 0.0"),
-        ("m_dyr_h", {"weight": -2.0}, "weight must be a number 0 or more and finite, got -2.0"),
+        ("m_dyr_h", {"weight": -2.0}, "weight must be a number ≥ 0 and finite, got -2.0"),
         ("md_dyr_sh", {"begin": 7.0}, "begin must be a number between 0 and 1, got 7.0"),
         ("elr", {"momentum": 1.0}, "momentum must be a number at least 0 and below 1, got 1.0"),
-        ("elr", {"weight": float("nan")}, "weight must be a number 0 or more and finite, got nan"),
+        ("elr", {"weight": float("nan")}, "weight must be a number ≥ 0 and finite, got nan"),
         ("sat", {"begin": -0.1}, "begin must be a number between 0 and 1, got -0.1"),
     ],
 )
 def test_bad_parameters_are_one_sentence(
     tmp_path: Path, name: str, parameters: dict[str, Any], reason: str
 ) -> None:
-    bad = replace(config(name), parameters=Parameters(**parameters))
+    bad = replace(config(name), parameters=parameters)
     with pytest.raises(InputError) as caught:
         train(bad, Start(tmp_path / "run"), Silent(notes=False))
     assert reason in str(caught.value)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import proselflc
+from proselflc import methods
 from proselflc.analysis.run import Run
-from proselflc.training.methods import TRAINABLE
 from proselflc.training.observations import recent_epochs
 
 N, CLASSES, EPOCHS = 240, 4, 8
@@ -79,7 +79,7 @@ def mean(values: Any, rows: Any = slice(None)) -> float:
     return float(np.asarray(values, np.float64)[rows].mean())
 
 
-@pytest.mark.parametrize("name", TRAINABLE)
+@pytest.mark.parametrize("name", methods.names())
 def test_history_says_what_the_records_say(name: str, teacher: Run, tmp_path: Path) -> None:
     run = trained(name, teacher, tmp_path)
     history: list[Any] = list(run.history)

@@ -21,7 +21,6 @@ from proselflc.app.run import train
 from proselflc.app.start import Start
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 
 CONFIG = Config(
@@ -73,7 +72,7 @@ def test_what_a_method_was_given_is_found_from_anywhere(
     np.save(here / "transition.npy", np.full((10, 10), 0.05) + 0.5 * np.eye(10))
     np.save(here / "mask.npy", np.ones((10, 10)))
     name = {"teacher": "teacher", "transition": "transition.npy", "mask": "mask.npy"}[parameter]
-    parameters = Parameters(**{parameter: name})  # type: ignore[arg-type]  # as from Python
+    parameters = {parameter: name}
     recipe = Recipe(epochs=4, batch_size=400)
     config = replace(CONFIG, method=method, parameters=parameters, recipe=recipe)
     out = tmp_path / "run"

@@ -18,7 +18,7 @@ from torch.distributions import Categorical, kl_divergence
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from proselflc import functional
+from proselflc import functional, methods
 from proselflc.correction import catalogue
 from proselflc.correction.target import Target
 
@@ -145,7 +145,7 @@ def test_row_entropy_minimisation(
     slope = slope.masked_fill(slope.abs() < 1e-12, 0)
 
     assert {WORD[int(sign)] for sign in slope.sign()} == {column.entropy}
-    assert catalogue.METHODS[column.name].entropy == column.entropy
+    assert methods.find(column.name).entropy == column.entropy
 
 
 @pytest.mark.parametrize("name", ["boot_hard", "proselflc", "proselflc_lt"])
@@ -158,13 +158,13 @@ def test_row_entropy_minimisation_for_the_relatives_of_label_correction(
     z, y = data.draw(batches)
     assume((entropy(z) > 1e-3).all())
     assume((z.std(-1) > 0.05).all())
-    described = catalogue.METHODS[name]
-    assert described.target is not None
+    target = methods.find(name).default_target()
+    assert target is not None
     for i in range(len(z)):
         one, its_y = z[i : i + 1], y[i : i + 1]
-        trust = functional.correct(described.target, one, its_y, progress=0.9).trust.item()
-        slope = slope_towards_low_entropy(described.target, 1 - trust, one, its_y, gradient)
-        assert WORD[int(slope.sign())] == described.entropy == "rewards"
+        trust = functional.correct(target, one, its_y, progress=0.9).trust.item()
+        slope = slope_towards_low_entropy(target, 1 - trust, one, its_y, gradient)
+        assert WORD[int(slope.sign())] == methods.find(name).entropy == "rewards"
 
 
 def as_label(q_tilde: Tensor) -> Tensor:
@@ -183,7 +183,7 @@ def test_row_semantic_class(column: Column) -> None:
     }
 
     assert classes == {0.0: 2, 0.2: 2, 0.4: 2, 0.8: 0 if column.learns_class else 2}
-    described = catalogue.METHODS[column.name].semantic_class
+    described = methods.find(column.name).semantic_class
     assert described == ("annotated and learned" if column.learns_class else "annotated")
 
 

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from proselflc import methods
 from proselflc.correction.criteria import BootSoft, CrossEntropy, ProSelfLC
 from proselflc.data.batches import Batch
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, fit, processes, schedule
 from proselflc.training.checkpoint import State
 from proselflc.training.fit import DivergenceError, Lesson, Training, lessons
-from proselflc.training.methods import TRAINABLE
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import (
     Scene,
@@ -416,8 +416,8 @@ def test_the_loop_names_no_method() -> None:
     for innocent in ("accelerator.backward(", "forward pass", "from proselflc."):
         text = text.replace(innocent, "")
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
-    assert not words & {name.casefold() for name in TRAINABLE}
-    assert "strategies" not in words
+    assert not words & {name.casefold() for name in methods.names()}
+    assert "methods" not in words
 
 
 def test_a_lesson_is_watched_before_its_epoch_ends() -> None:

@@ -85,7 +85,6 @@ def train(
         from proselflc.app.run import train as run_train
         from proselflc.app.start import Start
         from proselflc.data.request import Request
-        from proselflc.training.methods import Parameters
         from proselflc.training.recipe import Recipe
 
         names = ("labels", "features", "text_column", "path_column")
@@ -94,7 +93,7 @@ def train(
         config = Config(
             request=Request(data=data, **asked),
             method=method,
-            parameters=Parameters(**more.get("parameters", {})),
+            parameters=more.get("parameters", {}),
             model=model,
             recipe=Recipe(epochs=epochs, batch_size=6),
             image_size=8,

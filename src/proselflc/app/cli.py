@@ -10,18 +10,21 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.config import Dict
 
-from proselflc import __version__
+from proselflc import __version__, methods
+from proselflc.app import config, method_options
 from proselflc.app.commands import data, labels, learning, listing, machine, paper
+from proselflc.app.config import Config
 from proselflc.app.printing import complain
 from proselflc.errors import InputError, RunError
 from proselflc.regular_files import is_regular
+from proselflc.training.method import Method
 
 app = App(
     name="proselflc",
@@ -33,9 +36,11 @@ app = App(
 )
 
 
-# Their usage is written down, as working it out takes a tenth of the time of --help.
-app.command(learning.train, usage="Usage: proselflc train [OPTIONS]")
-app.command(learning.search, usage="Usage: proselflc search [OPTIONS]")
+# These two take the parameters of the chosen method as options. Their usage is written down, as
+# working it out takes a tenth of the time of --help.
+LEARNING: dict[str, Callable[..., None]] = {"train": learning.train, "search": learning.search}
+for name, learns in LEARNING.items():
+    app.command(learns, usage=f"Usage: proselflc {name} [OPTIONS]")
 for command in (
     *(listing.datasets, listing.methods, listing.models),
     *(learning.predict, learning.demo),
@@ -71,7 +76,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
-        _read_config(arguments)
+        prepare(arguments)
         app(
             arguments,
             exit_on_error=False,
@@ -116,42 +121,68 @@ def completion(shell: Literal["bash", "zsh", "fish"] = "bash", /) -> None:
     Args:
         shell: which one.
     """
+    _take_parameters("train", methods.names())
+    _take_parameters("search", methods.names())
     sys.stdout.write(app.generate_completion(prog_name="proselflc", shell=shell))
 
 
 def _check_begins(arguments: Sequence[str], out: Path) -> None:
     """Refuse to go on with a run that is not there, unless the data says what to begin."""
-    from proselflc.app import config
     from proselflc.training.saved_model import no_run
 
     if config.flag_value(arguments, "--data") is None:
         raise InputError(f"{no_run(out)}; to begin one that can be resumed, name --data too")
 
 
-def _read_config(arguments: Sequence[str]) -> None:
-    """Have a TOML file stand behind the flags of a command: --config, or what is to be resumed."""
-    from proselflc.app import config
+def prepare(arguments: Sequence[str]) -> None:
+    """Have the command that is asked for take the options that it can have.
+
+    These are the parameters of the method that the command line or a TOML file chooses; the file is
+    --config, or that of the run to be resumed, and stands behind the flags.
+
+    Raises:
+        InputError: the file or an option of the method cannot be used.
+    """
+    for command in LEARNING:
+        app[command].config = ()
+        _take_parameters(command, [Config.method])
+    if not arguments or arguments[0] not in LEARNING:
+        return
+    command = arguments[0]
+    values, source = _read_file(command, arguments)
+    method = config.flag_value(arguments, "--method") or values.get("method", Config.method)
+    takers = _take_parameters(command, [name.strip() for name in method.split(",")])
+    method_options.check(arguments[1:], takers)
+    if source is not None:
+        # By command: among flat keys, "noise" would be taken for the command of that name.
+        app[command].config = (Dict({command: values}, source=str(source)),)
+
+
+def _take_parameters(command: str, names: Sequence[str]) -> tuple[Method[Any], ...]:
+    """Have a command take the parameters of methods as options; return the methods."""
+    takers = tuple(map(methods.find, names))
+    app[command].default_command = method_options.taking(LEARNING[command], takers)
+    return takers
+
+
+def _read_file(command: str, arguments: Sequence[str]) -> tuple[dict[str, Any], Path | None]:
+    """Read the TOML file that stands behind the flags of a command: its options, and its path."""
     from proselflc.models.named_code import check_repeated
     from proselflc.training.run_directory import RunDirectory, read_toml
 
     kept = {"train": "config.toml", "search": "study.toml"}
-    for command in kept:
-        app[command].config = ()
-    if not arguments or arguments[0] not in kept:
-        return
-    command = arguments[0]
     name = config.flag_value(arguments, "--config")
     if name is not None:
         path = config.find(name)
     else:
         out = config.flag_value(arguments, "--out")
         if out is None or not any(word.partition("=")[0] == "--resume" for word in arguments):
-            return
+            return {}, None
         path = Path(out) / kept[command]
         if not is_regular(path):
             if command == "train" and not {"--help", "-h"} & set(arguments):
                 _check_begins(arguments, Path(out))
-            return
+            return {}, None
         if command == "search":
             from proselflc.app.study_directory import StudyDirectory
 
@@ -162,5 +193,4 @@ def _read_config(arguments: Sequence[str]) -> None:
     own = config.of_search(table, path) if command == "search" else {}
     values = config.options(table, path, arguments)
     check_repeated(values.get("model", ""), path, config.flag_value(arguments, "--model"))
-    # By command: among flat keys, "noise" would be taken for the command of that name and dropped.
-    app[command].config = (Dict({command: {**values, **own}}, source=str(path)),)
+    return {**values, **own}, path

@@ -13,13 +13,13 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 from cyclopts import Parameter
 
 from proselflc import __version__
+from proselflc.app import method_options
 from proselflc.data.request import Request
 from proselflc.data.writing import whole_file
 from proselflc.errors import InputError, unknown
 from proselflc.models import pixels
 from proselflc.options import MOST_PROCESSES, Whole, check_least
 from proselflc.regular_files import is_regular
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import FORMAT, check_format, is_recorded
 
@@ -55,8 +55,8 @@ class Config:
         trusted: examples whose labels are right, for validation: a share of the training data to
             cut out, such as 0.2 (with its true labels where they are known), or a folder or file.
             A method that learns from them, as `proselflc methods` says, has no validation part.
-        method: see `proselflc methods`.
-        parameters: the method's own.
+        method: see `proselflc methods`; `--method NAME --help` shows its own parameters.
+        parameters: the method's own, by name; what is left out is the method's default.
         model: see `proselflc models`; left out, one that suits the data. package.module:factory,
             timm:NAME and torchvision:NAME work too.
         weights: of the model to start from, a safetensors file or a state dict.
@@ -81,9 +81,7 @@ class Config:
     noise_seed: Whole | None = None
     trusted: str | None = None
     method: str = "proselflc"
-    parameters: Annotated[Parameters, Parameter(name="--method")] = field(
-        default_factory=Parameters
-    )
+    parameters: Annotated[Mapping[str, Any], Parameter(parse=False)] = field(default_factory=dict)
     model: str | None = None
     weights: Path | None = None
     normalize: str | None = None
@@ -98,6 +96,8 @@ class Config:
     tracker: str | None = None
 
     def __post_init__(self) -> None:
+        given = {name: value for name, value in self.parameters.items() if value is not None}
+        object.__setattr__(self, "parameters", given)
         if self.eval_epochs is not None and self.eval_steps is not None:
             raise InputError("give one of --eval-epochs and --eval-steps, not both")
         if self.noise == "none":  # takes back what a --config says
@@ -128,13 +128,14 @@ class Config:
 
         default = cls()
 
-        def read(*, chosen: Annotated[Config, Parameter(name="*")] = default) -> Config:
-            return chosen
+        def read(*, options: Annotated[Config, Parameter(name="*")] = default) -> Config:
+            return options
 
         values = options(table, source, ())
         app = App(config=(Dict(values, source=str(source)),))
-        app.default(read)
         try:
+            takers = method_options.chosen(values.get("method", default.method))
+            app.default(method_options.taking(read, takers))
             result: Config = app(
                 [], exit_on_error=False, print_error=False, result_action="return_value"
             )
@@ -151,7 +152,7 @@ class Config:
             if name in ("request", "recipe"):
                 flat |= {f.name: getattr(value, f.name) for f in fields(value)}
             elif name == "parameters":
-                flat |= {f"method.{f.name}": getattr(value, f.name) for f in fields(value)}
+                flat |= {f"method.{key}": one for key, one in value.items()}
             else:
                 flat[name] = value
         return flat
@@ -244,6 +245,10 @@ def options(table: Mapping[str, Any], source: Path, flags: Iterable[str]) -> dic
         flat.setdefault("normalize", _MEANT["normalize"])  # of a run of before there was the option
     kinds = _kinds()
     known = {name.replace("_", "-") for name in Config().values()} | set(_OF_TRAIN)
+    given = [name.removeprefix("method.") for name in flat if name.startswith("method.")]
+    if given:
+        own = _parameter_kinds(flat.get("method", Config.method), given, source)
+        kinds, known = kinds | own, known | own.keys()
     for name, value in flat.items():
         if name not in known:
             raise InputError(f"{source}: {unknown('key', name, known)}")
@@ -297,14 +302,28 @@ def of_search(table: dict[str, Any], source: Path) -> dict[str, Any]:
     return found
 
 
+def _parameter_kinds(method: object, given: Iterable[str], source: Path) -> dict[str, str]:
+    """What kind of value the parameters take that a file gives its methods, as `_kinds` has it."""
+    if not isinstance(method, str):
+        raise InputError(f"{source}: method must be a string, got {method!r}")
+    try:
+        takers = method_options.chosen(method)
+        for name in given:
+            method_options.refuse_unless_taken(name, takers)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+    kinds = method_options.kinds(takers)
+    return {f"method.{name}": kind.__name__ for name, kind in kinds.items()}
+
+
 def _kinds() -> dict[str, str]:
     """What kind of value every option takes, a key of `_KINDS`, by its name in a TOML file."""
     result = {}
-    for owner, prefix in ((Config, ""), (Request, ""), (Recipe, ""), (Parameters, "method.")):
+    for owner in (Config, Request, Recipe):
         for name, hint in get_type_hints(owner).items():
             types = get_args(hint) or (hint,)
             number = next((one for one in (bool, int, float) if one in types), str)
-            result[prefix + name.replace("_", "-")] = number.__name__
+            result[name.replace("_", "-")] = number.__name__
     return {**result, "trusted": "share", "ignore-column": "list"}
 
 

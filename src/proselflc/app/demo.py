@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proselflc import methods
 from proselflc.app import reporting
 from proselflc.app.config import Config
 from proselflc.app.display import Silent
 from proselflc.app.run import train
 from proselflc.app.start import Start
-from proselflc.correction.catalogue import METHODS
 from proselflc.data.batches import one_thread
 from proselflc.data.request import Request
 from proselflc.training.recipe import Recipe
@@ -92,7 +92,7 @@ def run(out: Path, seeds: int, report: Callable[[str], None]) -> Outcome:
             summary = directory.read_json(directory.summary)
             runs.append({"run": str(path), **summary})
             report(
-                f"seed {seed}  {METHODS[method].title:20}  "
+                f"seed {seed}  {methods.find(method).title:20}  "
                 f"test accuracy {summary['test_accuracy']:6.1%}"
             )
     first = sorted(runs[: len(COMPARED)], key=lambda one: str(one["method"]) != "proselflc")
@@ -112,7 +112,7 @@ def in_words(outcome: Outcome) -> str:
     ]
     for method, row in outcome.rows().items():
         cells = "".join(f"{f'{m:.1%} ± {s:.1%}':>24}" for m, s in row.values())
-        lines.append(f"{METHODS[method].title:20}" + cells)
+        lines.append(f"{methods.find(method).title:20}" + cells)
     best = outcome.best
     return "\n".join(
         [

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,9 +26,8 @@ from proselflc.data.label_values import class_ids
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays, python_dataset
 from proselflc.data.writing import fleeting
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError
 from proselflc.models.weights import load_strictly, read_state
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 from proselflc.training.schedule import Schedule
 
@@ -215,13 +214,9 @@ def _fleeting_run() -> Iterator[None]:
         ) from None
 
 
-def _parameters(given: Mapping[str, Any]) -> Parameters:
+def _parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise InputError(
             f'parameters must be a mapping such as {{"epsilon": 0.2}}, got {type(given).__name__}'
         )
-    known = {field.name for field in fields(Parameters)}
-    for name in given:
-        if name not in known:
-            raise InputError(unknown("parameter", name, known))
-    return Parameters(**given)
+    return given

@@ -76,7 +76,7 @@ def predict(run: Run, folds: int, data: Data, display: Display) -> None:
         display.note(f"the predictions of {folds} folds are there already: none is trained again")
         return
     config = replace(config, model=run.model_name)
-    scaling, teacher = None, config.parameters.teacher
+    scaling, teacher = None, config.parameters.get("teacher")
     if teacher is not None:
         scaling = run.preprocessing  # the teacher knows inputs that are prepared like this
         display.note(

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from proselflc import methods
 from proselflc.app.config import MAY_CHANGE, Config
 from proselflc.app.display import Display
 from proselflc.app.run import train
@@ -41,9 +42,7 @@ def key(config: Config, dataset: Dataset | None = None) -> str:
         config: a method's parameters that are left out count as their defaults.
         dataset: instead of what the config names.
     """
-    from proselflc.training.methods import resolved
-
-    method = {"name": config.method, **resolved(config.method, config.parameters).given()}
+    method = {"name": config.method, **methods.resolved(config.method, config.parameters).given()}
     depends: dict[str, Any] = {k: str(v) for k, v in config.table().items() if k not in _ASIDE}
     if config.weights is not None:
         depends["weights"] = _said(config.weights)

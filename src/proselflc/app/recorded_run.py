@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from proselflc import methods
 from proselflc.analysis import suspects
 from proselflc.analysis.examples import write_parquet
 from proselflc.analysis.fitting import Fitting
@@ -19,7 +20,6 @@ from proselflc.app.config import versions
 from proselflc.app.recorded_examples import RecordedExamples
 from proselflc.app.start import Start, may_begin
 from proselflc.app.summary import of_labels
-from proselflc.correction.catalogue import METHODS
 from proselflc.correction.criterion import Criterion
 from proselflc.data import kept_inputs
 from proselflc.data.labels import Labels, labelled
@@ -270,5 +270,5 @@ class RecordedRun:
 def _method(criterion: Criterion | None) -> str:
     """What the catalogue calls the method of a criterion; of one's own it knows nothing."""
     kind = type(criterion)
-    known = (name for name, one in METHODS.items() if one.criterion == kind.__name__)
+    known = (name for name, one in methods.every().items() if one.criterion_name == kind.__name__)
     return METHOD if kind is Criterion else next(known, METHOD)

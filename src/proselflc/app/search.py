@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proselflc.app import queue_storage, search_space
+from proselflc import methods
+from proselflc.app import method_options, queue_storage, search_space
 from proselflc.app.config import Config
 from proselflc.app.display import Display, Silent
 from proselflc.app.helping_processes import helping, stopping_on_signals
@@ -27,10 +28,9 @@ from proselflc.app.study import NOISY, Outcome, Plan, write
 from proselflc.app.study_directory import StudyDirectory
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError
 from proselflc.models.named_code import flag_for
 from proselflc.options import MOST_PROCESSES, check_least
-from proselflc.training.methods import TRAINABLE, Parameters
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -148,7 +148,7 @@ def _planned(
     What can be wrong with the input is found here.
     """
     names = _methods(config)
-    setting, notes = _prepared(replace(config, method=FIRST, parameters=Parameters()), dataset)
+    setting, notes = _prepared(replace(config, method=FIRST, parameters={}), dataset)
     validation = setting.dataset.validation
     assert validation is not None
     knows_truth = not is_share(setting.config.trusted) or setting.labels.clean is not None
@@ -174,18 +174,13 @@ def _planned(
 def _methods(config: Config) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in config.method.split(",")))
     for name in names:
-        if name not in TRAINABLE:
-            raise InputError(unknown("method", name, TRAINABLE))
-        if TRAINABLE[name].learns_trusted:
+        if methods.find(name).learns_trusted:
             raise InputError(
                 f"method {name} learns from trusted examples, so none are left to choose its "
                 "parameters by: search another method"
             )
-    for given in config.parameters.given():
-        if not any(given in TRAINABLE[name].defaults for name in names):
-            raise InputError(
-                f"--method.{given} is no parameter of {', '.join(names)}: leave it out"
-            )
+    for given in config.parameters:
+        method_options.refuse_unless_taken(given, tuple(map(methods.find, names)))
     return names
 
 

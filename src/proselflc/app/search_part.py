@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from proselflc import methods
 from proselflc.app import kept_runs, queue_storage, search_space
 from proselflc.app.config import Config
 from proselflc.app.display import Display, Silent
@@ -19,7 +20,6 @@ from proselflc.app.search_space import Chosen
 from proselflc.app.study import Choice, Plan, Stage, in_words
 from proselflc.app.study_directory import StudyDirectory
 from proselflc.app.trials import Record, Trials
-from proselflc.correction.catalogue import METHODS
 from proselflc.data.dataset import Dataset
 from proselflc.data.labels import Labels
 from proselflc.errors import InputError, shown
@@ -116,7 +116,7 @@ class Part:
             InputError: the labels of the run are not those that the trials learned from.
             SearchError: its loss is no number any more.
         """
-        title = METHODS[choice.method].title
+        title = methods.find(choice.method).title
         if not self.is_retrained(choice):
             self._say(f"{title}: learning from all the training data")
         try:

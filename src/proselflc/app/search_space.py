@@ -8,49 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
+from proselflc import methods
 from proselflc.app.config import Config
 from proselflc.errors import InputError, unknown
-from proselflc.training import methods
-from proselflc.training.methods import TRAINABLE, Parameters
+from proselflc.training.method import Value
 from proselflc.training.recipe import EPOCHS, Recipe
 
 if TYPE_CHECKING:
     from proselflc.training.strategy import Situation
 
-Value: TypeAlias = str | int | float
 Chosen: TypeAlias = Mapping[str, Value]  # a value for every name of a space
 
 LONGEST = 1000  # values that are tried one after the other
-# Table 5 of the paper has ε and B; what it does not search has values that are common elsewhere.
-EPSILON = (0.125, 0.25, 0.5)
-SHARPNESS = (8.0, 10.0, 12.0, 14.0, 16.0)
-GRIDS: dict[str, dict[str, tuple[Value, ...]]] = {
-    "cce": {},
-    "label_smoothing": {"epsilon": EPSILON},
-    "confidence_penalty": {"epsilon": EPSILON},
-    "boot_soft": {"epsilon": EPSILON},
-    "boot_hard": {"epsilon": EPSILON},
-    "proselflc": {"sharpness": SHARPNESS},
-    "proselflc_lt": {"sharpness": SHARPNESS},
-    "gce": {"q": (0.5, 0.7, 0.9)},
-    "sl": {"alpha": (0.1, 1.0, 6.0), "beta": (0.1, 1.0)},
-    "forward": {"estimate": ("percentile", "anchor", "confident")},
-    "backward": {"estimate": ("percentile", "anchor", "confident")},
-    "s_adaptation": {"layer": ("simple", "complex")},
-    "masking": {},
-    "distillation": {"epsilon": EPSILON},
-    "tf_kd_self": {"epsilon": (0.5, 0.9, 0.95)},
-    "joint_soft": {"alpha": (0.4, 1.0), "beta": (0.1, 0.5)},
-    "joint_hard": {"alpha": (0.4, 1.0), "beta": (0.1, 0.5)},
-    "pseudo_label_ramped": {"epsilon": (0.25, 0.5, 0.75)},
-    "gce_truncated": {"q": (0.5, 0.7, 0.9), "begin": (0.3, 0.5)},
-    "d2l": {"begin": (0.15, 0.3, 0.5)},
-    "m_dyr_s": {"begin": (0.2, 0.35, 0.5)},
-    "m_dyr_h": {"begin": (0.2, 0.35, 0.5)},
-    "md_dyr_sh": {"begin": (0.2, 0.35, 0.5)},
-    "elr": {"momentum": (0.7, 0.9), "weight": (1.0, 3.0, 7.0)},
-    "sat": {"begin": (0.15, 0.3, 0.5)},
-}
 LENGTHS = (EPOCHS // 2, EPOCHS, EPOCHS * 2)  # epochs
 RATES = (1 / 3, 1.0, 3.0)  # times the learning rate that suits the model
 
@@ -131,7 +100,7 @@ def read(words: Sequence[str], names: Sequence[str], asked: Config, resolved: Co
     """What may be chosen, from `--space` and, where that says nothing, by default.
 
     By default Γ and the learning rate are searched where the user has fixed neither, and of every
-    method its parameters in `GRIDS` that are not fixed.
+    method the parameters of its grid that are not fixed.
 
     Args:
         words: NAME=VALUE,VALUE…, NAME=LOW..HIGH or NAME=LOW..HIGH:log each; a parameter is of all
@@ -161,7 +130,7 @@ def read(words: Sequence[str], names: Sequence[str], asked: Config, resolved: Co
             known = [*(one for one in _RECIPE if not method), *_known_parameters(names, method)]
             raise InputError(f"--space {word}: {unknown('name', name, known)}")
         for one in takers:
-            hint = get_type_hints(Parameters)[parameter]
+            hint = get_type_hints(methods.find(one).parameters)[parameter]
             own[one][parameter] = _choice(parameter, text, hint, word)
     if "epochs" in recipe and "steps" in recipe:
         raise InputError("--space has both epochs and steps: search one of them")
@@ -188,27 +157,24 @@ def applied(config: Config, method: str, recipe: Chosen, parameters: Chosen) -> 
         changes["steps"] = None
     elif "steps" in changes:
         changes["epochs"] = None
-    chosen: dict[str, Any] = dict(parameters)
-    own = replace(_own(method, config.parameters), **chosen)
+    own = {**_own(method, config.parameters), **parameters}
     return replace(
         config,
         method=method,
-        parameters=methods.resolved(method, own),
+        parameters=methods.resolved(method, own).given(),
         recipe=replace(config.recipe, **changes),
     )
 
 
-def _own(method: str, parameters: Parameters) -> Parameters:
-    """Those parameters that a method takes."""
-    if method not in TRAINABLE:
-        raise InputError(unknown("method", method, TRAINABLE))
-    takes = TRAINABLE[method].defaults
-    given = parameters.given()
-    return Parameters(**{key: value for key, value in given.items() if key in takes})
+def _own(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those parameters that a method takes."""
+    takes = methods.find(method).takes
+    return {name: value for name, value in parameters.items() if name in takes}
 
 
 def _takes(method: str) -> list[str]:
-    return [name for name in TRAINABLE[method].defaults if name not in methods.PATHS]
+    found = methods.find(method)
+    return [name for name in found.takes if name not in found.paths]
 
 
 def _known_parameters(names: Sequence[str], method: str) -> list[str]:
@@ -227,12 +193,9 @@ def _default_recipe(asked: Config, resolved: Config) -> dict[str, Choice]:
     return found
 
 
-def _default_parameters(method: str, fixed: Parameters) -> dict[str, Choice]:
-    return {
-        name: Values(values)
-        for name, values in GRIDS.get(method, {}).items()
-        if getattr(fixed, name) is None
-    }
+def _default_parameters(method: str, fixed: Mapping[str, Any]) -> dict[str, Choice]:
+    grid = methods.find(method).grid
+    return {name: Values(values) for name, values in grid.items() if name not in fixed}
 
 
 def _choice(name: str, text: str, hint: Any, word: str) -> Choice:
@@ -319,6 +282,6 @@ def check(space: Space, config: Config, situation: Situation) -> None:
     for method, choices in space.methods.items():
         values = [{name: value} for name, choice in choices.items() for value in choice.corners()]
         for chosen in ({}, *values):
-            own = applied(config, method, {}, chosen).parameters
+            own = methods.resolved(method, applied(config, method, {}, chosen).parameters)
             stages = methods.strategy(method, own, situation).stages
             spans(stages, situation.total_steps, situation.batches)

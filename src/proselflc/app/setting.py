@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from proselflc import methods
 from proselflc.analysis.examples import read_examples
 from proselflc.app import normalization, odd_data
 from proselflc.app.config import Config
@@ -31,7 +32,6 @@ from proselflc.data.request import FROM_PYTHON, TABLES, Request
 from proselflc.errors import InputError
 from proselflc.models import catalogue
 from proselflc.models.shape import ImageShape
-from proselflc.training import methods
 from proselflc.training.recipe import EPOCHS
 from proselflc.training.run_directory import RunDirectory
 from proselflc.training.serving import loader, shape_of
@@ -200,7 +200,7 @@ def prepare(
     total = recipe.total_steps(len(train))
     resolved = replace(
         config,
-        parameters=parameters,
+        parameters=parameters.given(),
         model=name,
         augment=augment,
         recipe=recipe,
@@ -273,7 +273,7 @@ def _labelled(
         dataset = checked(dataset.with_labels(result.given, truth))
     if config.trusted is not None:
         dataset = _with_validation(config, dataset)
-    if config.trusted is not None and methods.TRAINABLE[config.method].learns_trusted:
+    if config.trusted is not None and methods.find(config.method).learns_trusted:
         dataset = splits.with_trusted_learned(dataset)
     labels = replace(labels_of.from_dataset(dataset, None), generator=generator)
     return dataset, labels

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from proselflc import __version__
+from proselflc import __version__, methods
 from proselflc.app import kept_runs, search_space, trials
 from proselflc.app.config import MAY_CHANGE, Config
 from proselflc.app.search_space import Chosen, Range, Space
 from proselflc.app.study_directory import StudyDirectory
 from proselflc.app.trials import Record
-from proselflc.correction.catalogue import METHODS
 from proselflc.data.writing import whole_file
 from proselflc.presenting import study_page
 from proselflc.training.run_directory import RunDirectory
@@ -85,7 +84,7 @@ class Stage:
 
     @property
     def title(self) -> str:
-        return "Γ and optimiser" if self.is_first else METHODS[self.method].title
+        return "Γ and optimiser" if self.is_first else methods.find(self.method).title
 
     @property
     def best(self) -> Record | None:
@@ -214,9 +213,9 @@ def told(outcome: Outcome) -> str:
         lines.append(f"note: {NOISY}")
     if outcome.recipe:
         lines.append(f"for all methods  {in_words(outcome.recipe)}")
-    width = max(len(METHODS[one.method].title) for one in outcome.choices)
+    width = max(len(methods.find(one.method).title) for one in outcome.choices)
     for one in outcome.choices:
-        line = f"{METHODS[one.method].title:{width}}  validation {one.accuracy:.2%}"
+        line = f"{methods.find(one.method).title:{width}}  validation {one.accuracy:.2%}"
         accuracy = None if one.summary is None else one.summary["test_accuracy"]
         if accuracy is not None:
             line += f"  test, learned from all {accuracy:.2%}"
@@ -256,7 +255,7 @@ def _shown(outcome: Outcome) -> study_page.Study:
         recipe=outcome.recipe,
         methods=tuple(
             study_page.Method(
-                METHODS[one.method].title,
+                methods.find(one.method).title,
                 one.values,
                 one.accuracy,
                 _accuracy(one),
@@ -268,7 +267,7 @@ def _shown(outcome: Outcome) -> study_page.Study:
         stages=tuple(
             study_page.Stage(
                 stage.title,
-                METHODS[stage.method].title,
+                methods.find(stage.method).title,
                 stage.is_first,
                 tuple(
                     study_page.Trial(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from proselflc.correction import catalogue
+from proselflc.correction import catalogue, defaults
 from proselflc.correction.clock import checked_total
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.robust import Generalized, Symmetric
@@ -134,7 +134,7 @@ class Distillation(Criterion):
     def __init__(
         self,
         epsilon: float,
-        temperature: float = 1.0,
+        temperature: float = defaults.TEMPERATURE,
         *,
         weight: Tensor | None = None,
         ignore_index: int = -100,
@@ -175,9 +175,9 @@ class ProSelfLC(Criterion):
     def __init__(
         self,
         total_steps: int,
-        sharpness: float = 10.0,
-        midpoint: float = 0.5,
-        trust: str | Trust = "global*local",
+        sharpness: float = defaults.SHARPNESS,
+        midpoint: float = defaults.MIDPOINT,
+        trust: str | Trust = defaults.TRUST,
         *,
         log_offset: float = 0.0,
         fused: bool = True,
@@ -214,10 +214,10 @@ class LowTemperatureProSelfLC(Criterion):
     def __init__(
         self,
         total_steps: int,
-        sharpness: float = 12.0,
-        midpoint: float = 0.5,
-        temperature: float = 0.5,
-        trust: str | Trust = "global*max_p",
+        sharpness: float = defaults.LOW_TEMPERATURE_SHARPNESS,
+        midpoint: float = defaults.MIDPOINT,
+        temperature: float = defaults.LOW_TEMPERATURE,
+        trust: str | Trust = defaults.LOW_TEMPERATURE_TRUST,
         *,
         weight: Tensor | None = None,
         ignore_index: int = -100,
@@ -241,7 +241,7 @@ class GeneralizedCrossEntropy(Criterion):
 
     def __init__(
         self,
-        q: float = 0.7,
+        q: float = defaults.POWER,
         *,
         weight: Tensor | None = None,
         ignore_index: int = -100,
@@ -264,9 +264,9 @@ class SymmetricCrossEntropy(Criterion):
 
     def __init__(
         self,
-        alpha: float = 6.0,
-        beta: float = 0.1,
-        A: float = -4.0,
+        alpha: float = defaults.ALPHA,
+        beta: float = defaults.BETA,
+        A: float = defaults.LOG_ZERO,
         *,
         weight: Tensor | None = None,
         ignore_index: int = -100,

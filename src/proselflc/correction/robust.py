@@ -1,13 +1,12 @@
 """Robust losses outside the algebra: same evidence in, same [N] losses out; they teach q."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.parameter import number
+from proselflc.correction.parameter import factor, log_of_zero, power
 
 
 def annotation(e: Evidence) -> tuple[Tensor, Tensor]:
@@ -25,9 +24,7 @@ class Generalized:
     q: float
 
     def __post_init__(self) -> None:
-        what = "near 0 the loss is cross entropy, at 1 the mean absolute error"
-        q = number(self.q, "q", "above 0 and at most 1", what, fits=lambda x: 0 < x <= 1)
-        object.__setattr__(self, "q", q)
+        object.__setattr__(self, "q", power(self.q, "q"))
 
     def __call__(self, e: Evidence) -> tuple[Tensor, Tensor]:
         return annotation(e)
@@ -50,16 +47,9 @@ class Symmetric:
     A: float
 
     def __post_init__(self) -> None:
-        for name, factor, of in (
-            ("alpha", self.alpha, "H(q, p)"),
-            ("beta", self.beta, "H(p, q)"),
-        ):
-            what = f"it is the factor of {of}"
-            checked = number(factor, name, "≥ 0 and finite", what, fits=lambda x: 0 <= x < math.inf)
-            object.__setattr__(self, name, checked)
-        what = "it stands for log 0, −4 in the paper"
-        A = number(self.A, "A", "below 0 and finite", what, fits=lambda x: -math.inf < x < 0)
-        object.__setattr__(self, "A", A)
+        object.__setattr__(self, "alpha", factor(self.alpha, "alpha", "H(q, p)"))
+        object.__setattr__(self, "beta", factor(self.beta, "beta", "H(p, q)"))
+        object.__setattr__(self, "A", log_of_zero(self.A, "A"))
 
     def __call__(self, e: Evidence) -> tuple[Tensor, Tensor]:
         return annotation(e)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.parameter import number
+from proselflc.correction.parameter import halfway, number, share_of_target, steepness
 from proselflc.errors import unknown
 
 
@@ -41,11 +41,7 @@ class Fixed(Trust):
     epsilon: float
 
     def __post_init__(self) -> None:
-        what = "it is the share of the target that does not come from the annotation"
-        epsilon = number(
-            self.epsilon, "epsilon", "between 0 and 1", what, fits=lambda x: 0 <= x <= 1
-        )
-        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "epsilon", share_of_target(self.epsilon, "epsilon"))
 
     @property
     def symbol(self) -> str:
@@ -69,16 +65,8 @@ class Growth(Trust):
     midpoint: float = 0.5
 
     def __post_init__(self) -> None:
-        what = "it is the paper's B, which was searched in 8, 10, 12, 14, 16"
-        sharpness = number(
-            self.sharpness, "sharpness", "≥ 0 and finite", what, fits=lambda x: 0 <= x < math.inf
-        )
-        what = "it is the share of training after which the learner is half trusted"
-        midpoint = number(
-            self.midpoint, "midpoint", "between 0 and 1", what, fits=lambda x: 0 <= x <= 1
-        )
-        object.__setattr__(self, "sharpness", sharpness)
-        object.__setattr__(self, "midpoint", midpoint)
+        object.__setattr__(self, "sharpness", steepness(self.sharpness, "sharpness"))
+        object.__setattr__(self, "midpoint", halfway(self.midpoint, "midpoint"))
 
     @property
     def symbol(self) -> str:

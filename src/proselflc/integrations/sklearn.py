@@ -19,6 +19,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from torch import nn
 
+from proselflc import methods
 from proselflc.analysis import noise_estimate, suspects
 from proselflc.analysis.audit import noise_rate
 from proselflc.analysis.export import issues_frame
@@ -26,9 +27,8 @@ from proselflc.analysis.records import Records, slices
 from proselflc.app.fit import fit
 from proselflc.data.batches import one_thread
 from proselflc.data.dataset import Bools, Dataset, Features, Floats, Ints, Part, checked
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError
 from proselflc.models.small import mlp
-from proselflc.training.methods import OPTIONAL, TRAINABLE, weighs
 
 try:
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -157,12 +157,12 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             deep: with those of the method, as `method__sharpness`.
         """
         settings: dict[str, Any] = super().get_params(deep=deep)
-        if deep and isinstance(self.method, str) and self.method in TRAINABLE:
+        if deep and isinstance(self.method, str) and self.method in methods.names():
             given = self.parameters if isinstance(self.parameters, Mapping) else {}
-            for name, default in TRAINABLE[self.method].defaults.items():
-                value = given.get(name)
-                fallback = None if default is OPTIONAL else default
-                settings[_NESTED + name] = fallback if value is None else value
+            method = methods.find(self.method)
+            for name in method.takes:
+                value, default = given.get(name), getattr(method.parameters, name, None)
+                settings[_NESTED + name] = default if value is None else value
         return settings
 
     def set_params(self, **settings: Any) -> Self:
@@ -203,7 +203,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = classes
         weight = self._by_class(_weights(sample_weight, X), given)
         counts = weight > 0
-        rows = _Rows(X[counts], given[counts], weight[counts], merged=weighs(self.method))
+        rows = _Rows(X[counts], given[counts], weight[counts], merged=methods.weighs(self.method))
         names = tuple(map(str, self.classes_))
         dataset = checked(Dataset("y", rows.part, names, sample_weight=rows.weight))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -386,9 +386,7 @@ class _Rows:
 
 def _check_taken(method: object, own: Mapping[str, Any]) -> None:
     """Refuse parameters that a method does not take."""
-    if not isinstance(method, str) or method not in TRAINABLE:
-        raise InputError(unknown("method", str(method), TRAINABLE))
-    takes = TRAINABLE[method].defaults
+    takes = methods.find(str(method)).takes
     extra = next((name for name in own if name not in takes), None)
     if extra is not None:
         listed = ", ".join(_NESTED + name for name in takes) or "no parameters"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from proselflc import methods
 from proselflc.analysis.audit import Audit
 from proselflc.analysis.run import Run, load_run
-from proselflc.correction.catalogue import METHODS
 from proselflc.errors import InputError
 from proselflc.presenting.names import distinct, on_page
 from proselflc.training.run_directory import Json
@@ -54,7 +54,7 @@ class Reading:
     def method(self) -> str:
         """The method as people call it."""
         name = text(self.summary, "method")
-        return METHODS[name].title if name in METHODS else on_page(name) or "A method"
+        return methods.find(name).title if name in methods.names() else on_page(name) or "A method"
 
     @property
     def data(self) -> str:

@@ -1,7 +1,7 @@
 """What a method does around the loop: stages, other targets, a teacher, a memory of labels.
 
 Most methods are a criterion and nothing else; `Strategy` itself serves these. A method that does
-more is a final subclass in `strategies/`, which overrides the few hooks it needs. The loop calls
+more is a final subclass in `methods/`, which overrides the few hooks it needs. The loop calls
 them and knows no method by name.
 """
 

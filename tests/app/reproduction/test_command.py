@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from proselflc import methods as known
 from proselflc.app import cli
 from proselflc.app.reproduction import command, printed
 from proselflc.app.reproduction.artefacts import artefact
 from proselflc.app.reproduction.running import Reproduction, planned
 from proselflc.app.reproduction.scale import SCALES
-from proselflc.app.search_space import EPSILON, SHARPNESS
 
 CPU = SCALES["cpu"]
 
@@ -35,7 +35,7 @@ def test_every_table_and_figure_of_the_paper_is_listed(capsys: pytest.CaptureFix
     numbered = {f"table{k}" for k in range(1, 8)} | {f"figure{k}" for k in range(1, 6)}
     assert found.keys() == numbered
     # Table 4: 14 trials and ten methods with three seeds under each of six noises.
-    assert found["table4"]["runs"] == 6 * (3 * len(EPSILON) + len(SHARPNESS) + 10 * 3)
+    assert found["table4"]["runs"] == 6 * (3 * 3 + 5 + 10 * 3)
     assert found["table5"]["runs"] == 15 * 7
     assert found["table3"]["runs"] == 13 * 3
     assert found["table2"]["runs"] == 0
@@ -122,20 +122,20 @@ def test_table_6_starts_from_imagenets_weights_and_is_told_the_mask(
     given = ["--weights", str(tmp_path / "weights"), "--dry-run", "--json", "--seeds", "0"]
     assert cli.run([*arguments, *given]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
-    trials = 3 * len(EPSILON) + len(SHARPNESS)  # with the four that are presumed to be chosen
+    trials = 3 * 3 + 5  # with the four that are presumed to be chosen
     assert len(runs) == len(printed.CLOTHING) - 1 + trials - 4
     assert {run["config"]["weights"] for run in runs} == {str(tmp_path / "weights")}
     assert cli.run([*arguments, *given, "--mask", str(tmp_path / "mask")]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     methods = {run["config"]["method"]["name"]: run["config"]["method"] for run in runs}
-    assert methods.keys() == printed.CLOTHING.keys()
+    assert {known.find(name).title for name in methods} == printed.CLOTHING.keys()
     assert methods["masking"]["mask"] == str(tmp_path / "mask")
 
 
 def test_what_only_a_choice_will_settle_is_planned_too(tmp_path: Path) -> None:
     one = Reproduction(artefact("figure5"), CPU, (0, 1, 2), tmp_path)
-    assert len(planned(one)) == 2 * (len(SHARPNESS) + 3)
-    assert len(one.look()[1].wanted) == 2 * len(SHARPNESS)
+    assert len(planned(one)) == 2 * (5 + 3)
+    assert len(one.look()[1].wanted) == 2 * 5
     plan = command.plan(one)
     assert plan["estimate"].startswith("16 runs")
     later = [run for run in plan["runs"] if run["presumes"]]

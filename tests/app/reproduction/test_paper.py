@@ -14,6 +14,7 @@ import pytest
 import tomllib
 from PIL import Image
 
+from proselflc import methods
 from proselflc.app.config import Config, find
 from proselflc.app.reproduction import printed, tables
 from proselflc.app.reproduction.plan import Study
@@ -106,7 +107,9 @@ def test_photos_are_warped_to_256_and_cropped_to_224(tmp_path: Path) -> None:
 
 
 def test_table_6_is_printed_as_in_the_paper(tmp_path: Path) -> None:
-    assert list(printed.CLOTHING.items()) == [(name, value) for _, name, value in TABLE_6]
+    assert list(printed.CLOTHING.items()) == [
+        (methods.find(name).title, value) for _, name, value in TABLE_6
+    ]
     study = Study(Store(tmp_path), scale("paper"), (0,), presumes=True)
     table = tables.table6(study).tables[""]
     assert table.columns == ("method", "chosen", "test accuracy, %", "printed, %")

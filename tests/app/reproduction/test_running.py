@@ -30,7 +30,6 @@ from proselflc.app.reproduction.running import Reproduction, complete
 from proselflc.app.reproduction.scale import SCALES
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.training.methods import Parameters
 from proselflc.training.recipe import Recipe
 
 CPU = SCALES["cpu"]
@@ -52,12 +51,12 @@ def test_the_key_is_of_what_a_run_depends_on_and_of_nothing_else(tmp_path: Path)
     one = small()
     assert key(one) == key(replace(one, workers=0, eval_epochs=None, eval_steps=7))
     assert key(one) == key(replace(one, request=replace(one.request, data_root=tmp_path)))
-    explicit = replace(one, parameters=Parameters(sharpness=10.0, midpoint=0.5))
+    explicit = replace(one, parameters=dict(sharpness=10.0, midpoint=0.5))
     assert key(one) == key(explicit)
     others = [
         small(seed=1),
         small(method="cce"),
-        replace(one, parameters=Parameters(sharpness=8.0)),
+        replace(one, parameters=dict(sharpness=8.0)),
         replace(one, noise="pair:0.3"),
         replace(one, trusted="0.2"),
         replace(one, recipe=replace(one.recipe, lr=0.06)),
@@ -70,9 +69,7 @@ def test_a_file_counts_by_what_is_in_it(tmp_path: Path) -> None:
     for path, content in zip(paths, (b"1", b"1", b"2"), strict=True):
         path.write_bytes(content)
     weights = [key(replace(small(), weights=path)) for path in paths]
-    masks = [
-        key(replace(small(method="masking"), parameters=Parameters(mask=path))) for path in paths
-    ]
+    masks = [key(replace(small(method="masking"), parameters=dict(mask=path))) for path in paths]
     for found in (weights, masks):
         assert found[0] == found[1] != found[2]
     paths[0].write_bytes(b"2")
@@ -82,7 +79,7 @@ def test_a_file_counts_by_what_is_in_it(tmp_path: Path) -> None:
 def test_a_teacher_that_is_named_by_its_key_is_the_same_in_every_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    teacher = Parameters(teacher=Path(key(small())))
+    teacher = {"teacher": Path(key(small()))}
     here = key(replace(small(method="distillation"), parameters=teacher))
     monkeypatch.chdir(tmp_path)
     assert key(replace(small(method="distillation"), parameters=teacher)) == here

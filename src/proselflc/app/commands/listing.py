@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
+from proselflc.app import method_options
 from proselflc.app.printing import print_json, print_table
 from proselflc.data.opening import DATASETS
+
+if TYPE_CHECKING:
+    from proselflc.training.method import Method
 
 
 def datasets(*, json: bool = False) -> None:
@@ -37,52 +42,96 @@ def datasets(*, json: bool = False) -> None:
     )
 
 
-def methods(*, json: bool = False) -> None:
+def methods(name: str | None = None, /, *, json: bool = False) -> None:
     """List the methods, where the paper has them, what they need, cost and minimise.
 
-    What some need beside the data: a teacher run is --method.teacher, a trusted part --trusted, a
-    mask --method.mask. The cost is that of a step beside one of cross entropy, as measured with a
-    ResNet-20; the second decimal is within what one measurement differs from the next.
+    With a NAME, show that method in full, with its parameters. What some need beside the data: a
+    teacher run is --method.teacher, a trusted part --trusted, a mask --method.mask. The cost is
+    that of a step beside one of cross entropy, as measured with a ResNet-20; the second decimal is
+    within what one measurement differs from the next.
 
     Args:
+        name: of a method to show in full.
         json: print the list as JSON.
     """
-    from proselflc.app.method_cost import costs
-    from proselflc.correction.catalogue import METHODS
+    from proselflc import methods as known
 
-    cost = costs()
-    if json:
-        print_json(
-            {
-                name: {
-                    "title": one.title,
-                    "criterion": one.criterion,
-                    "where": one.where,
-                    "loss": one.loss,
-                    "entropy": one.entropy,
-                    "semantic_class": one.semantic_class,
-                    "needs": None if one.needs == "–" else one.needs,
-                    "cost": cost.get(name),
-                    "when": one.when,
-                }
-                for name, one in METHODS.items()
-            }
+    cost = known.costs()
+    if name is not None:
+        _show_method(known.find(name), cost.get(name), json)
+    elif json:
+        print_json({key: _facts(one, cost.get(key)) for key, one in known.every().items()})
+    else:
+        print_table(
+            ("name", "paper", "needs", "cost", "loss", "title"),
+            [
+                (key, one.where, one.needs, _times(cost.get(key)), one.loss, one.title)
+                for key, one in known.every().items()
+            ],
         )
+
+
+def _facts(method: Method[Any], cost: float | None) -> dict[str, Any]:
+    return {
+        "title": method.title,
+        "criterion": method.criterion_name,
+        "where": method.where,
+        "loss": method.loss,
+        "entropy": method.entropy,
+        "semantic_class": method.semantic_class,
+        "needs": None if method.needs == "–" else method.needs,
+        "cost": cost,
+        "when": method.when,
+    }
+
+
+def _show_method(method: Method[Any], cost: float | None, json: bool) -> None:
+    """Print all there is to say about a method."""
+    means, defaults = method_options.meanings(method), method_options.defaults(method)
+    if json:
+        own = {
+            name: {
+                "default": getattr(method.parameters, name, None),
+                "required": not hasattr(method.parameters, name),
+                "meaning": means[name],
+                "searched": method.grid.get(name, ()),
+            }
+            for name in method.takes
+        }
+        print_json({**_facts(method, cost), "parameters": own})
         return
-    print_table(
-        ("name", "paper", "needs", "cost", "loss", "title"),
-        [
-            (
-                name,
-                one.where,
-                one.needs,
-                f"× {cost[name]:.1f}" if name in cost else "–",
-                one.loss,
-                one.title,
-            )
-            for name, one in METHODS.items()
-        ],
-    )
+    target = method.default_target()
+    facts = {
+        "title": method.title,
+        "paper": method.where,
+        "loss": method.loss,
+        "target": "–" if target is None else target.formula,
+        "low entropy": method.entropy,
+        "class taught": method.semantic_class,
+        "criterion": f"proselflc.{method.criterion_name}",
+        "needs": method.needs,
+        "cost": _times(cost),
+    }
+    lines = [f"{name:14}{value}" for name, value in facts.items() if value != "–"]
+    sys.stdout.write("\n".join([f"{method.name}: {method.when}", "", *lines]) + "\n")
+    if method.takes:
+        sys.stdout.write("\n")
+        print_table(
+            ("parameter", "default", "searched", "meaning"),
+            [
+                (
+                    f"--method.{name}",
+                    defaults[name],
+                    ", ".join(map(str, method.grid.get(name, ()))) or "–",
+                    means[name],
+                )
+                for name in method.takes
+            ],
+        )
+
+
+def _times(cost: float | None) -> str:
+    return "–" if cost is None else f"× {cost:.1f}"
 
 
 def models(*, json: bool = False) -> None:

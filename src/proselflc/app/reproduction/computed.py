@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from proselflc import methods
 from proselflc.app.reproduction import printed
 from proselflc.app.reproduction.output import MISSING, Output, Table
 from proselflc.app.reproduction.plan import Study
-from proselflc.correction.catalogue import METHODS
 from proselflc.correction.reference import Prediction, Uniform
 from proselflc.correction.target import Target
 
@@ -21,15 +21,16 @@ EPSILON = 0.5  # of Figure 1
 
 
 def table1(study: Study) -> Output:
-    """Summary of the methods, from the catalogue that the code itself uses."""
+    """Summary of the methods, from what the code itself uses."""
     rows = []
-    for name in printed.OWN:
-        one = METHODS[name]
-        assert one.target is not None
-        trust = MISSING if one.target.reference is None else one.target.trust.symbol
+    for title in printed.OWN:
+        one = methods.titled(title)
+        target = one.default_target()
+        assert target is not None
+        trust = MISSING if target.reference is None else target.trust.symbol
         structure = "yes" if "learned" in one.semantic_class else "no"
-        facts = (_divergence(one.target), one.entropy, one.semantic_class, structure)
-        rows.append((one.title, one.target.formula, trust, one.loss, *facts))
+        facts = (_divergence(target), one.entropy, one.semantic_class, structure)
+        rows.append((one.title, target.formula, trust, one.loss, *facts))
     shared = ("low entropy", "semantic class", "similarity structure")
     columns = ("ours", "target q̃", "ε", "loss H(q̃, p)", "divergence", *shared)
     theirs = tuple((name, *cells) for name, cells in printed.SUMMARY.items())

@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from proselflc.app.reproduction import printed
 from proselflc.app.reproduction.output import Output, Table, difference, mean_std
-from proselflc.app.reproduction.plan import Study, named
+from proselflc.app.reproduction.plan import Study, named, own_methods, title_of
 from proselflc.app.reproduction.records import Record
-from proselflc.correction.catalogue import METHODS
 
 if TYPE_CHECKING:
     from proselflc.presenting.drawing import Figure
@@ -46,7 +44,7 @@ def figure3(study: Study) -> Output:
         study,
         "figure3",
         "Figure 3: learning dynamics under asymmetric noise of 0.4",
-        {METHODS[m].title: (NOISE, _setting(study, NOISE, m)) for m in printed.OWN},
+        {title_of(m): (NOISE, _setting(study, NOISE, m)) for m in own_methods()},
         (
             *("correct_fitting", "wrong_fitting", "semantic_correction"),
             *("entropy_clean", "entropy_noisy", "test_accuracy"),
@@ -61,7 +59,7 @@ def figure4(study: Study) -> Output:
             study,
             f"figure4-{noise.partition(':')[2].replace('.', '')}",
             named(noise),
-            {METHODS[m].title: (noise, _setting(study, noise, m)) for m in printed.OWN},
+            {title_of(m): (noise, _setting(study, noise, m)) for m in own_methods()},
             ("test_accuracy", "wrong_fitting"),
             at=f", {named(noise)}",
         )

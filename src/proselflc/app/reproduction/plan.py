@@ -7,29 +7,66 @@ checkpoint is measured on the test set, which chooses nothing.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proselflc import methods
 from proselflc.app.config import Config
 from proselflc.app.kept_runs import key
 from proselflc.app.reproduction import printed
 from proselflc.app.reproduction.records import Record, Store
 from proselflc.app.reproduction.scale import Scale
-from proselflc.app.search_space import GRIDS as SEARCHED
-from proselflc.correction.catalogue import METHODS
 
 TRUSTED = {"cifar100": 0.2}  # of the training examples; other data has a validation part
 SEARCH_SEED = 0
-# What is chosen for each of the paper's own rows: the parameter and its grid.
-GRIDS: dict[str, tuple[str, tuple[float, ...]]] = {
-    method: (name, tuple(map(float, values)))
-    for method in printed.OWN
-    for name, values in SEARCHED[method].items()
-}
 LETTERS = {"epsilon": "ε", "sharpness": "B", "trust": "trust"}
+
+
+@functools.cache
+def own_methods() -> tuple[str, ...]:
+    """Return the methods of the paper's own rows, in its order."""
+    return tuple(methods.titled(title).name for title in printed.OWN)
+
+
+@functools.cache
+def quoted_methods() -> tuple[str, ...]:
+    """Return the methods of the rows that the paper quotes from elsewhere."""
+    return tuple(methods.titled(title).name for title in printed.QUOTED)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is chosen for one of the paper's own rows.
+
+    Attributes:
+        parameter: the name of the parameter.
+        values: those that are tried.
+    """
+
+    parameter: str
+    values: tuple[float, ...]
+
+    @property
+    def letter(self) -> str:
+        """The parameter in the paper's letter."""
+        return LETTERS[self.parameter]
+
+
+@functools.cache
+def grid_of(method: str) -> Grid | None:
+    """Return what is chosen for a method; None for one without a grid, or of another's row."""
+    grid = methods.find(method).grid if method in own_methods() else {}
+    found = [Grid(name, tuple(map(float, values))) for name, values in grid.items()]
+    return found[0] if found else None
+
+
+def title_of(method: str) -> str:
+    """Return the title of a method, which is also the name of its rows in `printed`."""
+    return methods.find(method).title
 
 
 @dataclass(frozen=True)
@@ -90,17 +127,18 @@ class Study:
 
     def trial(self, data: str, noise: str | None, method: str, value: float) -> Record | None:
         """A run on 80 % of the examples, measured on the trusted rest."""
-        parameter, _ = GRIDS[method]
+        grid = grid_of(method)
+        assert grid is not None
         config = self.scale.config(
             data,
             method,
-            {parameter: value},
+            {grid.parameter: value},
             seed=SEARCH_SEED,
             noise=noise,
             trusted=TRUSTED.get(data),
             weights=self._weights(data),
         )
-        title = f"{_labels(data, noise)}, {METHODS[method].title} {_value(parameter, value)}, trial"
+        title = f"{_labels(data, noise)}, {title_of(method)} {_value(grid.parameter, value)}, trial"
         return self.record(Wanted(config, title))
 
     def _weights(self, data: str) -> Path | None:
@@ -109,7 +147,8 @@ class Study:
     def trials(self, data: str, noise: str | None, method: str) -> dict[float, float | None]:
         """Accuracy on the trusted examples by the values of a grid; NaN for one that diverged."""
         found: dict[float, float | None] = {}
-        for value in GRIDS[method][1]:
+        grid = grid_of(method)
+        for value in () if grid is None else grid.values:
             one = self.trial(data, noise, method, value)
             accuracy = None if one is None else one.validation_accuracy
             found[value] = math.nan if one is not None and accuracy is None else accuracy
@@ -121,17 +160,17 @@ class Study:
         Of equal values the first of the grid; one that diverged is not chosen where another did
         not. A method without a grid has its defaults.
         """
-        if method not in GRIDS:
+        grid = grid_of(method)
+        if grid is None:
             return {}
-        parameter, grid = GRIDS[method]
         accuracies = self.trials(data, noise, method)
         if None in accuracies.values():
             if not self.presumes:
                 return None
             self._open.add((data, noise, method))
-            return {parameter: grid[0]}
+            return {grid.parameter: grid.values[0]}
         known = {k: v for k, v in accuracies.items() if v is not None and not math.isnan(v)}
-        return {parameter: max(known, key=lambda k: known[k], default=grid[0])}
+        return {grid.parameter: max(known, key=lambda k: known[k], default=grid.values[0])}
 
     def finals(
         self,
@@ -143,10 +182,11 @@ class Study:
         """A run on all examples with every seed."""
         shown = ", ".join(_value(k, v) for k, v in parameters.items() if k in LETTERS)
         presumes = ""
-        if (data, noise, method) in self._open:
-            presumes = LETTERS[GRIDS[method][0]]
+        grid = grid_of(method)
+        if grid is not None and (data, noise, method) in self._open:
+            presumes = grid.letter
             shown = f"with {presumes} still to be chosen"
-        title = f"{_labels(data, noise)}, {METHODS[method].title}{' ' + shown if shown else ''}"
+        title = f"{_labels(data, noise)}, {title_of(method)}{' ' + shown if shown else ''}"
         return [
             self.record(
                 Wanted(

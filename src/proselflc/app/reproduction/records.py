@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from proselflc import methods
 from proselflc.app import queue_storage
 from proselflc.app.config import MAY_CHANGE, Config, versions
 from proselflc.app.kept_runs import key
@@ -25,7 +26,6 @@ from proselflc.app.run_queue import Queue
 from proselflc.data.writing import must_be_own_folder, whole_file
 from proselflc.errors import InputError
 from proselflc.regular_files import content_of, is_regular, open_regular
-from proselflc.training.methods import PATHS, resolved
 
 _COMPACT: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
 _BEGIN = re.compile(rb'{"key":"([0-9a-f]{16})"')
@@ -237,11 +237,12 @@ def _shown(config: Config) -> dict[str, Any]:
     table = resolved_table(config)
     table = {name: value for name, value in table.items() if name not in MAY_CHANGE}
     table.pop("weights", None)
-    table["method"] = {name: v for name, v in table["method"].items() if name not in PATHS}
+    paths = methods.find(config.method).paths
+    table["method"] = {name: v for name, v in table["method"].items() if name not in paths}
     return table
 
 
 def resolved_table(config: Config) -> dict[str, Any]:
     """The options, with those parameters of the method that are its defaults."""
-    parameters = resolved(config.method, config.parameters)
-    return replace(config, parameters=parameters).table()
+    parameters = methods.resolved(config.method, config.parameters)
+    return replace(config, parameters=parameters.given()).table()

@@ -113,7 +113,7 @@ def _do(one: Reproduction, wanted: Wanted, claim: Claim, say: Callable[[str], No
         config = located(wanted.config, one.data_root)
         if wanted.taught_by is not None:
             teacher = once(located(wanted.taught_by, one.data_root), one.store.runs, _NOBODY).path
-            config = replace(config, parameters=replace(config.parameters, teacher=teacher))
+            config = replace(config, parameters={**config.parameters, "teacher": teacher})
         record = one.store.add(wanted.config, run(config, one.store.runs))
         if not one.keep_runs:
             shutil.rmtree(place(config, one.store.runs).path, ignore_errors=True)

@@ -11,7 +11,6 @@ from typing import Any
 from proselflc.app import config as config_file
 from proselflc.app.config import Config
 from proselflc.errors import InputError, unknown
-from proselflc.training.methods import Parameters
 from proselflc.training.run_directory import read_toml
 
 
@@ -71,7 +70,7 @@ class Scale:
             trusted=None if trusted is None else str(trusted),
             weights=weights,
             method=method,
-            parameters=Parameters(**parameters),
+            parameters=parameters,
             recipe=replace(plain.recipe, seed=seed),
             eval_epochs=self.eval_epochs if self.eval_epochs is not None else plain.eval_epochs,
         )

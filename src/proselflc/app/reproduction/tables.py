@@ -7,11 +7,19 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from proselflc import methods
 from proselflc.app.reproduction import printed
 from proselflc.app.reproduction.output import MISSING, Output, Table, difference, interval, mean_std
-from proselflc.app.reproduction.plan import GRIDS, LETTERS, Study, named
+from proselflc.app.reproduction.plan import (
+    LETTERS,
+    Study,
+    grid_of,
+    named,
+    own_methods,
+    quoted_methods,
+    title_of,
+)
 from proselflc.app.reproduction.records import Record
-from proselflc.correction.catalogue import METHODS
 
 TEMPERATURES = {"1": 1.0, "1/4": 0.25, "1/8": 0.125}
 READINGS = {"divide": "logits / T, as printed", "multiply": "logits · T, which fits the numbers"}
@@ -32,14 +40,14 @@ def table3(study: Study) -> Output:
     rows, compared, theirs_ahead = [], [], 0
     for data in (one for one in ("cifar100", "imagenet") if one in study.scale.recipes):
         plain = accuracies(study.finals(data, None, "cce", {}))
-        for method in printed.OWN:
-            for value, theirs in printed.STANDARD[data][method].items():
+        for method in own_methods():
+            for value, theirs in printed.STANDARD[data][title_of(method)].items():
                 found = accuracies(study.finals(data, None, method, _parameters(method, value)))
                 less = ""
                 if method != "cce":
                     less = difference(found, plain)
                     compared.append((found, plain))
-                    theirs_ahead += theirs > printed.STANDARD[data]["cce"][None]
+                    theirs_ahead += theirs > printed.STANDARD[data][title_of("cce")][None]
                 rows.append((data, _row(method, value), mean_std(found), less, f"{theirs:.1f}"))
     columns = ("data", "method", "test accuracy, %", "less cross entropy's", "printed, %")
     words = (
@@ -59,9 +67,9 @@ def table4(study: Study) -> Output:
     found: dict[tuple[str, str], list[float | None]] = {}
     learned: dict[tuple[str, str], list[float | None]] = {}
     chosen: dict[tuple[str, str], dict[str, Any] | None] = {}
-    methods = (*printed.QUOTED, *printed.OWN)
+    compared = (*quoted_methods(), *own_methods())
     for noise in printed.NOISES:
-        for method in methods:
+        for method in compared:
             setting = study.chosen("cifar100", noise, method)
             chosen[method, noise] = setting
             records: list[Record | None] = [None] * len(study.seeds)
@@ -74,7 +82,7 @@ def table4(study: Study) -> Output:
     def rows(cell: Any) -> tuple[tuple[str, ...], ...]:
         return tuple(
             (_title(method), *(cell(method, k, noise) for k, noise in enumerate(printed.NOISES)))
-            for method in methods
+            for method in compared
         )
 
     def less(method: str, k: int, noise: str) -> str:
@@ -97,7 +105,7 @@ def table4(study: Study) -> Output:
         "trials": Table(("by: accuracy on the trusted examples, %", *heads), _trials(study)),
         "printed": Table(
             ("printed: test accuracy, %", *heads),
-            rows(lambda method, k, noise: f"{printed.SYNTHETIC[method][k]:.1f}"),
+            rows(lambda method, k, noise: f"{printed.SYNTHETIC[title_of(method)][k]:.1f}"),
         ),
     }
     words = (
@@ -111,7 +119,7 @@ def table4(study: Study) -> Output:
             [
                 (found["proselflc", noise], found[method, noise])
                 for noise in printed.NOISES
-                for method in printed.OWN[:-1]
+                for method in own_methods()[:-1]
             ],
         ),
     )
@@ -121,9 +129,9 @@ def table4(study: Study) -> Output:
 def _trials(study: Study) -> tuple[tuple[str, ...], ...]:
     """What the trusted examples choose by: a row per value, a column per noise."""
     rows = []
-    for method, (_, grid) in GRIDS.items():
+    for method in own_methods():
         found = [study.trials("cifar100", noise, method) for noise in printed.NOISES]
-        for value in grid:
+        for value in found[0]:
             cells = (_percent(one[value]) for one in found)
             rows.append((_row(method, value), *(mean_std([cell]) for cell in cells)))
     return tuple(rows)
@@ -165,9 +173,9 @@ def table5(study: Study) -> Output:
     """Hyper-parameters: every value of every grid under every noise, one seed."""
     noises = (*printed.NOISES, None)
     rows, theirs = [], []
-    means: dict[str, list[list[float | None]]] = {method: [] for method in printed.OWN}
-    for method in printed.OWN:
-        for value, values in printed.HYPERPARAMETERS[method].items():
+    means: dict[str, list[list[float | None]]] = {method: [] for method in own_methods()}
+    for method in own_methods():
+        for value, values in printed.HYPERPARAMETERS[title_of(method)].items():
             found = [
                 accuracies(study.finals("cifar100", noise, method, _parameters(method, value)))
                 for noise in noises
@@ -176,10 +184,11 @@ def table5(study: Study) -> Output:
             theirs.append((_row(method, value), *(f"{one:.1f}" for one in values)))
             means[method].append([_mean(one) for one in found])
     spreads = []
-    for method in printed.OWN[1:]:
-        spreads.append((f"{METHODS[method].title}, ours", *_spread(means[method])))
-        values_printed = [list(v) for v in printed.HYPERPARAMETERS[method].values()]
-        spreads.append((f"{METHODS[method].title}, printed", *_spread(values_printed)))
+    for method in own_methods()[1:]:
+        title = title_of(method)
+        spreads.append((f"{title}, ours", *_spread(means[method])))
+        values_printed = [list(v) for v in printed.HYPERPARAMETERS[title].values()]
+        spreads.append((f"{title}, printed", *_spread(values_printed)))
     heads = tuple(named(noise) for noise in noises)
     tables = {
         "ours": Table(("ours: test accuracy, %", *heads), tuple(rows)),
@@ -210,7 +219,8 @@ def _spread(rows: Sequence[Sequence[float | None]]) -> list[str]:
 def table6(study: Study) -> Output:
     """Clothing1M."""
     rows = []
-    for method, theirs in printed.CLOTHING.items():
+    for title, theirs in printed.CLOTHING.items():
+        method = methods.titled(title).name
         parameters = study.chosen("clothing1m", None, method)
         found = MISSING
         if method == "masking" and study.mask is None:
@@ -219,9 +229,9 @@ def table6(study: Study) -> Output:
             told = {"mask": study.mask} if method == "masking" else {}
             records = study.finals("clothing1m", None, method, {**parameters, **told})
             found = mean_std(accuracies(records))
-        mark = "" if method in printed.OWN else " ¹"
+        mark = "" if title in printed.OWN else " ¹"
         shown = _shown(method, parameters)
-        rows.append((f"{METHODS[method].title}{mark}", shown, found, f"{theirs:.1f}"))
+        rows.append((f"{title}{mark}", shown, found, f"{theirs:.1f}"))
     columns = ("method", "chosen", "test accuracy, %", "printed, %")
     seeds = ", ".join(map(str, study.seeds))
     words = (
@@ -300,21 +310,23 @@ def _setting(study: Study) -> str:
 
 
 def _parameters(method: str, value: float | None) -> dict[str, Any]:
-    return {} if value is None else {GRIDS[method][0]: value}
+    grid = grid_of(method)
+    return {} if value is None or grid is None else {grid.parameter: value}
 
 
 def _row(method: str, value: float | None) -> str:
-    if value is None:
-        return METHODS[method].title
-    return f"{METHODS[method].title}, {LETTERS[GRIDS[method][0]]} = {value:g}"
+    grid = grid_of(method)
+    if value is None or grid is None:
+        return title_of(method)
+    return f"{title_of(method)}, {grid.letter} = {value:g}"
 
 
 def _title(method: str) -> str:
-    return METHODS[method].title + (" ¹" if method in printed.QUOTED else "")
+    return title_of(method) + (" ¹" if method in quoted_methods() else "")
 
 
 def _shown(method: str, setting: dict[str, Any] | None) -> str:
-    if method not in GRIDS:
+    if grid_of(method) is None:
         return "default"
     if setting is None:
         return MISSING

@@ -1,0 +1,45 @@
+"""Boot-soft (Reed et al. 2015): a fixed trust in the prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proselflc.correction.parameter import share_of_target
+from proselflc.training import method
+from proselflc.training.method import Method, checked
+
+if TYPE_CHECKING:
+    from proselflc.correction.criterion import Criterion
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of Boot-soft.
+
+    Attributes:
+        epsilon: ε, how much the prediction is trusted, always the same.
+    """
+
+    epsilon: float = checked(0.25, share_of_target)
+
+
+def criterion(p: Parameters, total_steps: int) -> Criterion:
+    from proselflc.correction.criteria import BootSoft
+
+    return BootSoft(p.epsilon)
+
+
+METHOD = Method(
+    title="Boot-soft",
+    loss="(1 − ε) H(q, p) + ε H(p)",
+    where="Eq. 5",
+    entropy="rewards",
+    semantic_class="annotated and learned",
+    when="To see what a fixed trust does; ProSelfLC, which lets trust grow, learns fewer wrong "
+    "labels on photos under asymmetric noise; under symmetric noise Boot-soft was as "
+    "accurate or better.",
+    parameters=Parameters,
+    grid={"epsilon": (0.125, 0.25, 0.5)},  # of Table 5
+    criterion=criterion,
+)

@@ -1,0 +1,219 @@
+"""Dimensionality-driven learning (Ma et al. 2018): D2L."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+
+import torch
+from torch import Tensor, nn
+
+from proselflc.correction.criterion import Criterion
+from proselflc.correction.evidence import Evidence
+from proselflc.correction.parameter import share_of_training, whole_number
+from proselflc.correction.reference import HardPrediction
+from proselflc.correction.target import Target
+from proselflc.correction.trust import Trust
+from proselflc.data.batches import generator_for
+from proselflc.errors import InputError
+from proselflc.training import method
+from proselflc.training.features import Who, last_linear, watched
+from proselflc.training.method import Method, checked
+from proselflc.training.strategy import Scene, Situation, Strategy
+
+NEIGHBOURS = 20  # k
+GROUP = 128  # examples among which neighbours are looked for
+SAMPLE = 10 * GROUP  # examples that are looked at per epoch
+WHO = Who("method d2l", "take another --method or --model")
+TINY = 1e-8
+
+
+def local_dimension(features: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
+    """[N] local intrinsic dimensionality, by maximum likelihood from the distances to neighbours.
+
+        LID = −k / Σ_{m=1..k} log(r_m/r_k + 1e-8)
+
+    with r_1 ≤ … ≤ r_k the distances to the k nearest of the other N − 1. It is near 0 where all of
+    these are 0, and negative where all are equal, which says nothing.
+
+    Args:
+        features: [N, F].
+        neighbours: k, below N.
+    """
+    x = features.flatten(1).double()
+    distances = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
+    distances.fill_diagonal_(math.inf)
+    r = distances.topk(neighbours, largest=False).values
+    farthest = r[:, -1:].clamp_min(torch.finfo(r.dtype).tiny)
+    logs = torch.log(r / farthest + TINY)
+    return -neighbours / logs.sum(1)
+
+
+@dataclass(frozen=True)
+class Fallen(Trust):
+    """ε = 1 − α, with the α of the epoch."""
+
+    alpha: nn.Module
+
+    @property
+    def symbol(self) -> str:
+        return "1 − α"
+
+    def __call__(self, e: Evidence) -> float:
+        return 1 - float(self.alpha())
+
+
+class _Alpha(nn.Module):
+    """α, which checkpoints keep."""
+
+    value: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("value", torch.ones(()))
+
+    def forward(self) -> Tensor:
+        return self.value
+
+
+def _window(value: int, name: str) -> int:
+    return whole_number(value, name, "it is how many epochs a new one is compared with", least=2)
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of D2L.
+
+    Attributes:
+        begin: the share of training before the turn is looked for.
+        window: how many epochs a new epoch's dimension is compared with.
+    """
+
+    begin: float = checked(0.3, share_of_training)
+    window: int = checked(5, _window)
+
+
+class DimensionalityDriven(Strategy):
+    """Cross entropy until the features need more dimensions, then labels are believed less.
+
+    At the beginning of every epoch e of E the mean local dimension LID_e of 1,280 training examples
+    is estimated, each among 128, from what the last linear layer sees. Once there are more than
+    `begin` · E + w of them and
+
+        LID_e − mean(previous w) > 2 std(previous w)
+
+    the network has begun to learn labels by heart: it goes back to the weights it had one epoch
+    earlier, and from then on the target is
+
+        α q + (1 − α) onehot(argmax p)        α_e = exp(−(e/E) · LID_e / min LID so far)
+
+    A dimension that is no positive number is replaced by the one before. A training of no more than
+    `begin` · E + w epochs is cross entropy throughout. The optimiser keeps its momentum when the
+    weights go back, and where there is an average of them it begins anew there.
+
+    Args:
+        situation: of the run.
+        begin: the share of training before the turn is looked for.
+        window: w.
+
+    Raises:
+        InputError: there are too few examples for a dimension.
+    """
+
+    processes = 1
+    dimensions: Tensor
+    turned: Tensor
+
+    def __init__(self, situation: Situation, *, begin: float, window: int) -> None:
+        alpha = _Alpha()
+        super().__init__(Criterion(Target(HardPrediction(), Fallen(alpha))))
+        n = situation.num_examples
+        if n <= NEIGHBOURS:
+            raise InputError(
+                f"method d2l looks at the {NEIGHBOURS} nearest neighbours of an example, and there "
+                f"are {n} examples in all: give more, or take another --method"
+            )
+        self.alpha = alpha
+        self.window = window
+        self.begin = round(begin * situation.epochs)
+        self.epochs, self.num_examples = situation.epochs, n
+        self.num_classes, self.seed = situation.num_classes, situation.seed
+        self.previous: nn.Module | None = None  # the model as it was an epoch ago
+        self._models: tuple[nn.Module, ...] = ()  # the one that learns, which is not ours
+        # One dimension per beginning of an epoch; the rest is not measured yet.
+        self.register_buffer("dimensions", torch.zeros(self.epochs))
+        self.register_buffer("turned", torch.tensor(-1))  # the epoch that was gone back to
+
+    def arrange(self, stage: int, model: nn.Module) -> None:
+        last_linear(model, self.num_classes, WHO)
+        if self.previous is None:
+            self.previous = deepcopy(model).requires_grad_(False)
+            self._models = (model,)
+
+    def enter(self, stage: int, scene: Scene) -> None:
+        self._begin_epoch(0, scene)
+
+    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+        if epoch + 1 < self.epochs:
+            self._begin_epoch(epoch + 1, scene)
+
+    def _begin_epoch(self, epoch: int, scene: Scene) -> None:
+        dimension = self._dimension(epoch, scene)
+        if not (math.isfinite(dimension) and dimension > 0):
+            dimension = float(self.dimensions[epoch - 1]) if epoch else 1.0
+        self.dimensions[epoch] = dimension
+        so_far = self.dimensions[: epoch + 1].tolist()
+        if self.turned < 0 and epoch + 1 > self.begin + self.window:
+            before = so_far[-1 - self.window : -1]
+            if so_far[-1] - fmean(before) > 2 * pstdev(before):
+                self.turned.fill_(epoch - 1)
+                self._go_back(scene)
+                scene.note(
+                    f"after epoch {epoch} the features' dimension has risen to {dimension:.2f}: "
+                    "the weights of an epoch earlier are taken, and labels are believed less"
+                )
+        if self.turned >= 0:
+            expansion = so_far[-1] / min(so_far)
+            self.alpha.value.fill_(math.exp(-(epoch / self.epochs) * expansion))
+        else:
+            assert self.previous is not None
+            self.previous.load_state_dict(self._models[0].state_dict())
+
+    def _go_back(self, scene: Scene) -> None:
+        """Take the weights of an epoch ago, in what learns and in the average of its weights."""
+        assert self.previous is not None
+        for model in (*self._models, scene.model):
+            model.load_state_dict(self.previous.state_dict())
+
+    def _dimension(self, epoch: int, scene: Scene) -> float:
+        generator = generator_for("d2l", self.seed, epoch)
+        rows = torch.randperm(self.num_examples, generator=generator)[:SAMPLE]
+        with watched(last_linear(scene.model, self.num_classes, WHO), WHO) as seen:
+            features = [
+                seen.taken(len(index)).float().cpu() for index, _ in scene.answers(rows.numpy())
+            ]
+        groups = torch.cat(features).split(GROUP)  # type: ignore[no-untyped-call]
+        found = [local_dimension(group) for group in groups if len(group) > NEIGHBOURS]
+        return float(torch.cat(found).mean())
+
+    def facts(self) -> dict[str, object]:
+        turned = int(self.turned)
+        return {"turned_at_epoch": None if turned < 0 else turned}
+
+
+METHOD = Method(
+    title="D2L",
+    loss="α H(q, p) − (1 − α) log max p",
+    where="Table 4",
+    entropy="rewards",
+    semantic_class="annotated and learned",
+    when="To compare with the paper's Table 4; it acts only where the dimension of the features "
+    "rises.",
+    parameters=Parameters,
+    grid={"begin": (0.15, 0.3, 0.5)},
+    strategy=lambda p, situation: DimensionalityDriven(situation, begin=p.begin, window=p.window),
+    based_on="Criterion",
+    target=lambda: Target(HardPrediction(), Fallen(_Alpha())),
+)

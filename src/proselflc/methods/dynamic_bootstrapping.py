@@ -1,0 +1,258 @@
+"""Mixup and bootstrapping by a model of the losses (Arazo et al. 2019): M-DYR and MD-DYR-SH."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from proselflc.correction.criteria import CrossEntropy
+from proselflc.correction.evidence import Evidence
+from proselflc.correction.information import expected_surprise
+from proselflc.correction.parameter import factor, number, share_of_training
+from proselflc.data.batches import Batch
+from proselflc.data.preprocessing import TextHashing
+from proselflc.errors import InputError
+from proselflc.training import method
+from proselflc.training.beta_mixture import BINS, loss_model, normalised
+from proselflc.training.method import Method, checked
+from proselflc.training.strategy import Scene, Situation, Strategy
+
+Kind: TypeAlias = Literal["soft", "hard", "dynamic"]
+
+ALONE = 5 / 300  # of training, in which dynamic mixup comes without bootstrapping
+COOLING = 89 / 300  # of training, in which T falls
+COLDEST = 0.001
+SURE = 1e-4  # B is never nearer to 0 and 1
+
+
+def _alpha(value: float, name: str) -> float:
+    what = "mixing weights are drawn from Beta(alpha, alpha)"
+    return number(value, name, "above 0 and finite", what, fits=lambda x: 0 < x < math.inf)
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of M-DYR-S, M-DYR-H and MD-DYR-SH.
+
+    Attributes:
+        alpha: α, of the Beta distribution that mixing weights are drawn from.
+        weight: η, the weight of the balance of classes.
+        begin: the share of training before labels are replaced by predictions.
+    """
+
+    alpha: float = checked(32.0, _alpha)
+    weight: float = checked(1.0, lambda value, name: factor(value, name, "the balance of classes"))
+    begin: float = checked(0.35, share_of_training)
+
+
+class DynamicBootstrapping(Strategy):
+    """Pairs of examples are mixed, and labels of high loss are replaced by predictions.
+
+    After every epoch, as soon as the next needs it, a mixture of two betas is fitted to the losses
+    of all examples; B is the chance that one is of the high ones. Examples a and b of a batch are
+    mixed, λ ~ Beta(α, α):
+
+        x = λ x_a + (1 − λ) x_b,  weights λ and 1 − λ                            soft, hard
+        x = δ x_a + (1 − δ) x_b,  δ = (1 − B_a)/((1 − B_a) + (1 − B_b))          dynamic
+
+    The loss is at first Σ_s weight_s H(q_s, p(x)), and from a share of training on
+
+        Σ_s weight_s [(1 − B_s) H(q_s, p(x)) + B_s H(softmax(z(x_s)/T), p(x))] + η R
+        R = Σ_c (1/C) log((1/C)/p̄_c)
+
+    with z(x_s) of the example unmixed, a constant; p̄ the mean of p(x) over the batch, from which
+    pairs are made too (over a part of it where `--accumulate` cuts it); and T = 1 for soft, T → 0
+    for hard. Dynamic has plain mixup until that share is over, dynamic mixup with λ for
+    another sixtieth, then weights ½ and a T that falls from 1 to 0.001 in three tenths of training.
+    Where the losses do not come in two kinds, every label is believed until they do.
+
+    With --ema the mixture is of the losses of the averaged weights.
+
+    What is recorded of an example is what the network says of it unmixed, in evaluation mode; B and
+    z(x_s) come from that pass too.
+
+    Args:
+        situation: of the run.
+        kind: soft (M-DYR-S), hard (M-DYR-H) or dynamic (MD-DYR-SH).
+        alpha: α of the mixing, 32 in the publication; there are no others in its experiments.
+        weight: η.
+        begin: the share of training before bootstrapping, or before dynamic mixup.
+
+    Raises:
+        InputError: the examples are texts, which cannot be mixed.
+    """
+
+    processes = 1
+    table: Tensor
+    bounds: Tensor
+    epochs: Tensor
+    failed: Tensor
+
+    def __init__(
+        self, situation: Situation, kind: Kind, *, alpha: float, weight: float, begin: float
+    ) -> None:
+        super().__init__(CrossEntropy(reduction="none"))
+        if isinstance(situation.preprocessing, TextHashing):
+            raise InputError(
+                "the method mixes pairs of examples, and texts cannot be mixed: take another "
+                "--method, or give numbers that `proselflc embed` makes of texts"
+            )
+        self.kind: Kind = kind
+        self.alpha, self.weight = alpha, weight
+        epochs = situation.epochs
+        self.mixes_from = max(1, round(begin * epochs))
+        alone = max(1, round(ALONE * epochs)) if kind == "dynamic" else 0
+        self.boots_from = self.mixes_from + alone
+        self.cooling = max(1, round(COOLING * epochs))
+        self.register_buffer("table", torch.zeros(BINS))  # B by loss
+        self.register_buffer("bounds", torch.tensor([0.0, 1.0]))
+        self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
+        self.register_buffer("failed", torch.zeros((), dtype=torch.int64))  # mixtures so far
+
+    @property
+    def temperature(self) -> float:
+        """T of the epoch; 0 for the largest class."""
+        if self.kind != "dynamic":
+            return 1.0 if self.kind == "soft" else 0.0
+        cooled = (int(self.epochs) - self.boots_from) / self.cooling
+        return max(COLDEST, 1 - (1 - COLDEST) * max(0.0, cooled))
+
+    def wrong(self, logits: Tensor, y: Tensor) -> Tensor:
+        """[N] B, the chance that labels are wrong, by their losses."""
+        losses = F.cross_entropy(logits.float(), y, reduction="none")
+        # What is no number is no index; the loss of the step will say so.
+        x = normalised(losses, *self.bounds.tolist()).nan_to_num()
+        return self.table[(x * (BINS - 1)).round().long()].clamp(SURE, 1 - SURE)
+
+    def said(self, logits: Tensor) -> Tensor:
+        """[N, C] softmax(z/T)."""
+        if self.temperature == 0:
+            return F.one_hot(logits.argmax(1), logits.size(1)).float()
+        return torch.softmax(logits.float() / self.temperature, 1)
+
+    def bootstrapped(self, q: Tensor, logits: Tensor, B: Tensor) -> Tensor:
+        """Return q̃ [N, C], which training and records share."""
+        return (1 - B)[:, None] * q + B[:, None] * self.said(logits)
+
+    def learn(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
+        model.eval()
+        with torch.no_grad():
+            z = model(batch.x).float()
+        model.train()
+        other = torch.randperm(len(batch.y)).to(batch.y.device)
+        alpha = min(max(self.alpha, 1e-30), 1e30)  # float32 holds it, and the weights are the same
+        lam = float(torch.distributions.Beta(alpha, alpha).sample())
+        B = self.wrong(z, batch.y)
+        is_dynamic = self.kind == "dynamic" and int(self.epochs) >= self.mixes_from
+        boots = int(self.epochs) >= self.boots_from
+        share: Tensor | float = (1 - B) / ((1 - B) + (1 - B[other])) if is_dynamic else lam
+        mixed = model(mix(batch.x, batch.x[other], share))
+        log_p = torch.log_softmax(mixed.float(), 1)
+        target = F.one_hot(batch.y, z.size(1)).float()
+        if boots:
+            target = self.bootstrapped(target, z, B)
+        weight = 0.5 if is_dynamic and boots else lam
+        # H is linear in its target, so the weighted sum over the pair is of one target.
+        loss = expected_surprise(mix(target, target[other], weight), log_p).mean()
+        if boots:
+            loss = loss + self.weight * imbalance(log_p)
+        return loss, z
+
+    def taught(self, e: Evidence, batch: Batch) -> tuple[Tensor, Tensor]:
+        if int(self.epochs) < self.boots_from:
+            return super().taught(e, batch)
+        B = self.wrong(e.logits, batch.y.to(e.logits.device))
+        return self.bootstrapped(e.q, e.logits, B), B
+
+    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+        self.epochs += 1
+        if int(self.epochs) < self.mixes_from:
+            return
+        given = torch.from_numpy(scene.given)
+        losses = torch.zeros(len(given), dtype=torch.float64)
+        for index, logits in scene.answers():
+            rows = index.cpu()
+            found = F.cross_entropy(logits.float(), given[rows].to(logits.device), reduction="none")
+            losses[rows] = found.cpu().double()
+        model = loss_model(losses.numpy())
+        if model is None:
+            if int(self.failed) == 0:
+                scene.note(
+                    f"after epoch {epoch + 1} the losses do not come in two kinds: every label is "
+                    "believed until they do"
+                )
+            self.failed += 1
+            self.table.zero_()
+            return
+        self.bounds.copy_(torch.tensor([model.low, model.high]))
+        self.table.copy_(torch.from_numpy(model.table))
+
+    def facts(self) -> dict[str, object]:
+        return {"epochs_without_two_kinds_of_losses": int(self.failed)}
+
+
+def mix(a: Tensor, b: Tensor, share: Tensor | float) -> Tensor:
+    """share · a + (1 − share) · b, a share for all or [N] one for every row."""
+    if isinstance(share, Tensor):
+        share = share.to(a.dtype).reshape(-1, *(1,) * (a.dim() - 1))
+    return share * a + (1 - share) * b
+
+
+def imbalance(log_p: Tensor) -> Tensor:
+    """R = Σ_c (1/C) log((1/C)/p̄_c), which is 0 where the mean of p over the batch is uniform."""
+    N, C = log_p.shape
+    log_mean = log_p.logsumexp(0) - math.log(N)
+    return -log_mean.mean() - math.log(C)
+
+
+def _strategy(p: Parameters, situation: Situation, *, kind: Kind) -> Strategy:
+    return DynamicBootstrapping(situation, kind, alpha=p.alpha, weight=p.weight, begin=p.begin)
+
+
+GRID = {"begin": (0.2, 0.35, 0.5)}
+
+SOFT = Method(
+    title="M-DYR-S",
+    loss="(1 − B) H(q, p) + B H(p', p) + η R, mixed",
+    where="beside MD-DYR-SH",
+    entropy="rewards",
+    semantic_class="annotated and learned",
+    when="When noise is heavy, examples can be mixed and right and wrong labels have clearly "
+    "different losses, as on digits; else it is mixup.",
+    parameters=Parameters,
+    grid=GRID,
+    strategy=partial(_strategy, kind="soft"),
+    based_on="CrossEntropy",
+)
+HARD = Method(
+    title="M-DYR-H",
+    loss="(1 − B) H(q, p) − B log p_max' + η R, mixed",
+    where="beside MD-DYR-SH",
+    entropy="rewards",
+    semantic_class="annotated and learned",
+    when="Like M-DYR-S, with hard predictions: the best on digits with pair noise, behind cross "
+    "entropy on photos.",
+    parameters=Parameters,
+    grid=GRID,
+    strategy=partial(_strategy, kind="hard"),
+    based_on="CrossEntropy",
+)
+DYNAMIC = Method(
+    title="MD-DYR-SH",
+    loss="(1 − B) H(q, p) + B H(p'_T, p) + η R, mixed by B",
+    where="Table 6",
+    entropy="rewards",
+    semantic_class="annotated and learned",
+    when="Like M-DYR-S, for heavier noise, mixing more of what is believed; behind cross entropy "
+    "on photos.",
+    parameters=Parameters,
+    grid=GRID,
+    strategy=partial(_strategy, kind="dynamic"),
+    based_on="CrossEntropy",
+)

@@ -1,0 +1,98 @@
+"""Early-learning regularisation (Liu et al. 2020): ELR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proselflc.correction.criteria import CrossEntropy
+from proselflc.correction.evidence import Evidence
+from proselflc.correction.parameter import factor, kept_share
+from proselflc.data.batches import Batch
+from proselflc.training import method
+from proselflc.training.method import Method, checked
+from proselflc.training.strategy import Situation, Strategy, check_memory
+
+CLAMP = 1e-4
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of ELR.
+
+    Attributes:
+        momentum: β, the share of what is remembered of an example that an update keeps.
+        weight: λ, the weight of the regulariser.
+    """
+
+    momentum: float = checked(0.7, kept_share)
+    weight: float = checked(3.0, lambda value, name: factor(value, name, "what was said before"))
+
+
+class EarlyLearningRegularization(Strategy):
+    """Cross entropy, held back by what the network said of the example before.
+
+        H(q, p) + λ log(1 − ⟨t, p⟩)        t ← β t + (1 − β) p/Σ_j p_j, a constant
+
+    with p clamped to [1e-4, 1 − 1e-4] and t of every example 0 at first, renewed before it is used.
+    Where p agrees with t, the second term pulls it further there, and the gradient of a label that
+    disagrees is outweighed. The loss is negative when the network agrees with itself; that is no
+    mistake. What is recorded as the target is t/Σ_j t_j.
+
+    Args:
+        situation: of the run.
+        momentum: β.
+        weight: λ.
+    """
+
+    processes = 1
+    memory: Tensor
+
+    def __init__(self, situation: Situation, *, momentum: float, weight: float) -> None:
+        super().__init__(CrossEntropy())
+        n, C = situation.num_examples, situation.num_classes
+        check_memory(4 * n * C, f"a mean prediction of {n:,} examples of {C:,} classes")
+        self.momentum = momentum
+        self.weight = weight
+        self.register_buffer("memory", torch.zeros(n, C))  # t
+
+    def penalty(self, logits: Tensor, batch: Batch) -> Tensor | None:
+        p = _clamped(logits)
+        return self.weight * torch.log1p(-(self._renewed(p, batch) * p).sum(1)).mean()
+
+    def after_step(self, logits: Tensor, batch: Batch) -> None:
+        # Not while the loss is computed: a step that diverges is not taken and leaves no trace.
+        self.memory[batch.index] = self._renewed(_clamped(logits), batch)
+
+    @torch.no_grad()
+    def _renewed(self, p: Tensor, batch: Batch) -> Tensor:
+        """[N, C] t."""
+        normed = p / p.sum(1, keepdim=True)
+        return self.momentum * self.memory[batch.index] + (1 - self.momentum) * normed
+
+    def taught(self, e: Evidence, batch: Batch) -> tuple[Tensor, Tensor]:
+        t = self.memory[batch.index.to(self.memory.device)]
+        return t / t.sum(1, keepdim=True), torch.zeros_like(e.entropy)
+
+
+def _clamped(logits: Tensor) -> Tensor:
+    return torch.softmax(logits.float(), 1).clamp(CLAMP, 1 - CLAMP)
+
+
+METHOD = Method(
+    title="ELR",
+    loss="H(q, p) + λ log(1 − ⟨t, p⟩)",
+    where="later (2020)",
+    entropy="rewards",
+    semantic_class="annotated and remembered",
+    when="When a network would learn every wrong label by heart: the best on digits under "
+    "symmetric noise; on photos, with the published λ, it was behind cross entropy.",
+    parameters=Parameters,
+    grid={"momentum": (0.7, 0.9), "weight": (1.0, 3.0, 7.0)},
+    strategy=lambda p, situation: EarlyLearningRegularization(
+        situation, momentum=p.momentum, weight=p.weight
+    ),
+    based_on="CrossEntropy",
+)

@@ -1,0 +1,131 @@
+"""Generalised cross entropy (Zhang & Sabuncu 2018), and truncated: unlikely labels left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proselflc.correction import defaults
+from proselflc.correction.criteria import GeneralizedCrossEntropy
+from proselflc.correction.criterion import Criterion
+from proselflc.correction.parameter import number, power, share_of_training
+from proselflc.correction.robust import Generalized
+from proselflc.data.batches import Batch
+from proselflc.training import method
+from proselflc.training.method import Method, checked
+from proselflc.training.strategy import Scene, Situation, Strategy
+
+EVERY = 1 / 15  # of training between two choices: 10 epochs of 150
+
+
+def _least_probability(value: float, name: str) -> float:
+    what = "labels of lower probability are left out"
+    return number(value, name, "between 0 and 1", what, fits=lambda x: 0 <= x <= 1)
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of generalised cross entropy.
+
+    Attributes:
+        q: near 0 the loss is cross entropy, at 1 the mean absolute error.
+    """
+
+    q: float = checked(defaults.POWER, power)
+
+
+@dataclass(frozen=True)
+class TruncatedParameters(method.Parameters):
+    """The parameters of truncated generalised cross entropy.
+
+    Attributes:
+        q: near 0 the loss is cross entropy, at 1 the mean absolute error.
+        k: the probability below which a label is left out.
+        begin: the share of training that is over when labels are first left out.
+    """
+
+    q: float = checked(Parameters.q, power)
+    k: float = checked(0.5, _least_probability)
+    begin: float = checked(0.5, share_of_training)
+
+
+class TruncatedGCE(Strategy):
+    """The generalised cross entropy L_q of the examples whose label the network finds likely.
+
+        v L_q(p_y) + (1 − v) L_q(k)        L_q(p) = (1 − p^q)/q
+
+    v is 1 for every example until a share of training is over, and from then on, chosen anew every
+    fifteenth of it, where p_y ≥ k. What is left out has a constant loss and teaches nothing. The
+    publication asks the network of the best validation accuracy so far; here it is the one at hand,
+    or the average of its weights, for a run need not have trusted examples. Where no label at all
+    would be kept, all stay.
+
+    Args:
+        situation: of the run.
+        q: of L_q.
+        truncation: k.
+        begin: the share of training that is over when labels are first left out.
+    """
+
+    processes = 1
+    kept: Tensor
+
+    def __init__(self, situation: Situation, *, q: float, truncation: float, begin: float) -> None:
+        method = Generalized(q)
+        super().__init__(Criterion(method, reduction="none"))
+        self.truncation = truncation
+        self.constant = (1 - self.truncation**method.q) / method.q  # L_q(k)
+        self.begin = max(1, round(begin * situation.epochs))
+        self.every = max(1, round(EVERY * situation.epochs))
+        self.register_buffer("kept", torch.ones(situation.num_examples, dtype=torch.bool))  # v
+
+    def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
+        losses = super().loss(logits, batch, progress)
+        return torch.where(self.kept[batch.index], losses, self.constant).mean()
+
+    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+        over = epoch + 1 - self.begin
+        if over < 0 or over % self.every:
+            return
+        given = torch.from_numpy(scene.given)
+        p = torch.zeros(len(given))
+        with torch.no_grad():
+            for index, logits in scene.answers():
+                rows = index.cpu()
+                said = torch.softmax(logits.float(), 1).cpu()
+                p[rows] = said.gather(1, given[rows, None])[:, 0]
+        kept = p >= self.truncation
+        if not kept.any():
+            scene.note(
+                f"after epoch {epoch + 1} no label has a probability of {self.truncation:g}: all "
+                "are kept"
+            )
+            kept = torch.ones_like(kept)
+        self.kept.copy_(kept)
+
+    def facts(self) -> dict[str, object]:
+        return {"labels_left_out": int((~self.kept).sum())}
+
+
+METHOD = Method(
+    title="Generalised cross entropy",
+    loss="(1 − p_y^q)/q",
+    where="Table 4",
+    when="When two fifths of the labels or more are wrong, and wrong in any way alike: there it "
+    "was ahead of cross entropy on photos; elsewhere it gained nothing.",
+    parameters=Parameters,
+    grid={"q": (0.5, 0.7, 0.9)},
+    criterion=lambda p, total_steps: GeneralizedCrossEntropy(p.q),
+)
+TRUNCATED = Method(
+    title="Truncated generalised cross entropy",
+    loss="(1 − p_y^q)/q where p_y ≥ k",
+    where="beside GCE",
+    when="Where generalised cross entropy works and the worst labels should not count at all.",
+    parameters=TruncatedParameters,
+    grid={"q": (0.5, 0.7, 0.9), "begin": (0.3, 0.5)},
+    strategy=lambda p, situation: TruncatedGCE(situation, q=p.q, truncation=p.k, begin=p.begin),
+    based_on="GeneralizedCrossEntropy",
+)

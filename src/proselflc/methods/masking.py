@@ -1,0 +1,261 @@
+"""Masking (Han et al. 2018): transitions from a generator that is told which ones are possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from proselflc.correction.criteria import CrossEntropy
+from proselflc.data.batches import Batch, generator_for
+from proselflc.data.class_matrix import check_room_for_transition
+from proselflc.data.matrix_files import read_mask
+from proselflc.errors import InputError
+from proselflc.training import method
+from proselflc.training.method import Method
+from proselflc.training.strategy import (
+    Scene,
+    Situation,
+    Stage,
+    Strategy,
+    all_probabilities,
+    check_probabilities,
+)
+from proselflc.training.transition_estimate import percentile
+
+FIRST = 0.25  # of all epochs; later, the estimate would show labels that are learned by heart
+NOISE = 10  # numbers that the generator makes a matrix of
+HIDDEN = 50
+JUDGE = 20  # hidden units of the discriminator
+ROUNDS = 5  # of the discriminator per step
+CLIP = (-0.01, 0.005)  # its weights
+# Within that clip D rises by at most 0.025 per unit of S, and R by about 1, so that without a
+# weight the mask changes nothing. (The published code has the clip but never runs it.)
+STRUCTURE = 40.0
+EDGE, WIDTH = 0.05, 0.005  # of the structure map
+MOST_CLASSES = 256  # a step makes N matrices of C²
+
+# Published are 10,000 steps at 1e-4 to pre-train the generator and then 150,000 at 1e-5. A step of
+# RMSProp is as long as its learning rate, so rate times steps is what stays: 1, and at most 1.5.
+PRETRAINING, PRETRAINING_RATE = 2000, 5e-4
+DISTANCE, LARGEST_RATE = 1.5, 1e-3
+DECAY, TINY = 0.9, 1e-10  # of RMSProp
+DRAWN = 64  # matrices per step of pre-training
+SHOWN = 512  # matrices whose mean is what the run shows
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of Masking.
+
+    Attributes:
+        mask: a .npy, .npz or .csv file of 0 and 1, row = true class, which transitions are
+            possible; left out, those within a coarse class.
+    """
+
+    mask: Path | None = None
+
+
+class Masking(Strategy):
+    """First cross entropy, then network, generator and discriminator learn together.
+
+    The generator makes a matrix S of noise, a new one for every example; f(S) = σ((S − 0.05)/0.005)
+    is its structure. The losses are
+
+        network        R = −log (Sᵀp)_y
+        generator      R − 40 D(f(S))
+        discriminator  D(f(S)) − D(M), its weights clipped to [−0.01, 0.005]
+
+    with M the mask of transitions that are possible. The generator is pre-trained on an estimate of
+    T by the percentile rule. Per step the network and the generator learn once, the discriminator
+    five times. Published is a network that goes on from the first stage. Here it begins anew, as
+    with a forward correction: one that has begun to learn labels by heart pulls S to the identity.
+
+    Args:
+        situation: of the run.
+        mask: [C, C] bool, row = true class; None for transitions within coarse classes. A class can
+            always keep its label.
+    """
+
+    stages = (
+        Stage("cross entropy", FIRST),
+        Stage("with the generator", 1 - FIRST, fresh=True),
+    )
+    processes = 1
+    mask: Tensor
+    turn: Tensor
+
+    def __init__(self, situation: Situation, *, mask: Tensor | None = None) -> None:
+        super().__init__(CrossEntropy())
+        C = situation.num_classes
+        if C > MOST_CLASSES:
+            raise InputError(
+                f"masking makes a matrix per example and is for at most {MOST_CLASSES} classes, "
+                f"got {C}: use forward"
+            )
+        check_probabilities(situation.num_examples, C, 20)
+        if mask is None:
+            if situation.coarse is None:
+                raise InputError(
+                    "masking needs to know which transitions are possible, and the data has no "
+                    "coarse classes: give --method.mask FILE, [C, C] of 0 and 1, row = true class"
+                )
+            coarse = torch.from_numpy(situation.coarse)
+            mask = coarse[:, None] == coarse
+        self.names, self.seed = situation.names, situation.seed
+        self.stage = 0
+        steps = max(1, round((1 - FIRST) * situation.total_steps))
+        self.rate = min(DISTANCE / steps, LARGEST_RATE)
+        self.register_buffer("mask", (mask | torch.eye(C, dtype=torch.bool)).float())
+        self.register_buffer("turn", torch.zeros((), dtype=torch.int64))
+        generator = generator_for("masking", "weights", self.seed)
+        self.generator = _Learner((NOISE, HIDDEN, HIDDEN, C * C), nn.ReLU(), generator=generator)
+        self.judge = _Learner((C * C, JUDGE, 1), nn.Sigmoid(), generator=generator)
+        self.judge.clip(*CLIP)
+
+    def arrange(self, stage: int, model: nn.Module) -> None:
+        self.stage = stage
+
+    def enter(self, stage: int, scene: Scene) -> None:
+        if stage == 0:
+            return
+        given = torch.from_numpy(scene.given)
+        T, notes = percentile(all_probabilities(scene), given, self.names)
+        for note in notes:
+            scene.note(note)
+        self._pretrain(T.to(self.mask))
+
+    def _pretrain(self, T: Tensor) -> None:
+        """Teach the generator to make T [C, C], whatever the noise, by −Σ_ij T_ij log S_ij."""
+        for step in range(PRETRAINING):
+            z = self._noise(DRAWN, "pre-training", step)
+
+            def loss(z: Tensor = z) -> Tensor:
+                return -(T * self._log_matrices(z)).sum((1, 2)).mean()
+
+            self.generator.improve(loss, PRETRAINING_RATE)
+
+    def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
+        if self.stage == 0:
+            return super().loss(logits, batch, progress)
+        # The first index tells the parts of a batch that is taken in several parts from each other.
+        z = self._noise(len(batch.y), "network", int(batch.index[0]))
+        return _reconstruction(logits, batch.y, self._log_matrices(z))
+
+    def after_step(self, logits: Tensor, batch: Batch) -> None:
+        if self.stage == 0:
+            return
+        N, y = len(batch.y), batch.y.to(logits.device)
+
+        def of_generator() -> Tensor:
+            log_S = self._log_matrices(self._noise(N, "generator"))
+            judged: Tensor = self.judge(structure(log_S)).mean()
+            return _reconstruction(logits, y, log_S) - STRUCTURE * judged
+
+        self.generator.improve(of_generator, self.rate)
+        for k in range(ROUNDS):
+            made = structure(self._log_matrices(self._noise(N, "discriminator", k)))
+
+            def of_judge(made: Tensor = made) -> Tensor:
+                difference: Tensor = self.judge(made) - self.judge(self.mask.reshape(1, -1))
+                return difference.mean()
+
+            self.judge.improve(of_judge, self.rate)
+            self.judge.clip(*CLIP)
+        self.turn += 1
+
+    def transition(self) -> Tensor | None:
+        """[C, C] the mean of what the generator makes."""
+        generator = generator_for("masking", "shown", self.seed)
+        z = torch.randn(SHOWN, NOISE, generator=generator).to(self.mask)
+        return torch.stack([self._log_matrices(part).exp().mean(0) for part in z.chunk(32)]).mean(0)
+
+    def facts(self) -> dict[str, object]:
+        return {"transition": "learned within a mask"}
+
+    def _noise(self, number: int, *key: int | str) -> Tensor:
+        """[number, 10], a function of the run's seed, the step and the key."""
+        generator = generator_for("masking", self.seed, int(self.turn), *key)
+        return torch.randn(number, NOISE, generator=generator).to(self.mask)
+
+    def _log_matrices(self, z: Tensor) -> Tensor:
+        """[N, C, C] log S of noise [N, 10]."""
+        C = len(self.mask)
+        made: Tensor = self.generator(z)
+        return torch.log_softmax(made.reshape(-1, C, C), 2)
+
+
+def structure(log_S: Tensor) -> Tensor:
+    """[N, C²] f(S) = σ((S − 0.05)/0.005): 1 where a transition happens, 0 where it does not."""
+    return torch.sigmoid((log_S.exp() - EDGE) / WIDTH).flatten(1)
+
+
+def _reconstruction(logits: Tensor, y: Tensor, log_S: Tensor) -> Tensor:
+    """R, the mean of −log Σ_i p_i S_iy with a matrix per example."""
+    column = log_S.gather(2, y[:, None, None].expand(-1, log_S.size(1), 1))[:, :, 0]
+    return -torch.logsumexp(torch.log_softmax(logits.float(), 1) + column, 1).mean()
+
+
+class _Learner(nn.Module):
+    """A small network that learns by RMSProp of its own, whose state is in buffers."""
+
+    def __init__(
+        self, widths: tuple[int, ...], activation: nn.Module, *, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            layer = nn.utils.skip_init(nn.Linear, before, after)  # type: ignore[no-untyped-call]
+            nn.init.xavier_uniform_(layer.weight, generator=generator)
+            nn.init.zeros_(layer.bias)
+            layers += [layer, activation]
+        # Frozen for the loop, whose optimiser must not have them.
+        self.layers = nn.Sequential(*layers[:-1]).requires_grad_(False)
+        for k, weight in enumerate(self.layers.parameters()):
+            self.register_buffer(f"square{k}", torch.zeros_like(weight))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layers(x)
+        return y
+
+    def improve(self, loss: Callable[[], Tensor], rate: float) -> None:
+        """One step: v ← 0.9 v + 0.1 g², weight ← weight − rate·g/√(v + 1e-10)."""
+        weights = list(self.layers.parameters())
+        self.layers.requires_grad_(True)
+        with torch.enable_grad():
+            gradients = torch.autograd.grad(loss(), weights)
+        self.layers.requires_grad_(False)
+        for k, (weight, gradient) in enumerate(zip(weights, gradients, strict=True)):
+            square = self.get_buffer(f"square{k}")
+            square.lerp_(gradient.square(), 1 - DECAY)
+            weight.sub_(rate * gradient / (square + TINY).sqrt())
+
+    def clip(self, low: float, high: float) -> None:
+        """Keep the weights within bounds."""
+        for weight in self.layers.parameters():
+            weight.clamp_(low, high)
+
+
+def _strategy(p: Parameters, situation: Situation) -> Strategy:
+    mask = None
+    if p.mask is not None:
+        check_room_for_transition(situation.num_classes)  # a mask is as large as one
+        mask = torch.from_numpy(read_mask(p.mask, situation.num_classes)).bool()
+    return Masking(situation, mask=mask)
+
+
+METHOD = Method(
+    title="Masking",
+    loss="H(q, p), then −log (Sᵀp)_y with S generated",
+    where="Table 6",
+    needs="a mask, or coarse classes",
+    when="When you know which classes can be confused at all; on digits that was worth much, on "
+    "photos nothing.",
+    parameters=Parameters,
+    strategy=_strategy,
+    based_on="CrossEntropy",
+)

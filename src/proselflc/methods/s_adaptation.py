@@ -1,0 +1,169 @@
+"""S-adaptation (Goldberger & Ben-Reuven 2017): a noise layer behind the network learns T."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from proselflc.correction.criteria import CrossEntropy
+from proselflc.data.batches import Batch
+from proselflc.data.memory_budget import keeps_all
+from proselflc.errors import InputError, unknown
+from proselflc.training import method
+from proselflc.training.features import Seen, Who, last_linear
+from proselflc.training.method import Method, checked
+from proselflc.training.strategy import (
+    Scene,
+    Situation,
+    Stage,
+    Strategy,
+    all_probabilities,
+    check_probabilities,
+)
+
+LAYERS = ("simple", "complex")
+FIRST = 0.25  # of all epochs; later, the confusion would show labels that are learned by heart
+LARGEST = 10**8  # numbers in w
+KEPT = 0.99  # of what earlier steps say of the mean T(x), per step
+WHO = Who("the complex noise layer", "use --method.layer simple")
+FEWEST = 0.5  # examples that a class must be predicted for, in sum, to show where its labels go
+
+
+def _layer(value: str, name: str) -> str:
+    if value not in LAYERS:
+        raise InputError(unknown(f"--method.{name}", str(value), LAYERS))
+    return value
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of S-adaptation.
+
+    Attributes:
+        layer: the noise layer: "simple", or "complex", which looks at features.
+    """
+
+    layer: str = checked("simple", _layer)
+
+
+class NoiseLayer(Strategy):
+    """First cross entropy, then network and noise layer learn together the loss
+
+        −log Σ_i p_i T_iy        T = row-softmax(b)                          simple
+                                 T_ij(x) = softmax_j(w_ij·h(x) + b_ij)       complex
+
+    with b_ij = log(P(y = j | prediction = i) + 1e-8) of the first stage's predictions (soft counts)
+    and w = 0 at first; h is what the model's last linear layer sees. The model alone, without the
+    layer, predicts. A class that is never predicted begins as one that keeps its label.
+
+    Nothing keeps T from becoming the identity: where the network can learn the labels by heart, it
+    does, and the method ends as cross entropy. A complex layer can moreover say by itself what the
+    network should.
+
+    Args:
+        situation: of the run.
+        layer: "simple" or "complex".
+    """
+
+    stages = (
+        Stage("cross entropy", FIRST),
+        Stage("with the noise layer", 1 - FIRST),
+    )
+    processes = 1
+    flow: Tensor
+
+    def __init__(self, situation: Situation, *, layer: str = "simple") -> None:
+        super().__init__(CrossEntropy())
+        C = situation.num_classes
+        # b, its gradient, what an optimiser keeps of it, the flow, and copies for a checkpoint.
+        check_probabilities(0, C, 64)
+        self.layer, self.names = layer, situation.names
+        self.stage = 0
+        self.b = nn.Parameter(torch.zeros(C, C))
+        self.w: nn.Parameter | None = None
+        self.seen = Seen(WHO)
+        # [C, C] Σ_n p_ni T_ij(x_n) of the last steps, for the mean of what depends on x.
+        self.register_buffer("flow", torch.eye(C))
+
+    def arrange(self, stage: int, model: nn.Module) -> None:
+        self.stage = stage
+        if self.layer == "complex" and self.w is None:
+            last = last_linear(model, len(self.b), WHO)
+            C, width = len(self.b), last.in_features
+            if C * C * width > LARGEST:
+                raise InputError(
+                    f"the complex noise layer of {C} classes and {width} features has "
+                    f"{C * C * width:,} weights, at most {LARGEST:,} are possible: use "
+                    "--method.layer simple"
+                )
+            self.w = nn.Parameter(torch.zeros(C, C, width))
+            last.register_forward_pre_hook(self.seen)
+
+    def enter(self, stage: int, scene: Scene) -> None:
+        if stage == 0:
+            return
+        counts = _soft_counts(scene)
+        total = counts.sum(1, keepdim=True)
+        never = total[:, 0] < FEWEST
+        counts[never] = 0
+        counts[never, never] = 1
+        for k in never.nonzero()[:, 0].tolist():
+            scene.note(f"class {self.names[k]} is never predicted: it is taken to keep its label")
+        confusion = counts / counts.sum(1, keepdim=True)
+        with torch.no_grad():
+            self.b.copy_((confusion + 1e-8).log())
+        self.flow.copy_(confusion)
+
+    def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
+        h = None if self.w is None else self.seen.taken(len(batch.y))
+        if self.stage == 0:
+            return super().loss(logits, batch, progress)
+        log_p = torch.log_softmax(logits.float(), 1)
+        if self.w is None or h is None:
+            log_T = torch.log_softmax(self.b, 1)
+            return -torch.logsumexp(log_p + log_T.T[batch.y], 1).mean()
+        with torch.autocast(h.device.type, enabled=False):
+            z = torch.einsum("nf,ijf->nij", h.float(), self.w) + self.b  # [N, C, C]
+        log_T = torch.log_softmax(z, 2)
+        with torch.no_grad():
+            self.flow.mul_(KEPT).add_(torch.einsum("ni,nij->ij", log_p.exp(), log_T.exp()))
+        y = batch.y[:, None, None].expand(-1, len(self.b), 1)
+        return -torch.logsumexp(log_p + log_T.gather(2, y)[:, :, 0], 1).mean()
+
+    def transition(self) -> Tensor | None:
+        """[C, C] T, for the complex layer its mean over the examples of the last steps."""
+        if self.w is None:
+            return torch.softmax(self.b.detach(), 1)
+        return self.flow / self.flow.sum(1, keepdim=True)
+
+    def facts(self) -> dict[str, object]:
+        return {"transition": f"learned by a {self.layer} noise layer"}
+
+
+@torch.no_grad()
+def _soft_counts(scene: Scene) -> Tensor:
+    """Return [C, C] the sums of p (row) over the examples with each label (column)."""
+    C, given = scene.num_classes, torch.from_numpy(scene.given)
+    if keeps_all(len(given), C):
+        q = nn.functional.one_hot(given, C).double()
+        return all_probabilities(scene).double().T @ q
+    sums = torch.zeros(C, C, dtype=torch.float64)  # row = label
+    for index, logits in scene.answers():
+        p = torch.softmax(logits.float(), 1).double().cpu()
+        sums.index_add_(0, given[index.cpu()], p)
+    return sums.T
+
+
+METHOD = Method(
+    title="S-adaptation",
+    loss="H(q, p), then −log (Tᵀp)_y with T learned",
+    where="Table 6",
+    when="To compare with the paper's Table 6; it begins from a network that has learned wrong "
+    "labels already.",
+    parameters=Parameters,
+    grid={"layer": LAYERS},
+    strategy=lambda p, situation: NoiseLayer(situation, layer=p.layer),
+    based_on="CrossEntropy",
+)

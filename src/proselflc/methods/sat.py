@@ -1,0 +1,106 @@
+"""Self-adaptive training (Huang et al. 2020): labels move towards what the network says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proselflc.correction.criteria import CrossEntropy
+from proselflc.correction.information import expected_surprise
+from proselflc.correction.parameter import kept_share, share_of_training
+from proselflc.data.batches import Batch
+from proselflc.training import method
+from proselflc.training.method import Method, checked
+from proselflc.training.strategy import Scene, Situation, Strategy, check_memory, one_hot
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of self-adaptive training.
+
+    Attributes:
+        momentum: α, the share of an example's label that an update keeps.
+        begin: the share of training before labels move.
+    """
+
+    momentum: float = checked(0.9, kept_share)
+    begin: float = checked(0.3, share_of_training)
+
+
+class SelfAdaptiveTraining(Strategy):
+    """Cross entropy with targets that begin as the labels and follow the predictions.
+
+        Σ_i w_i H(t_i, p_i) / Σ_i w_i        t ← α t + (1 − α) p, a constant;  w = max_j t_j
+
+    Until a share of training is over the loss is cross entropy and t stays the given label; from
+    then on t is renewed before it is used. A label that the network contradicts is first
+    outweighed, for its largest t is small, and then replaced. Where `--accumulate` cuts a batch,
+    the sums are over a part of it.
+
+    Args:
+        situation: of the run.
+        momentum: α.
+        begin: the share of training before labels move.
+    """
+
+    processes = 1
+    memory: Tensor
+    epochs: Tensor
+
+    def __init__(self, situation: Situation, *, momentum: float, begin: float) -> None:
+        super().__init__(CrossEntropy())
+        n, C = situation.num_examples, situation.num_classes
+        check_memory(4 * n * C, f"a label of {n:,} examples of {C:,} classes")
+        self.momentum = momentum
+        self.begin = round(begin * situation.epochs)
+        given = torch.from_numpy(situation.given)
+        self.register_buffer("memory", one_hot(given, C, torch.float32))  # t
+        self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
+
+    def targets(self, batch: Batch) -> Tensor:
+        return self.memory[batch.index] if self._moves else batch.y
+
+    def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
+        if not self._moves:
+            return super().loss(logits, batch, progress)
+        t = self._renewed(logits, batch)
+        w = t.amax(1)
+        log_p = torch.log_softmax(logits.float(), 1)
+        return (w * expected_surprise(t, log_p)).sum() / w.sum()
+
+    def after_step(self, logits: Tensor, batch: Batch) -> None:
+        if self._moves:
+            self.memory[batch.index] = self._renewed(logits, batch)
+
+    @property
+    def _moves(self) -> bool:
+        """Whether labels move already."""
+        return int(self.epochs) >= self.begin
+
+    @torch.no_grad()
+    def _renewed(self, logits: Tensor, batch: Batch) -> Tensor:
+        """[N, C] t."""
+        p = torch.softmax(logits.float(), 1)
+        return self.momentum * self.memory[batch.index] + (1 - self.momentum) * p
+
+    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+        self.epochs += 1
+
+
+METHOD = Method(
+    title="Self-adaptive training",
+    loss="Σ w H(t, p)/Σ w",
+    where="later (2020)",
+    entropy="rewards",
+    semantic_class="annotated and remembered",
+    when="When long training can afford labels that move; here it gained something on digits and "
+    "nothing on photos.",
+    parameters=Parameters,
+    grid={"begin": (0.15, 0.3, 0.5)},
+    strategy=lambda p, situation: SelfAdaptiveTraining(
+        situation, momentum=p.momentum, begin=p.begin
+    ),
+    based_on="CrossEntropy",
+)

@@ -1,0 +1,157 @@
+"""Teacher-free distillation by self-training (Yuan et al. 2020): Tf-KD_self."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from proselflc import methods
+from proselflc.correction import catalogue
+from proselflc.correction.criteria import Distillation
+from proselflc.correction.criterion import Criterion
+from proselflc.correction.parameter import number, share_of_target, softmax_temperature
+from proselflc.data.batches import Batch
+from proselflc.errors import InputError, unknown
+from proselflc.methods.distillation import FrozenTeacher
+from proselflc.training import method
+from proselflc.training.method import Method, checked
+from proselflc.training.strategy import Scene, Situation, Stage, Strategy
+
+
+def _multiplier(value: float, name: str) -> float:
+    what = (
+        "the teacher's part is multiplied by it; a published one is to be divided by the number of "
+        "classes"
+    )
+    return number(value, name, "above 0 and finite", what, fits=lambda x: 0 < x < math.inf)
+
+
+@dataclass(frozen=True)
+class Parameters(method.Parameters):
+    """The parameters of Tf-KD_self, and of the method of its first stage.
+
+    Attributes:
+        first: the method of the first stage, one that is a criterion and nothing else.
+        epsilon: α, the share of the teacher in the second stage.
+        temperature: τ, of both softmaxes in the KL.
+        multiplier: m of the teacher's part: a published one divided by the number of classes.
+        sharpness: of the first method, if it takes one.
+        midpoint: of the first method, if it takes one.
+        trust: of the first method, if it takes one.
+        q: of the first method, if it takes one.
+        alpha: of the first method, if it takes one.
+        beta: of the first method, if it takes one.
+        A: of the first method, if it takes one.
+        begin: of the first method, if it takes one.
+        end: of the first method, if it takes one.
+    """
+
+    first: str = "cce"
+    epsilon: float = checked(0.95, share_of_target)
+    temperature: float = checked(20.0, softmax_temperature)
+    multiplier: float = checked(1.0, _multiplier)
+    sharpness: float | None = None
+    midpoint: float | None = None
+    trust: str | None = None
+    q: float | None = None
+    alpha: float | None = None
+    beta: float | None = None
+    A: float | None = None
+    begin: float | None = None
+    end: float | None = None
+
+
+OWN = ("first", "epsilon", "temperature", "multiplier")
+
+
+class TeacherFreeDistillation(Strategy):
+    """A network learns by any criterion, then teaches a fresh one like itself.
+
+    The second stage minimises
+
+        (1 − α) H(q, p) + α m τ² KL(softmax(z_t/τ) ‖ softmax(z/τ))
+
+    with the network of the first stage, as it was at its end, frozen as the teacher. The KL is
+    summed over classes and averaged over the batch. The published code also averages it over the C
+    classes, so its multiplier is C times this m: 1, 50 and 100 for CIFAR-100 are m = 0.01, 0.5 and
+    1 here. The loss is s = 1 − α + α m times that of `Distillation` with ε = α m/s, and this ε is
+    the trust that is recorded.
+
+    Each stage is half of the epochs, so that the whole costs about as much as one network trained
+    by cross entropy. The published code keeps the network of the best validation accuracy; here it
+    is the last one, or the average of the weights where the recipe keeps one.
+
+    Args:
+        first: what the first stage minimises.
+        alpha: α, the share of the teacher.
+        temperature: τ, of both softmaxes in the KL.
+        multiplier: m.
+    """
+
+    stages = (Stage("teacher", 0.5), Stage("student", 0.5, fresh=True))
+
+    def __init__(
+        self, first: Criterion, *, alpha: float, temperature: float, multiplier: float
+    ) -> None:
+        super().__init__(first)
+        self.scale = 1 - alpha + alpha * multiplier
+        self._criteria = first, Distillation(alpha * multiplier / self.scale, temperature)
+        self.teacher: FrozenTeacher | None = None
+
+    def arrange(self, stage: int, model: nn.Module) -> None:
+        self.criterion = self._criteria[stage]
+        if stage > 0:
+            self.teacher = FrozenTeacher(deepcopy(model))
+
+    def enter(self, stage: int, scene: Scene) -> None:
+        if self.teacher is not None:
+            self.teacher.model.load_state_dict(scene.model.state_dict())
+
+    def teacher_logits(self, batch: Batch) -> Tensor | None:
+        return None if self.teacher is None else self.teacher(batch)
+
+    def after_step(self, logits: Tensor, batch: Batch) -> None:
+        if self.teacher is not None:
+            self.teacher.end_step()
+
+    def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
+        loss = super().loss(logits, batch, progress)
+        return loss if self.teacher is None else self.scale * loss
+
+
+def _strategy(p: Parameters, situation: Situation) -> Strategy:
+    possible = list(filter(methods.weighs, methods.names()))
+    if p.first not in methods.names():
+        raise InputError(f"--method.first: {unknown('method', str(p.first), possible)}")
+    if p.first not in possible:
+        raise InputError(
+            f"--method.first cannot be {p.first}, which is more than a criterion: give one of "
+            f"{', '.join(possible)}"
+        )
+    first = methods.find(p.first)
+    others = {name: value for name, value in p.given().items() if name not in OWN}
+    return TeacherFreeDistillation(
+        first.make(first.resolved(others), situation).criterion,
+        alpha=p.epsilon,
+        temperature=p.temperature,
+        multiplier=p.multiplier,
+    )
+
+
+METHOD = Method(
+    title="Tf-KD_self",
+    loss="(1 − α) H(q, p) + α m τ² KL(p_t‖p)",
+    where="Section 1",
+    entropy="follows the teacher",
+    semantic_class="annotated and taught",
+    when="To compare with the paper's Section 1; with two networks in the epochs of one it was "
+    "behind cross entropy on photos.",
+    parameters=Parameters,
+    grid={"epsilon": (0.5, 0.9, 0.95)},
+    strategy=_strategy,
+    based_on="Distillation",
+    target=lambda: catalogue.distillation(Parameters.epsilon, Parameters.temperature),
+)

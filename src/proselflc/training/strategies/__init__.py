@@ -1,1 +1,0 @@
-"""Methods that do more than minimise a criterion, one file each."""
