@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import proselflc
@@ -684,7 +685,7 @@ def test_processes_that_are_not_together_are_told(
 def test_links_lead_to_the_images_of_a_recording(tmp_path: Path, program: Any) -> None:
     paths = [tmp_path / f"{k}.png" for k in range(6)]
     for path in paths:
-        path.write_bytes(b"an image")
+        Image.new("RGB", (4, 4)).save(path)
     with proselflc.record(6, 3, out=tmp_path / "run", names="abc", inputs=paths) as rec:
         rec(ALL, 5 * torch.eye(3)[LABELS], LABELS)
     program("export", tmp_path / "run", "--links", tmp_path / "links")

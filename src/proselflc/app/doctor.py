@@ -26,7 +26,6 @@ EXTRAS = {
     "review": "the page of `proselflc review`",
     "search": "`proselflc search`",
     "skorch": "skorch",
-    "stream": "data in tar shards",
     "tensorboard": "`--tracker tensorboard`",
     "timm": "models of timm",
 }
