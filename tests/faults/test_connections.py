@@ -78,7 +78,7 @@ class Server:
 
 def received(line: socket.socket) -> str:
     """Everything until the server closes the connection."""
-    pieces = []
+    pieces: list[bytes] = []
     while True:
         try:
             piece = line.recv(1 << 16)
