@@ -115,6 +115,42 @@ def detection_in_short() -> str:
     return "\n".join(rows)
 
 
+def fuzz() -> str:
+    """What became of damaged files, from the fuzzer."""
+    measured = json.loads((RESULTS / "fuzz.json").read_text(encoding="utf-8"))
+    if not measured["cases"]:
+        return UNMEASURED
+    groups = {name: measured["groups"].get(name, {}) for name in FUZZED}
+    rows = [
+        f"`make fuzz` (seed {measured['seed']}) damages {measured['files']} files in "
+        f"{measured['cases']:,} cases:",
+        "",
+        f"| what a command did | {' | '.join(FUZZED.values())} |",
+        "|---|" + "---|" * len(groups),
+    ]
+    for kind, words in OUTCOMES.items():
+        counts = " | ".join(f"{counted.get(kind, 0):,}" for counted in groups.values())
+        rows.append(f"| {words} | {counts} |")
+    cases = " | ".join(f"{counted.get('cases', 0):,}" for counted in groups.values())
+    return "\n".join([*rows, f"| cases | {cases} |"])
+
+
+UNMEASURED = "The figures are not measured yet: `make fuzz` and then `make docs` fill them in."
+FUZZED = {
+    "checked": "files with a checksum",
+    "run": "other files of runs",
+    "data": "data, options and requests",
+}
+OUTCOMES = {
+    "refused": "refused it in one sentence",
+    "noted": "answered with a note about it",
+    "correct": "answered as without the damage",
+    "accepted": "used it as other data",
+    "different": "**answered differently without a word**",
+    "traceback": "**ended in a traceback**",
+    "hang": "**did not end**",
+    "escaped": "**wrote elsewhere or executed something**",
+}
 HOWTOS = ("image-folder", "table", "text", "photos-by-embeddings", "audit-and-review")  # first
 
 
@@ -175,6 +211,7 @@ MADE: dict[str, Callable[[], str]] = {
     "detection": detection,
     "estimator": estimator,
     "detection_in_short": detection_in_short,
+    "fuzz": fuzz,
     "howtos": howtos,
     "methods": methods,
     "methods_on_digits": methods_on_digits,

@@ -26,7 +26,7 @@ from fuzzing.outcome import FAILURES
 
 OUT = Path(__file__).parents[1] / "benchmarks" / "results" / "fuzz.json"
 DRAWING = 10  # in one case of so many the figures of a report are drawn
-SILENT = 300.0  # seconds without a word after which a process is taken to hang
+SILENT = 300  # seconds without a word after which a process is taken to hang
 
 
 def work(line: Connection, numbers: range, seed: int) -> None:
@@ -46,9 +46,10 @@ def results(cases: int, processes: int, seed: int) -> Iterator[Result]:
         process = context.Process(target=work, args=(there, range(k, cases, processes), seed))
         process.start()
         there.close()
-        running[here] = (process, k, time.monotonic())
+        running[here] = (process, k, 0)
     while running:
-        for ready in wait(list(running), timeout=1):
+        ready_now = wait(list(running), timeout=1)
+        for ready in ready_now:
             assert isinstance(ready, Connection)
             process, number, _ = running[ready]
             try:
@@ -60,10 +61,11 @@ def results(cases: int, processes: int, seed: int) -> Iterator[Result]:
                 process.join()
                 del running[ready]
             else:
-                running[ready] = (process, result.number, time.monotonic())
+                running[ready] = (process, result.number, 0)
                 yield result
-        for line, (process, number, last) in list(running.items()):
-            if time.monotonic() - last > SILENT:
+        for line, (process, number, waited) in list(running.items() if not ready_now else ()):
+            running[line] = (process, number, waited + 1)
+            if waited >= SILENT:
                 process.kill()
                 del running[line]
                 yield Result(number, "run", "", "", "", "hang", "the process was killed")
@@ -85,7 +87,20 @@ def main() -> int:
         return 0
     counts: dict[str, Counter[str]] = {}
     seen: dict[str, set[int]] = {}
-    began, failures, files = time.monotonic(), 0, set()
+    began, failures = time.monotonic(), 0
+    files: set[str] = set()
+
+    def write() -> int:
+        """Write the counts so far; how many cases they are of."""
+        cases = sum(map(len, seen.values()))
+        groups = {
+            group: {"cases": len(seen[group]), **dict(sorted(counts[group].items()))}
+            for group in sorted(counts)
+        }
+        written = {"cases": cases, "seed": options.seed, "files": len(files), "groups": groups}
+        options.out.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+        return cases
+
     for number, one in enumerate(results(options.cases, options.processes, options.seed)):
         counts.setdefault(one.group, Counter())[one.kind] += 1
         seen.setdefault(one.group, set()).add(one.number)
@@ -96,19 +111,9 @@ def main() -> int:
             print(one.words[-3000:])
             print(f"repeat it: python tools/fuzz.py --case {one.number} --seed {options.seed}\n")
         if number % 1000 == 999:
-            print(f"{number + 1:,} commands, {failures} failures", flush=True)
-    written = {
-        "cases": options.cases,
-        "seed": options.seed,
-        "files": len(files),
-        "groups": {
-            group: {"cases": len(seen[group]), **dict(sorted(counts[group].items()))}
-            for group in sorted(counts)
-        },
-    }
-    options.out.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+            print(f"{write():,} cases, {number + 1:,} commands, {failures} failures", flush=True)
     minutes = (time.monotonic() - began) / 60
-    print(f"{options.cases:,} cases in {minutes:.0f} minutes, {failures} failures: {options.out}")
+    print(f"{write():,} cases in {minutes:.0f} minutes, {failures} failures: {options.out}")
     return 1 if failures else 0
 
 

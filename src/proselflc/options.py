@@ -68,6 +68,6 @@ def check_least(
         if value < low:
             raise InputError(f"{flag(name)} must be at least {low}, got {value}")
         high = (most or {}).get(name, LARGEST_WHOLE)
-        if value > high:
+        if int(value) > high:
             bound = f"at most {high:,}" if high < LARGEST_WHOLE else "below 2^63"
             raise InputError(f"{flag(name)} must be {bound}, got {value}")

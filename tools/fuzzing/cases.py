@@ -23,19 +23,12 @@ OTHER = 0.04  # share in which it is another run's file, and in which it is any 
 HUGE = 8 << 30  # bytes of a file that is mostly a hole
 
 
-GROUPS = {
-    "checked": "files of a finished run, with a checksum",
-    "run": "other files of runs",
-    "data": "data, options, labels, weights and requests",
-}
-
-
 class Result(NamedTuple):
     """What became of one command in one case.
 
     Attributes:
         number: of the case.
-        group: what kind of file it is, a key of `GROUPS`.
+        group: "checked" for a file with a checksum, "run" for another of a run, else "data".
         subject: the file.
         damage: how it was damaged.
         command: by its name.
