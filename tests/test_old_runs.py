@@ -124,7 +124,21 @@ def test_a_recording_goes_on(folder: Path) -> None:
     assert recording.run.examples.num_rows == 120
 
 
-def test_a_finished_study_is_read(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert command(["search", "--resume", "--out", "study", "--quiet", "--json"]) == 0
-    found = json.loads(capfd.readouterr().out)
-    assert found["chosen"]["proselflc"]["parameters"] == {"sharpness": 8.0}
+def test_the_run_that_a_study_ended_with_is_read(folder: Path) -> None:
+    found = json.loads((folder / "study" / "summary.json").read_text())
+    run = proselflc.load_run(folder / found["chosen"]["proselflc"]["run"])
+    assert run.config["method"] == {
+        "name": "proselflc",
+        "sharpness": 8.0,
+        "midpoint": 0.5,
+        "trust": "global*local",
+    }
+
+
+def test_a_study_whose_trusted_examples_were_drawn_otherwise_is_refused(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["search", "--resume", "--out", "study", "--quiet", "--json"]) == 2
+    assert "a version of proselflc that drew trusted examples in another way" in (
+        capfd.readouterr().err
+    )

@@ -88,6 +88,7 @@ def train(folder: Path, name: str, *options: str) -> None:
 def test_training_and_what_follows_make_nothing_of_examples_by_classes(
     folder: Path, run: Path, small_budget: None
 ) -> None:
+    assert command(["audit", str(run)]) == 0  # what is imported then is not counted later
     with nothing_large():
         train(folder, "again")
     with nothing_large():

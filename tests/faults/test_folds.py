@@ -124,7 +124,7 @@ def test_a_fold_that_cannot_go_on_loses_nothing(program: Any, run: Path, whole: 
     lost.rename(run / "kept.npy")
     before = sorted(p for p in (run / "folds/3-2").rglob("*") if p.suffix != ".part")
     done = program("audit", run, "--folds", 3, code=2)
-    assert "lost the record of epoch 0" in done.stderr
+    assert "dynamics/epoch-00000.npy is gone, and the run wrote it" in done.stderr
     assert f"remove {run / 'folds/3-2'}, whose fold then begins anew" in done.stderr
     assert done.stderr.splitlines()[-1:] == done.stderr.splitlines()
     assert sorted((run / "folds/3-2").rglob("*")) == before

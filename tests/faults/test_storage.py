@@ -205,8 +205,9 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_state(
 
 
 def test_weights_that_are_no_numbers_are_never_saved(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("proselflc.training.recipe.LARGEST", 1e300)  # a recipe would refuse it
     options = ("--lr", "1e38", "--weight-decay", "1e10", "--checkpoint-seconds", "0")
     text = refused(capfd, *options, "--out", tmp_path / "run", code=1)
     assert text.startswith("the loss of step 2 is nan at learning rate 1e+38")

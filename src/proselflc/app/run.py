@@ -155,6 +155,7 @@ class _Run:
         self.notes: list[str] = []  # what the method wants to be known of its estimates
         self.meter = Meter()
         self.saved_step = -1
+        self.is_evaluating = False
 
     def begin(self, resume: bool) -> None:
         """Put everything where the last checkpoint left it, or at the beginning."""
@@ -251,11 +252,15 @@ class _Run:
             ) from None
 
     def _lessons(self) -> Iterator[Lesson]:
-        """The steps; where the loss of one is no number, the state before it is saved."""
+        """Take the steps; where the loss of one is not finite, the state before it is saved.
+
+        Where the model's outputs are not finite after a step, that state is not worth saving.
+        """
         try:
             yield from lessons(self.training, self.setting.train, self._scene, self._watch)
         except DivergenceError:
-            if self.is_main and self.saved_step < self.training.step:
+            is_usable = self.saved_step < self.training.step and not self.is_evaluating
+            if self.is_main and is_usable:
                 self._save()
             raise
 
@@ -371,7 +376,9 @@ class _Run:
         self._record(lesson)
         self.meter.add(lesson)
         if self.setting.is_point(lesson.step):
+            self.is_evaluating = True
             self._evaluate(lesson)
+            self.is_evaluating = False
 
     def _record(self, lesson: Lesson) -> None:
         """Keep what the step has shown, all processes' in the main one."""

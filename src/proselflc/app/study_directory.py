@@ -241,9 +241,14 @@ _WORDS = {
     "trusted_labels": "trusted labels",
     "storage": "storage",
 }
+_OTHER_EXAMPLES = (
+    ": has the data changed? If not, the study was begun by a version of proselflc that drew "
+    "trusted examples in another way, and this version cannot continue it: begin anew with "
+    "--overwrite, or with another --out"
+)
 _ADVICE = {
-    "labels": ": has the data changed?",
-    "trusted_labels": ": has the data changed?",
+    "labels": _OTHER_EXAMPLES,
+    "trusted_labels": _OTHER_EXAMPLES,
     "storage": ": give --storage as it was, or leave it out where it was the journal",
 }
 

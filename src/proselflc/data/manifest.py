@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -278,9 +279,10 @@ def _kept_files(identity: _Identity) -> Files:
 
 def _read(path: Path) -> Files:
     with open_regular(path) as file:
-        content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise _damaged(path, "it is larger than a manifest can be")
+        size = os.fstat(file.fileno()).st_size
+        if size > _LARGEST:
+            raise _damaged(path, "it is larger than a manifest can be")
+        content = file.read(size)
     try:
         found: object = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proselflc import __version__
-from proselflc.regular_files import open_regular
+from proselflc.regular_files import NotRegularError, open_regular
 
 if TYPE_CHECKING:
     import jinja2
@@ -89,5 +89,5 @@ def begins_with(path: Path, tag: str) -> bool:
     try:
         with open_regular(path) as file:
             return tag.encode() in file.read(1000)
-    except OSError:
+    except (OSError, NotRegularError):
         return False

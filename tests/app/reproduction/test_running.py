@@ -216,7 +216,8 @@ print(one.look()[0].tables[""].rows[0][0], flush=True)
 def started(tmp_path: Path, folder: str, *, seeds: int, epochs: int) -> subprocess.Popen[str]:
     """Another process that reproduces the tiny table."""
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
+    if not script.exists():  # a process that is starting may be reading it
+        script.write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
     arguments = [sys.executable, str(script), str(tmp_path / folder), str(seeds), str(epochs)]
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
