@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from proselflc.errors import InputError
-from proselflc.presenting.reading import MOST_RUNS, POINTS, finite, readings, share
+from proselflc.presenting.reading import MOST_RUNS, POINTS, readings
+from proselflc.presenting.values import finite, share
 
 
 def test_a_whole_run_is_read_without_a_word(

@@ -8,11 +8,12 @@ from pathlib import Path
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
 
+from proselflc.presenting.table import Table
 from proselflc.presenting import tables
 from proselflc.presenting.reading import readings
 
 
-def texts(table: tables.Table) -> list[list[str]]:
+def texts(table: Table) -> list[list[str]]:
     return [[cell.text for cell in row] for row in table.rows]
 
 

@@ -11,8 +11,10 @@ from typing import Any
 from proselflc.analysis import own_corrections
 from proselflc.analysis.review import Precision, Review, wilson
 from proselflc.presenting.names import NAME, on_page, percent
-from proselflc.presenting.reading import Reading, number, share, text
-from proselflc.presenting.tables import Cell, Table, name, written_options
+from proselflc.presenting.reading import Reading
+from proselflc.presenting.values import number, share, text
+from proselflc.presenting.table import Cell, Table, name
+from proselflc.presenting.tables import written_options
 
 MOST_CLASSES = 12  # whose accuracy changed most
 MOST_OPTIONS = 5  # that were others

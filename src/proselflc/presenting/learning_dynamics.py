@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -23,9 +23,8 @@ from proselflc.presenting.drawing import (
 )
 from proselflc.presenting.lettering import label, told
 from proselflc.presenting.names import percent
-from proselflc.presenting.reading import number, text
+from proselflc.presenting.values import number, text
 from proselflc.presenting.svg import COLOURS
-from proselflc.training.run_directory import Json
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +39,7 @@ _STAGES = 6  # beginnings of stages in a figure
 _SECOND = Style("ink", (4, 2), width=1.1)  # a second measure of the same runs
 _GROWTH = Style("ink", (1, 1.5), width=1.1)
 
+Json = Mapping[str, Any]
 Histories = Mapping[str, Sequence[Json]]
 
 

@@ -16,6 +16,7 @@ from proselflc.analysis.audit import Audit
 from proselflc.analysis.run import Run, load_run
 from proselflc.errors import InputError
 from proselflc.presenting.names import distinct, on_page
+from proselflc.presenting.values import finite, in_unit, number, share, text
 from proselflc.training.run_directory import Json
 
 POINTS = 400  # evaluation points of a run that are drawn
@@ -90,37 +91,6 @@ def readings(paths: Sequence[Path]) -> list[Reading]:
     ]
 
 
-def finite(value: object) -> float | None:
-    """A finite number, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:  # an integer of many digits
-        return None
-
-
-def number(facts: Mapping[str, Any], name: str) -> float | None:
-    """The finite number of that name, or None."""
-    return finite(facts.get(name))
-
-
-def share(facts: Mapping[str, Any], name: str) -> float | None:
-    """The number in [0, 1] of that name, or None."""
-    return _in_unit(facts.get(name))
-
-
-def text(facts: Mapping[str, Any], name: str) -> str:
-    """A string; empty where there is none."""
-    value = facts.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _in_unit(value: object) -> float | None:
-    found = finite(value)
-    return found if found is not None and 0 <= found <= 1 else None
-
-
 def _own_name(path: Path) -> str:
     return path.name or path.resolve().name
 
@@ -173,7 +143,7 @@ def _measures(part: object) -> Json:
     }
     classes = part.get("per_class")
     if isinstance(classes, list):
-        found["per_class"] = [_in_unit(one) for one in classes]
+        found["per_class"] = [in_unit(one) for one in classes]
     for name in ("reliability", "reliability_entropy"):
         bins = part.get(name)
         if isinstance(bins, dict) and _are_bins(bins):
@@ -205,6 +175,6 @@ def _are_bins(bins: Mapping[str, Any]) -> bool:
     return all(
         isinstance(values := bins.get(name), list)
         and len(values) == len(counts)
-        and all(one is None or _in_unit(one) is not None for one in values)
+        and all(one is None or in_unit(one) is not None for one in values)
         for name in ("confidence", "accuracy")
     )

@@ -33,8 +33,9 @@ from proselflc.presenting.names import (
     percent,
     warning_of_code,
 )
-from proselflc.presenting.reading import Reading, share, text
-from proselflc.presenting.tables import Cell, Table
+from proselflc.presenting.reading import Reading
+from proselflc.presenting.values import share, text
+from proselflc.presenting.table import Cell, Table
 from proselflc.presenting.thumbnails import Thumbnail
 from proselflc.training.run_directory import is_recorded
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from proselflc.models.named_code import flag_for
-from proselflc.presenting import study_figures, tables
+from proselflc.presenting import study_figures, table
 from proselflc.presenting.drawing import Figure
 from proselflc.presenting.html_page import Tile, rendered
 from proselflc.presenting.names import NAME, in_the_middle, on_page, percent
 from proselflc.presenting.study_figures import Point, Value
-from proselflc.presenting.tables import Cell, Table
+from proselflc.presenting.table import Cell, Table
 
 MOST_TRIALS = 500  # rows of a table
 
@@ -298,7 +298,7 @@ def _cell(value: Value | None) -> Cell:
 
 def _space(study: Study) -> Table:
     rows = [one.partition("=") for one in study.space]
-    cells = tuple((tables.name(name), tables.name(said, 2 * NAME)) for name, _, said in rows)
+    cells = tuple((table.name(name), table.name(said, 2 * NAME)) for name, _, said in rows)
     return Table("What could be chosen", ("name", "values"), (False, False), cells)
 
 
@@ -310,7 +310,7 @@ def _options(study: Study) -> Table:
         else:
             flat[key] = value
     rows = tuple(
-        (tables.name(key), tables.name(_written(value), 2 * NAME))
+        (table.name(key), table.name(_written(value), 2 * NAME))
         for key, value in flat.items()
         if key not in study.recipe
     )

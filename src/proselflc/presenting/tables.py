@@ -13,7 +13,9 @@ from proselflc.analysis.suspect_pairs import suspect_pairs
 from proselflc.data.class_matrix import ClassMatrix
 from proselflc.presenting.gallery import codes
 from proselflc.presenting.names import NAME, TITLE, on_page, percent
-from proselflc.presenting.reading import Reading, finite, share
+from proselflc.presenting.table import Cell, Table, name
+from proselflc.presenting.reading import Reading
+from proselflc.presenting.values import finite, share
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,48 +45,6 @@ _FILES = {
     "checkpoints": "states to resume from",
     "tracking": "what a tracker has written",
 }
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell.
-
-    Attributes:
-        text: as it is read.
-        title: all of it, where the text is shortened.
-        order: the number that it is sorted by; None for text, and for what is not known.
-        is_best: whether no other of its column is better.
-    """
-
-    text: str
-    title: str = ""
-    order: float | None = None
-    is_best: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table with a heading.
-
-    Attributes:
-        label: what it is, for those who do not see it.
-        heading: a title for every column.
-        numeric: whether a column holds numbers.
-        rows: of cells.
-        is_sortable: whether another order may be asked for.
-    """
-
-    label: str
-    heading: tuple[str, ...]
-    numeric: tuple[bool, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    is_sortable: bool = False
-
-
-def name(words: str, limit: int = NAME) -> Cell:
-    """A stranger's name, all of it told where it is shortened."""
-    short = on_page(words, limit)
-    return Cell(short, on_page(words, TITLE) if short.endswith("…") else "")
 
 
 def runs(readings: Sequence[Reading]) -> Table:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from proselflc.analysis.doubts import doubts
 from proselflc.presenting.names import in_ten, on_page, percent
-from proselflc.presenting.reading import Reading, number, share, text
+from proselflc.presenting.reading import Reading
+from proselflc.presenting.values import number, share, text
 
 LARGEST_ERROR = 0.1  # of the estimated share of wrong labels, where the truth is known
 MOST_NOTES, NOTE = 5, 300  # of a method, and characters of one
