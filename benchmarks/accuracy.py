@@ -39,17 +39,17 @@ from accuracy_table import MEASURES, in_markdown
 from settings import DATA_ROOT, SETTINGS
 from stepping import steps
 
-from proselflc.app.config import Config
-from proselflc.app.kept_runs import key
-from proselflc.app.reproduction import command
-from proselflc.app.reproduction.artefacts import Artefact
-from proselflc.app.reproduction.output import Output
-from proselflc.app.reproduction.plan import Study, Wanted
-from proselflc.app.reproduction.records import Record, Store
-from proselflc.app.reproduction.running import Reproduction
-from proselflc.app.reproduction.scale import SCALES
 from proselflc.data.request import Request
 from proselflc.methods import every, find
+from proselflc.paper import command
+from proselflc.paper.artefacts import Artefact
+from proselflc.paper.output import Output
+from proselflc.paper.plan import Study, Wanted
+from proselflc.paper.records import Record, Store
+from proselflc.paper.running import Reproduction
+from proselflc.paper.scale import SCALES
+from proselflc.queue.kept_runs import key
+from proselflc.run.config import Config
 
 SCALE = SCALES["cpu"]
 NOISE = "pair:0.4"

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proselflc.app.reproduction import output
 from proselflc.methods import find
+from proselflc.paper import output
 
 MEASURES = ("test_accuracy", "wrong_fitting", "semantic_correction", "correct_fitting", "ece")
 COLUMNS = {

@@ -59,14 +59,14 @@ from filelock import FileLock
 from settings import DATA_ROOT, SETTINGS, Setting
 from trainings import FOLDS, WORK, Case, Cost
 
-from proselflc.analysis import suspects
-from proselflc.analysis.detection import detection
-from proselflc.analysis.records import HeldOut, Records
-from proselflc.analysis.run import Run
-from proselflc.app.kept_runs import hashed
+from proselflc.auditing import suspects
+from proselflc.auditing.detection import detection
+from proselflc.auditing.records import HeldOut, Records
 from proselflc.data.dataset import Bools, Ints
-from proselflc.data.labels import Labels
+from proselflc.data.labels.labels import Labels
 from proselflc.errors import InputError
+from proselflc.queue.kept_runs import hashed
+from proselflc.run.reader import Run
 from proselflc.training.observations import ROW
 
 SCORING = 2

@@ -26,9 +26,9 @@ import torch
 from stepping import steps
 
 from proselflc import methods
-from proselflc.app.config import Config
-from proselflc.app.fit import fit
 from proselflc.data.dataset import Dataset, Images, Part
+from proselflc.run.config import Config
+from proselflc.run.fit import fit
 from proselflc.training.recipe import Recipe
 
 EXAMPLES, CLASSES, BATCH, TRUSTED = 128, 10, 32, 0.25

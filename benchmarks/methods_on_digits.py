@@ -30,13 +30,13 @@ import numpy as np
 import result_file
 
 from proselflc import methods
-from proselflc.app import demo
-from proselflc.app.config import Config
-from proselflc.app.display import Silent
-from proselflc.app.reproduction.records import made_with
-from proselflc.app.run import train
-from proselflc.app.start import Start
+from proselflc.cli import demo
 from proselflc.data.batches import one_thread
+from proselflc.paper.records import made_with
+from proselflc.run.config import Config
+from proselflc.run.output_options import Start
+from proselflc.run.train import train
+from proselflc.terminal.display import Silent
 from proselflc.training.run_directory import RunDirectory
 
 NOISES = ("pair:0.4", "symmetric:0.4")

@@ -10,7 +10,7 @@ into `records.jsonl.xz` beside their folder. Readers look at both.
 import argparse
 from pathlib import Path
 
-from proselflc.app.reproduction.records import Store
+from proselflc.paper.records import Store
 
 PAPER = Path(__file__).parent / "results" / "paper"
 

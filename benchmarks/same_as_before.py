@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import result_file
 
 from proselflc import methods
-from proselflc.app.reproduction.records import made_with
+from proselflc.paper.records import made_with
 
 ROOT = Path(__file__).parents[1]
 COMMON = (

@@ -40,17 +40,17 @@ import numpy.typing as npt
 import result_file
 import torch
 
-from proselflc.analysis import suspects
-from proselflc.analysis.audit import Audit
-from proselflc.analysis.examples import write_parquet
-from proselflc.analysis.fitting import Fitting
-from proselflc.analysis.records import Records
-from proselflc.app import reporting
-from proselflc.app.config import Config
+from proselflc.auditing import suspects
+from proselflc.auditing.audit import Audit
+from proselflc.auditing.examples import write_parquet
+from proselflc.auditing.fitting import Fitting
+from proselflc.auditing.records import Records
 from proselflc.correction.criteria import ProSelfLC
 from proselflc.data.batches import Batch
-from proselflc.data.labels import Labels
+from proselflc.data.labels.labels import Labels
 from proselflc.data.noise import fingerprint
+from proselflc.reporting import command as reporting
+from proselflc.run.config import Config
 from proselflc.training import checkpoint, observations
 from proselflc.training.observations import Recorder, see
 from proselflc.training.run_directory import Json, RunDirectory

@@ -18,15 +18,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from proselflc.analysis.run import Run
-from proselflc.app.corruption import corrupted
-from proselflc.app.fit import fit
 from proselflc.data import noise
+from proselflc.data.corruption import corrupted
 from proselflc.data.dataset import Dataset, Ints, Part, checked
 from proselflc.data.examples import class_ids
-from proselflc.data.sources import cifar, cifar_n, digits, table
+from proselflc.data.sources import cifar, cifar_n, digits
 from proselflc.data.sources.cifar_small import made_small
+from proselflc.data.tables import table
 from proselflc.errors import InputError
+from proselflc.run.fit import fit
+from proselflc.run.reader import Run
 from proselflc.training.run_directory import Json
 
 DATA_ROOT = Path(__file__).parents[2] / "shared" / "data"

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from proselflc.app.config import Config
-from proselflc.app.display import Silent
-from proselflc.app.run import _Run
-from proselflc.app.setting import prepare
 from proselflc.data.dataset import Dataset
+from proselflc.run.config import Config
+from proselflc.run.prepare import prepare
+from proselflc.run.train import _Run
+from proselflc.terminal.display import Silent
 from proselflc.training import processes
 from proselflc.training.run_directory import RunDirectory
 

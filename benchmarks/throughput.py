@@ -39,16 +39,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from proselflc.app.config import Config
-from proselflc.app.display import Silent
-from proselflc.app.run import _Run
-from proselflc.app.setting import prepare
-from proselflc.data import augment
 from proselflc.data.dataset import Bytes, Images, Ints, Part
 from proselflc.data.dataset import Dataset as LabelledData
+from proselflc.data.images import augment
 from proselflc.data.preprocessing import ImageScaling
 from proselflc.models import catalogue
 from proselflc.models.shape import ImageShape
+from proselflc.run.config import Config
+from proselflc.run.prepare import prepare
+from proselflc.run.train import _Run
+from proselflc.terminal.display import Silent
 from proselflc.training import processes
 from proselflc.training.fit import lessons
 from proselflc.training.recipe import Recipe

@@ -19,12 +19,12 @@ import numpy as np
 from filelock import FileLock
 from settings import Setting
 
-from proselflc.analysis.run import Run, load_run
-from proselflc.app.kept_runs import hashed
-from proselflc.data import labels as labels_of
 from proselflc.data.dataset import Dataset, Floats
-from proselflc.data.labels import Labels
-from proselflc.data.writing import whole_file
+from proselflc.data.labels import labels as labels_of
+from proselflc.data.labels.labels import Labels
+from proselflc.files.whole import whole_file
+from proselflc.queue.kept_runs import hashed
+from proselflc.run.reader import Run, load_run
 from proselflc.training.observations import ROW
 
 TRAINING = 1

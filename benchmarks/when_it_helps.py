@@ -21,15 +21,15 @@ from typing import Any
 
 import result_file
 
-from proselflc.app.config import Config
-from proselflc.app.reproduction import command
-from proselflc.app.reproduction.artefacts import Artefact
-from proselflc.app.reproduction.output import Output, Table, difference, mean_std
-from proselflc.app.reproduction.plan import Study, Wanted
-from proselflc.app.reproduction.records import Record
-from proselflc.app.reproduction.running import Reproduction
-from proselflc.app.reproduction.scale import SCALES
 from proselflc.data.request import Request
+from proselflc.paper import command
+from proselflc.paper.artefacts import Artefact
+from proselflc.paper.output import Output, Table, difference, mean_std
+from proselflc.paper.plan import Study, Wanted
+from proselflc.paper.records import Record
+from proselflc.paper.running import Reproduction
+from proselflc.paper.scale import SCALES
+from proselflc.run.config import Config
 from proselflc.training.recipe import Recipe
 
 SEEDS = (0, 1, 2)

@@ -23,11 +23,11 @@ import pytest
 import tomli_w
 import torch
 
-from proselflc.analysis.audit import Audit, counted
-from proselflc.analysis.examples import write_parquet
-from proselflc.data.labels import Labels
-from proselflc.data.manifest import Written
+from proselflc.auditing.audit import Audit, counted
+from proselflc.auditing.examples import write_parquet
+from proselflc.data.labels.labels import Labels
 from proselflc.data.noise import fingerprint
+from proselflc.files.manifest import Written
 from proselflc.training.observations import NO_CLASS, ROW
 from proselflc.training.run_directory import RunDirectory
 
@@ -49,7 +49,7 @@ SERVER = """
 import json, os, resource, runpy, sys, traceback
 import filelock, pyarrow.parquet, rich.progress, sklearn.datasets, sklearn.metrics, tomli_w
 import torch._dynamo
-import proselflc.app.cli, proselflc.app.config, proselflc.app.display, proselflc.app.run
+import proselflc.cli.app, proselflc.run.config, proselflc.terminal.display, proselflc.run.train
 
 def become(wanted):
     os.setsid()

@@ -15,13 +15,14 @@ import torch
 
 import proselflc
 from proselflc import methods
-from proselflc.app import cli, search_space
-from proselflc.app.config import Config
+from proselflc.cli import app as cli
 from proselflc.data import opening
 from proselflc.data.dataset import Features
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.presenting import figures
+from proselflc.reporting import figures
+from proselflc.run.config import Config
+from proselflc.searching import search_space
 from proselflc.training.recipe import Recipe
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ import fill_documents  # noqa: E402
 import table_with_wrong_labels  # noqa: E402
 import text_from_tsv  # noqa: E402
 
-from proselflc.app.cli import app, prepare  # noqa: E402
+from proselflc.cli.app import app, prepare  # noqa: E402
 
 DOCUMENTS = {str(path.relative_to(ROOT)): path for path in fill_documents.DOCUMENTS}
 TEXTS = {name: path.read_text(encoding="utf-8") for name, path in DOCUMENTS.items()}

@@ -1,86 +1,48 @@
 """Imports only go down the floors, and the criteria stand on torch alone."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
 
-SRC = Path(__file__).parents[1] / "src" / "proselflc"
+import pytest
 
-BELOW = {
-    "errors": set(),
-    "options": {"errors"},
-    "regular_files": {"errors"},
-    "correction": {"errors"},
-    "models": {"errors", "regular_files"},
-    "data": {"errors", "options", "regular_files"},
-    "training": {"data", "models", "correction", "errors", "options", "regular_files"},
-    "methods": {"training", "data", "models", "correction", "errors"},
-    "analysis": {"training", "data", "models", "correction", "errors", "regular_files"},
-    "presenting": {
-        "methods",
-        "analysis",
-        "training",
-        "data",
-        "models",
-        "correction",
-        "errors",
-        "regular_files",
-    },
-    "app": {
-        "presenting",
-        "methods",
-        "analysis",
-        "training",
-        "data",
-        "models",
-        "correction",
-        "errors",
-        "options",
-        "regular_files",
-    },
-    "integrations": {
-        "app",
-        "methods",
-        "analysis",
-        "training",
-        "data",
-        "models",
-        "correction",
-        "errors",
-    },
-    "functional": {"correction", "errors"},
-}
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
+from house import FLOORS, SOURCE, arrows, drawn, imported, level, modules
 
-def floors_imported(file: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}: imports are written out in full"
-            module = node.module or ""
-            names = [module] + [f"{module}.{alias.name}" for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "proselflc" and len(parts) > 1 and parts[1] in BELOW:
-                found.add(parts[1])
-    return found
+DRAWING = Path(__file__).parents[1] / "docs" / "images" / "house.svg"
+MOST_FILES = 22  # side by side in one folder
 
 
 def test_imports_only_go_down() -> None:
     checked = 0
-    for file in SRC.rglob("*.py"):
-        floor = file.relative_to(SRC).parts[0].removesuffix(".py")
-        if floor in ("__init__", "__main__"):
-            continue
-        assert floor in BELOW, f"{file} is on no floor"
-        wrong = floors_imported(file) - BELOW[floor] - {floor}
-        assert not wrong, f"{file.relative_to(SRC)} imports up or across: {sorted(wrong)}"
+    for folder, path in modules():
+        assert any(folder in floor for floor in FLOORS), f"{path} is on no floor"
+        wrong = {one for one in imported(path) - {folder} if level(one) >= level(folder)}
+        assert not wrong, f"{path.relative_to(SOURCE)} imports up or across: {sorted(wrong)}"
         checked += 1
-    assert checked > 10
+    assert checked > 100
+
+
+def test_the_drawing_is_of_the_imports_as_they_are() -> None:
+    assert DRAWING.read_text(encoding="utf-8") == drawn(arrows()), (
+        "draw it again: python tools/house.py docs/images/house.svg"
+    )
+
+
+def test_imports_that_go_up_or_across_are_found(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text("from proselflc.cli import app\nimport proselflc.data.noise as noise\n")
+    assert imported(module) == {"cli", "data"}
+    module.write_text("from . import app\n")
+    with pytest.raises(ValueError, match="written out in full"):
+        imported(module)
+
+
+def test_no_folder_holds_too_many_files_side_by_side() -> None:
+    folders = {path.parent for _, path in modules()}
+    counts = {str(one.relative_to(SOURCE)): len(list(one.glob("*.py"))) for one in folders}
+    assert {name: count for name, count in counts.items() if count > MOST_FILES} == {}
 
 
 def test_criteria_need_torch_alone() -> None:

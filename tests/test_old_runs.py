@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import proselflc
-from proselflc.app.cli import run as command
+from proselflc.cli.app import run as command
 
 ARCHIVE = Path(__file__).parent / "fixtures" / "runs-of-0.1.0.tar.xz"
 FINISHED = ("finished", "finished-in-stages", "fitted", "folds", "recorded", "reviewed")

@@ -11,8 +11,8 @@ import pytest
 
 import proselflc
 from proselflc import methods
-from proselflc.app.cli import app
-from proselflc.app.config import Config, recipes
+from proselflc.cli.app import app
+from proselflc.run.config import Config, recipes
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))

@@ -13,10 +13,10 @@ from typing import Any, get_args
 
 import proselflc
 from proselflc import functional
-from proselflc.app import method_options
-from proselflc.app.cli import app
-from proselflc.app.config import recipes
+from proselflc.cli.app import app
 from proselflc.methods import costs, every
+from proselflc.run import method_options
+from proselflc.run.config import recipes
 from proselflc.training.method import Method
 
 ROOT = Path(__file__).parents[1]

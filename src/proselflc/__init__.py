@@ -10,14 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from proselflc import functional
-    from proselflc.analysis.audit import Audit
-    from proselflc.analysis.export import corrected_labels, find_label_issues
-    from proselflc.analysis.run import Predictions, Run, load_run
-    from proselflc.app.auditing import audit
-    from proselflc.app.display import Display
-    from proselflc.app.fit import fit, predict
-    from proselflc.app.recording import Recording, record
-    from proselflc.app.reporting import report
+    from proselflc.auditing.audit import Audit
     from proselflc.correction.criteria import (
         BackwardCorrection,
         BootHard,
@@ -57,16 +50,23 @@ if TYPE_CHECKING:
         Trust,
     )
     from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Skipped, Texts
-    from proselflc.data.image_scaling import ImageScaling
-    from proselflc.data.label_values import LabelValues
+    from proselflc.data.images.image_scaling import ImageScaling
+    from proselflc.data.labels.label_values import LabelValues
     from proselflc.data.standardization import Standardization
     from proselflc.data.text_hashing import TextHashing
     from proselflc.errors import InputError
+    from proselflc.exporting.labels import corrected_labels, find_label_issues
     from proselflc.integrations.sklearn import ProSelfLCClassifier
+    from proselflc.recording.recording import Recording, record
+    from proselflc.reporting.command import report
+    from proselflc.run.audit import audit
+    from proselflc.run.fit import fit, predict
+    from proselflc.run.reader import Predictions, Run, load_run
+    from proselflc.terminal.display import Display
     from proselflc.training.fit import DivergenceError
 
 _HOME = {
-    "Audit": "analysis.audit",
+    "Audit": "auditing.audit",
     "BackwardCorrection": "correction.criteria",
     "BootHard": "correction.criteria",
     "BootSoft": "correction.criteria",
@@ -76,7 +76,7 @@ _HOME = {
     "Criterion": "correction.criterion",
     "CrossEntropy": "correction.criteria",
     "Dataset": "data.dataset",
-    "Display": "app.display",
+    "Display": "terminal.display",
     "Distillation": "correction.criteria",
     "DivergenceError": "training.fit",
     "Evidence": "correction.evidence",
@@ -87,26 +87,26 @@ _HOME = {
     "Growth": "correction.trust",
     "HardPrediction": "correction.reference",
     "ImageFiles": "data.dataset",
-    "ImageScaling": "data.image_scaling",
+    "ImageScaling": "data.images.image_scaling",
     "Images": "data.dataset",
     "InputError": "errors",
     "LabelSmoothing": "correction.criteria",
-    "LabelValues": "data.label_values",
+    "LabelValues": "data.labels.label_values",
     "LowTemperatureProSelfLC": "correction.criteria",
     "MaxProbability": "correction.trust",
     "Memory": "correction.memory",
     "Method": "correction.method",
     "Part": "data.dataset",
     "Prediction": "correction.reference",
-    "Predictions": "analysis.run",
+    "Predictions": "run.reader",
     "ProSelfLC": "correction.criteria",
     "ProSelfLCClassifier": "integrations.sklearn",
     "Product": "correction.trust",
     "Ramp": "correction.trust",
-    "Recording": "app.recording",
+    "Recording": "recording.recording",
     "Reference": "correction.reference",
     "RememberedPrediction": "correction.reference",
-    "Run": "analysis.run",
+    "Run": "run.reader",
     "Sharpened": "correction.trust",
     "SharpenedPrediction": "correction.reference",
     "Skipped": "data.dataset",
@@ -118,14 +118,14 @@ _HOME = {
     "Texts": "data.dataset",
     "Trust": "correction.trust",
     "Uniform": "correction.reference",
-    "audit": "app.auditing",
-    "corrected_labels": "analysis.export",
-    "find_label_issues": "analysis.export",
-    "fit": "app.fit",
-    "load_run": "analysis.run",
-    "predict": "app.fit",
-    "record": "app.recording",
-    "report": "app.reporting",
+    "audit": "run.audit",
+    "corrected_labels": "exporting.labels",
+    "find_label_issues": "exporting.labels",
+    "fit": "run.fit",
+    "load_run": "run.reader",
+    "predict": "run.fit",
+    "record": "recording.recording",
+    "report": "reporting.command",
 }
 
 __all__ = [

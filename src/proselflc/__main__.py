@@ -6,7 +6,7 @@ import gc
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(50_000)  # reading options makes many small objects, none of them garbage
-    from proselflc.app.cli import main as run
+    from proselflc.cli.app import main as run
 
     run()
 

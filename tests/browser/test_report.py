@@ -17,10 +17,11 @@ from filelock import FileLock
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from proselflc.analysis.run import load_run
 from proselflc.data.dataset import Features, Images, Texts
-from proselflc.presenting import figures, report
-from proselflc.presenting.reading import readings
+from proselflc.reporting import figures
+from proselflc.reporting import page as report
+from proselflc.reporting.reading import readings
+from proselflc.run.reader import load_run
 
 pytestmark = pytest.mark.browser
 

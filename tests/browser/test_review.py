@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Route, expect
 
-from proselflc.analysis.run import load_run
-from proselflc.presenting.review import next_steps
+from proselflc.reviewing.view import next_steps
+from proselflc.run.reader import load_run
 
 pytestmark = pytest.mark.browser
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from proselflc.presenting import study_page
+from proselflc.searching import study_page
 
 pytestmark = pytest.mark.browser
 
 
 def fabricated() -> ModuleType:
     """The tests of the page, which make a study that nobody has searched."""
-    path = Path(__file__).parents[1] / "presenting" / "test_study_page.py"
+    path = Path(__file__).parents[1] / "searching" / "test_study_page.py"
     spec = importlib.util.spec_from_file_location("fabricated_study", path)
     assert spec is not None
     assert spec.loader is not None

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from proselflc.data.augment import pad_crop, placements
 from proselflc.data.batches import Batch, Loader, Order, PadCropFlip, generator_for
 from proselflc.data.dataset import Features, ImageFiles, Images, Part, Texts
+from proselflc.data.images.augment import pad_crop, placements
 from proselflc.data.preprocessing import ImageScaling, Standardization, TextHashing
 from proselflc.errors import InputError
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data import download
+from proselflc.data.archives import download
 from proselflc.data.dataset import Dataset, Images
 from proselflc.data.sources import cifar, cifar_n
 from proselflc.errors import InputError

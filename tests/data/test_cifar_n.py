@@ -12,7 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data import download
+from proselflc.data.archives import download
 from proselflc.data.dataset import Dataset, Images, Part
 from proselflc.data.sources import cifar, cifar_n
 from proselflc.errors import InputError

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proselflc.data import class_folders
-from proselflc.data.class_folders import MARK, safe, write
+from proselflc.data.labels import class_folders
+from proselflc.data.labels.class_folders import MARK, safe, write
 from proselflc.errors import InputError
 
 
@@ -214,7 +214,7 @@ ENDLESS = """
 import sys
 from pathlib import Path
 import numpy as np
-from proselflc.data.class_folders import write
+from proselflc.data.labels.class_folders import write
 
 n = 100_000
 write(Path(sys.argv[1]), [Path(sys.argv[2])] * n, [str(k) for k in range(n)],

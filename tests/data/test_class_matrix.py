@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proselflc.data import class_matrix, memory_budget
-from proselflc.data.labels import Labels, labelled
+from proselflc.data import memory_budget
+from proselflc.data.labels import class_matrix
+from proselflc.data.labels.labels import Labels, labelled
 from proselflc.errors import InputError
 
 C = 40

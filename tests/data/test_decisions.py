@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from proselflc.data.decisions import Decisions, Sample, Wanted, read_decisions
+from proselflc.data.labels.decisions import Decisions, Sample, Wanted, read_decisions
 from proselflc.errors import InputError
 
 FINGERPRINT = "f" * 64
@@ -409,7 +409,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from proselflc.data.decisions import Wanted, read_decisions
+from proselflc.data.labels.decisions import Wanted, read_decisions
 log = read_decisions(Path(sys.argv[1]), "f" * 64)
 for k in range(int(sys.argv[3])):
     log.add([Wanted(f"{sys.argv[2]}-{k}", "cat", 0)], sys.argv[2], f"{sys.argv[2]}-{k}")

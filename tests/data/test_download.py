@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from proselflc.data import download
-from proselflc.data.download import FILES, RemoteFile, fetch, instructions
+from proselflc.data.archives import download
+from proselflc.data.archives.download import FILES, RemoteFile, fetch, instructions
 from proselflc.errors import InputError
 
 CONTENT = os.urandom(300_000)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from proselflc.data.dataset import Features
-from proselflc.data.exported import Exported, is_exported, load
+from proselflc.data.labels.exported import Exported, is_exported, load
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.errors import InputError

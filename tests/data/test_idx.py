@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data import download
+from proselflc.data.archives import download
 from proselflc.data.dataset import Dataset, Images
 from proselflc.data.sources import idx
 from proselflc.errors import InputError

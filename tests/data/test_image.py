@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from proselflc.data import image
+from proselflc.data.images import image
 from proselflc.errors import InputError
 
 Pixels = npt.NDArray[np.uint8]

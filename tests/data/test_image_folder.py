@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from proselflc.data import image
 from proselflc.data.dataset import ImageFiles
+from proselflc.data.images import image
 from proselflc.data.sources import image_folder
 from proselflc.errors import InputError
 

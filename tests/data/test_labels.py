@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proselflc.data.dataset import Dataset, Features, Ints, Part
-from proselflc.data.labels import Labels, from_dataset
+from proselflc.data.labels.labels import Labels, from_dataset
 from proselflc.data.noise import corrupt, stream
-from proselflc.data.writing import fleeting, whole_file
 from proselflc.errors import InputError
+from proselflc.files.whole import fleeting, whole_file
 
 
 def dataset_of(labels: Ints, names: tuple[str, ...], ids: tuple[str, ...]) -> Dataset:
@@ -254,7 +254,7 @@ def test_only_what_lasts_waits_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[int] = []
-    monkeypatch.setattr("proselflc.data.writing.os.fsync", waited.append)
+    monkeypatch.setattr("proselflc.files.whole.os.fsync", waited.append)
     with fleeting(), whole_file(tmp_path / "fleeting") as file:
         file.write(b"gone before long")
     assert waited == []

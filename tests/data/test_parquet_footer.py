@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from proselflc.data.parquet_footer import claimed_values, codec
-from proselflc.data.sources import table
+from proselflc.data.tables import table
+from proselflc.data.tables.parquet_footer import claimed_values, codec
 from proselflc.errors import InputError
 
 

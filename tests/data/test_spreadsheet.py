@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proselflc.data.spreadsheet import line, neutralised, original, quoted
+from proselflc.data.tables.spreadsheet import line, neutralised, original, quoted
 
 # What spreadsheets take for the beginning of a formula or a command.
 BEGINNINGS = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "﹦", "﹢", "﹣", "﹫", "−")

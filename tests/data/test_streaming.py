@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from proselflc.data import augment
 from proselflc.data import streaming as streaming_module
 from proselflc.data.batches import Batch, Order, generator_for
 from proselflc.data.dataset import Bytes, ImageFiles, Images, Part
+from proselflc.data.images import augment
 from proselflc.data.preprocessing import ImageScaling, warped
 from proselflc.data.streaming import FileLoader, RandomCrop
 from proselflc.errors import InputError

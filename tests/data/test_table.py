@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from proselflc.data.dataset import Dataset, Features, ImageFiles, Texts
-from proselflc.data.sources import table
-from proselflc.data.sources.table_file import open_parquet
+from proselflc.data.tables import table
+from proselflc.data.tables.table_file import open_parquet
 from proselflc.errors import InputError
 
 HAUSA = Path(__file__).parents[2] / "../shared/data/hausa-newsclass"

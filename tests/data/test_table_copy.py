@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.sources.table_copy import Copied, Relabelling
-from proselflc.data.sources.table_file import open_table
+from proselflc.data.tables.table_copy import Copied, Relabelling
+from proselflc.data.tables.table_file import open_table
 from proselflc.errors import InputError
 
 

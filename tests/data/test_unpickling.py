@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.unpickling import STAND_INS, ArrayParts, DtypeParts, array_of, loads
+from proselflc.data.archives.unpickling import STAND_INS, ArrayParts, DtypeParts, array_of, loads
 from proselflc.errors import InputError
 
 PLAIN = st.recursive(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from proselflc.data.sources import table
+from proselflc.data.tables import table
 from proselflc.errors import InputError
 
 

@@ -17,17 +17,18 @@ import pytest
 from PIL import Image
 
 import proselflc
-from proselflc.analysis.run import Run
-from proselflc.app import auditing, folds
-from proselflc.app import setting as setting_of
-from proselflc.app.config import Config
-from proselflc.app.display import Silent
-from proselflc.app.run import train
-from proselflc.app.start import Start
 from proselflc.data.dataset import Inputs, Texts
 from proselflc.data.preprocessing import Preprocessing, TextHashing
 from proselflc.data.request import Request
 from proselflc.data.sources import arrays
+from proselflc.run import audit as auditing
+from proselflc.run import folds
+from proselflc.run import prepare as setting_of
+from proselflc.run.config import Config
+from proselflc.run.output_options import Start
+from proselflc.run.reader import Run
+from proselflc.run.train import train
+from proselflc.terminal.display import Silent
 from proselflc.training.recipe import Recipe
 
 N, CLASSES = 60, 3

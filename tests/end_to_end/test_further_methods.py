@@ -16,13 +16,13 @@ from sklearn.datasets import load_digits
 
 import proselflc
 from proselflc import methods
-from proselflc.analysis.run import Run, load_run
-from proselflc.app.config import Config
-from proselflc.app.display import Silent
-from proselflc.app.run import train
-from proselflc.app.start import Start
 from proselflc.data.request import Request
 from proselflc.errors import InputError
+from proselflc.run.config import Config
+from proselflc.run.output_options import Start
+from proselflc.run.reader import Run, load_run
+from proselflc.run.train import train
+from proselflc.terminal.display import Silent
 from proselflc.training.fit import Training
 from proselflc.training.recipe import Recipe
 

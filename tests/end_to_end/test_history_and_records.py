@@ -16,7 +16,7 @@ import pytest
 
 import proselflc
 from proselflc import methods
-from proselflc.analysis.run import Run
+from proselflc.run.reader import Run
 from proselflc.training.observations import recent_epochs
 
 N, CLASSES, EPOCHS = 240, 4, 8

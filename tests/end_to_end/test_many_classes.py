@@ -15,10 +15,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from proselflc.analysis.run import load_run
-from proselflc.app.cli import run as command
+from proselflc.cli.app import run as command
 from proselflc.data import memory_budget
 from proselflc.errors import InputError
+from proselflc.run.reader import load_run
 from proselflc.training import observations
 
 N, C, M, BATCH = 2200, 2001, 300, 110

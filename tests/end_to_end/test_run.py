@@ -15,8 +15,8 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from proselflc.app import cli
-from proselflc.data.labels import Labels
+from proselflc.cli import app as cli
+from proselflc.data.labels.labels import Labels
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from proselflc.analysis.run import load_run
-from proselflc.app import cli
-from proselflc.app.config import Config
-from proselflc.app.display import Silent
-from proselflc.app.reporting import report
-from proselflc.app.run import train
-from proselflc.app.start import Start
+from proselflc.cli import app as cli
 from proselflc.data.request import Request
 from proselflc.errors import InputError
+from proselflc.reporting.command import report
+from proselflc.run.config import Config
+from proselflc.run.output_options import Start
+from proselflc.run.reader import load_run
+from proselflc.run.train import train
+from proselflc.terminal.display import Silent
 from proselflc.training.recipe import Recipe
 
 CONFIG = Config(

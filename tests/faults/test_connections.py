@@ -19,8 +19,8 @@ import pytest
 PATIENCE = 0.6  # seconds that the server under test waits
 SERVER = """
 import sys
-from proselflc.analysis.run import load_run
-from proselflc.app.reviewing import Place, review
+from proselflc.run.reader import load_run
+from proselflc.reviewing.command import Place, review
 
 def show(address):
     print(address, flush=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proselflc.analysis.run import load_run
+from proselflc.run.reader import load_run
 
 FOLDS = ("p.npy", "folds.json")
 

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 import proselflc
-from proselflc.analysis.run import Run, load_run
-from proselflc.app import auditing, cli, resumption
-from proselflc.data import manifest
+from proselflc.cli import app as cli
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError
+from proselflc.files import manifest
+from proselflc.run import audit as auditing
+from proselflc.run import resumption
+from proselflc.run.reader import Run, load_run
 from proselflc.training import checkpoint
 from proselflc.training.run_directory import RunDirectory
 

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from proselflc.analysis.review import Review
-from proselflc.analysis.run import load_run
-from proselflc.app import cli
+from proselflc.cli import app as cli
 from proselflc.errors import InputError
+from proselflc.run.reader import load_run
+from proselflc.run.reviewed import Review
 
 SECONDS = 30  # after which a command is said to hang
 
@@ -307,7 +307,7 @@ def test_a_review_that_is_a_link_is_left_alone(run: Path, say: Say) -> None:
 
 
 def test_a_study_is_not_overwritten_through_a_link(trained: Path, tmp_path: Path) -> None:
-    from proselflc.app.study_directory import StudyDirectory
+    from proselflc.searching.study_directory import StudyDirectory
 
     runs = tmp_path / "mine"
     run = Path(shutil.copytree(trained, runs / "cce-0123456789abcdef"))

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from proselflc.app import cli, disk_space
+from proselflc.cli import app as cli
+from proselflc.run import disk_space
 
 DIGITS = ("train", "--data", "digits", "--model", "mlp", "--epochs", "3")
 
@@ -106,7 +107,7 @@ def test_a_run_that_cannot_fit_is_refused_before_it_replaces_another(
     class Usage:
         free = 10_000
 
-    monkeypatch.setattr("proselflc.app.disk_space.shutil.disk_usage", lambda path: Usage())
+    monkeypatch.setattr("proselflc.run.disk_space.shutil.disk_usage", lambda path: Usage())
     text = refused(capfd, "--out", tmp_path, "--overwrite")
     assert text.startswith("the run needs about ")
     assert "0 MB left: make room, or choose another --out" in text
@@ -177,7 +178,7 @@ def test_no_space_for_any_one_file(
             raise OSError(errno.ENOSPC, "No space left on device")
         rename(source, target)
 
-    monkeypatch.setattr("proselflc.data.writing.os.replace", full)
+    monkeypatch.setattr("proselflc.files.whole.os.replace", full)
     assert "No space left on device" in refused(capfd, "--out", tmp_path / "run")
     monkeypatch.undo()
     assert not (tmp_path / "run" / "summary.json").exists()

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from proselflc.app import queue_storage
-from proselflc.app.run_queue import Queue
+from proselflc.queue import storage as queue_storage
+from proselflc.queue.run_queue import Queue
 
 ENTRIES = 12
 WORKER = f"""

@@ -18,15 +18,15 @@ from torch.testing import assert_close
 
 import proselflc
 from proselflc import methods
-from proselflc.analysis.run import load_run
-from proselflc.app import cli
-from proselflc.app.config import Config
-from proselflc.app.setting import prepare
+from proselflc.cli import app as cli
 from proselflc.data.batches import Batch
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError
 from proselflc.methods.distillation import FrozenTeacher, KnowledgeDistillation
 from proselflc.models.weights import read_state
+from proselflc.run.config import Config
+from proselflc.run.prepare import prepare
+from proselflc.run.reader import load_run
 from proselflc.training import processes
 from proselflc.training.fit import Training
 from proselflc.training.observations import see

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from proselflc import methods
-from proselflc.app import cli
+from proselflc.cli import app as cli
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit

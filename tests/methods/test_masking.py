@@ -15,10 +15,10 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from proselflc import methods
-from proselflc.app import cli
+from proselflc.cli import app as cli
 from proselflc.data.batches import Batch
 from proselflc.data.dataset import Features
-from proselflc.data.matrix_files import read_mask
+from proselflc.data.labels.matrix_files import read_mask
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.methods import masking

@@ -15,9 +15,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from proselflc import methods
-from proselflc.app import cli
-from proselflc.app.config import Config
-from proselflc.app.setting import Setting, prepare
+from proselflc.cli import app as cli
 from proselflc.correction.catalogue import boot_hard, pseudo_label_ramped
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.trust import Ramp
@@ -29,6 +27,8 @@ from proselflc.data.preprocessing import fit
 from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.methods.pseudo_label import PseudoLabel
+from proselflc.run.config import Config
+from proselflc.run.prepare import Setting, prepare
 from proselflc.training.observations import see
 from proselflc.training.strategy import Situation
 

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from proselflc import methods
-from proselflc.app import cli
+from proselflc.cli import app as cli
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch
 from proselflc.data.preprocessing import Standardization

@@ -30,7 +30,7 @@ def review(run: str) -> Action:
     def action(stdout: io.TextIOWrapper) -> tuple[int, str]:
         import uvicorn
 
-        from proselflc.app.cli import run as run_line
+        from proselflc.cli.app import run as run_line
 
         answers: list[str] = []
 
@@ -86,10 +86,10 @@ def questions(run: str, file: Path) -> Action:
 
 
 def _gate(run: str) -> Any:
-    from proselflc.analysis.review import Review
-    from proselflc.analysis.run import load_run
-    from proselflc.app.review_server import served
-    from proselflc.presenting.review import Sheet
+    from proselflc.reviewing.server import served
+    from proselflc.reviewing.view import Sheet
+    from proselflc.run.reader import load_run
+    from proselflc.run.reviewed import Review
 
     return served(Sheet(Review(load_run(run)), "me"), frozenset(("127.0.0.1:1",)))
 
@@ -104,7 +104,7 @@ def _answered(status: int, text: str) -> tuple[int, str]:
 
 def asked(gate: Any, method: str, address: str, body: bytes = b"") -> tuple[int, str]:
     """Ask as the page itself would; status and body of the answer."""
-    from proselflc.app.review_server import cookie_name
+    from proselflc.reviewing.server import cookie_name
 
     host = sorted(gate.hosts)[0]
     path, _, query = address.partition("?")

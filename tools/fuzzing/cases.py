@@ -77,7 +77,7 @@ class Fuzzer:
 
     def run(self, numbers: Iterable[int]) -> Iterator[Result]:
         """Run the cases with these numbers; an outcome per command."""
-        from proselflc.data.writing import fleeting
+        from proselflc.files.whole import fleeting
 
         with ExitStack() as stack:
             stack.enter_context(scene.inside(self.folder))
@@ -220,7 +220,7 @@ def _remove(path: Path) -> None:
 @contextmanager
 def _one_figure(drawn: list[bytes]) -> Iterator[None]:
     """Have every figure of a report be the first one that was drawn, which is kept in a list."""
-    from proselflc.presenting import drawing
+    from proselflc.pages import drawing
 
     before: Callable[..., bytes] = drawing._rendered
 
@@ -238,7 +238,7 @@ def _one_figure(drawn: list[bytes]) -> Iterator[None]:
 
 def _under_manifest(folder: Path) -> set[str]:
     """The files whose checksums the finished runs keep."""
-    from proselflc.data import manifest
+    from proselflc.files import manifest
 
     runs = [path.parent for path in folder.glob(f"*/{manifest.NAME}")]
     return {

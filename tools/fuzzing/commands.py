@@ -22,7 +22,7 @@ def line(*arguments: str, written: tuple[str, ...] = ()) -> Action:
     """Return a command line; its result is what it prints, or the files that it writes."""
 
     def action(stdout: io.TextIOWrapper) -> tuple[int, str]:
-        from proselflc.app.cli import run
+        from proselflc.cli.app import run
 
         code = run(arguments)
         stdout.flush()
@@ -80,11 +80,11 @@ def train(
     """Return a training as the command line has it once its options are read."""
 
     def function() -> object:
-        from proselflc.app.config import Config
-        from proselflc.app.display import Silent
-        from proselflc.app.run import train as run_train
-        from proselflc.app.start import Start
         from proselflc.data.request import Request
+        from proselflc.run.config import Config
+        from proselflc.run.output_options import Start
+        from proselflc.run.train import train as run_train
+        from proselflc.terminal.display import Silent
         from proselflc.training.recipe import Recipe
 
         names = ("labels", "features", "text_column", "path_column")
@@ -160,7 +160,7 @@ def _cifar_n(path: str) -> Action:
 
 
 def _mask() -> object:
-    from proselflc.data.matrix_files import read_mask
+    from proselflc.data.labels.matrix_files import read_mask
 
     return read_mask(Path("data/mask.npy"), 3).tolist()
 

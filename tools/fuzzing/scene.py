@@ -27,7 +27,7 @@ MLP = ("--model", "mlp")
 
 def make(folder: Path) -> None:
     """Make everything in an empty folder; paths in it are relative to the folder."""
-    from proselflc.data.writing import fleeting
+    from proselflc.files.whole import fleeting
 
     with inside(folder), fleeting():
         Path("outside").mkdir()
@@ -197,9 +197,9 @@ def _runs() -> None:
     from safetensors.torch import load_file
 
     from proselflc import record
-    from proselflc.analysis.review import Review
-    from proselflc.analysis.run import load_run
-    from proselflc.data.decisions import Wanted
+    from proselflc.data.labels.decisions import Wanted
+    from proselflc.run.reader import load_run
+    from proselflc.run.reviewed import Review
 
     for out, data in (("other", "other_table"), ("run", "table")):
         told("train", "--data", f"data/{data}.csv", *SMALL, *MLP, "--epochs", "4", "--out", out,
@@ -242,7 +242,7 @@ def _runs() -> None:
 
 def told(*arguments: str) -> None:
     """Run a command that must succeed."""
-    from proselflc.app.cli import run
+    from proselflc.cli.app import run
 
     said = io.StringIO()
     with (

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proselflc.data import augment
 from proselflc.data.dataset import Features, ImageFiles, Images, Ints, Part, Texts
+from proselflc.data.images import augment
 from proselflc.data.preprocessing import (
     Bags,
     ImageScaling,

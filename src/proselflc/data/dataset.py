@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.label_values import LabelValues
+from proselflc.data.labels.label_values import LabelValues
 from proselflc.errors import InputError
 
 Ints: TypeAlias = npt.NDArray[np.int64]

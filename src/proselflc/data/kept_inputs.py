@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data.dataset import Features, ImageFiles, Images, Inputs, Texts, check_unicode
-from proselflc.data.labels import strings_of
+from proselflc.data.labels.labels import strings_of
 from proselflc.data.sources import npz
-from proselflc.data.sources.table_file import open_parquet
-from proselflc.data.writing import whole_file
+from proselflc.data.tables.table_file import open_parquet
 from proselflc.errors import InputError
-from proselflc.regular_files import is_regular
+from proselflc.files.regular import is_regular
+from proselflc.files.whole import whole_file
 
 _TEXT, _PATH = "text", "path"
 

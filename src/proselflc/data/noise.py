@@ -13,13 +13,13 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-from proselflc.data import class_matrix
-from proselflc.data.class_matrix import (
+from proselflc.data.dataset import Bools, Ints
+from proselflc.data.labels import class_matrix
+from proselflc.data.labels.class_matrix import (
     ClassMatrix,
     check_room_for_transition,
     checked_transition,
 )
-from proselflc.data.dataset import Bools, Ints
 from proselflc.data.noise_generators import (
     CLASSES_MEANT,
     GENERATORS,

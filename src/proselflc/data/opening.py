@@ -13,11 +13,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from proselflc.data.label_files import must_not_choose, read_label_file
-from proselflc.data.reading import must_be_file
+from proselflc.data.labels.label_files import must_not_choose, read_label_file
 from proselflc.data.request import SPREADSHEETS, TABLES, Request
 from proselflc.errors import InputError, unknown
-from proselflc.regular_files import is_regular
+from proselflc.files.regular import is_regular
+from proselflc.files.text import must_be_file
 
 if TYPE_CHECKING:
     from proselflc.data.dataset import Dataset
@@ -50,7 +50,7 @@ def open_data(request: Request) -> Dataset:
 
     The labels of a run that learns from it come back as class names.
     """
-    from proselflc.data.label_values import LabelValues
+    from proselflc.data.labels.label_values import LabelValues
 
     _must_be_no_spreadsheet(request)
     _check_columns(request)
@@ -91,7 +91,7 @@ def without_labels(request: Request) -> Request:
     named = (request.label_column, request.id_column)
     if not any(named) or not path.is_file():
         return plain
-    from proselflc.data.sources import table
+    from proselflc.data.tables import table
 
     there = {name.lower() for name in table.column_names(path)}
     label, ids = (c if c is not None and c.strip().lower() in there else None for c in named)
@@ -103,7 +103,7 @@ def for_other_table(request: Request, data: str) -> Request:
     path = Path(data)
     if not request.ignore_column or path.suffix.lower() not in TABLES or not path.is_file():
         return replace(request, data=data)
-    from proselflc.data.sources import table
+    from proselflc.data.tables import table
 
     there = table.columns_there(path, request.ignore_column)
     return replace(request, data=data, ignore_column=there)
@@ -168,7 +168,7 @@ def _open_parts(
                 path, names, split=split, on_bad_image=request.on_bad_image
             )
         if path.is_file() and suffix in TABLES:
-            from proselflc.data.sources import table
+            from proselflc.data.tables import table
 
             return table.examples(
                 path,
@@ -245,7 +245,7 @@ def _open_path(request: Request) -> Dataset:
         raise InputError(f"there is no file or folder {path}" + _meant(path))
     suffix = path.suffix.lower()
     if suffix in TABLES:
-        from proselflc.data.sources import table
+        from proselflc.data.tables import table
 
         return table.load(
             path,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from proselflc.data.dataset import Features, Inputs, Texts
-from proselflc.data.image_scaling import ImageScaling, Window, warped
+from proselflc.data.images.image_scaling import ImageScaling, Window, warped
 from proselflc.data.saved_form import Json, broken
 from proselflc.data.standardization import Standardization
 from proselflc.data.text_hashing import Bags, TextHashing

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.analysis import noise_estimate, suspects
-from proselflc.analysis.examples import Judgement
-from proselflc.analysis.export import issues_frame
-from proselflc.analysis.records import HeldOut, Records
+from proselflc.auditing import noise_estimate, suspects
+from proselflc.auditing.examples import Judgement
+from proselflc.auditing.records import HeldOut, Records
 from proselflc.data.dataset import Bools, Floats, Ints
 from proselflc.errors import InputError
+from proselflc.exporting.labels import issues_frame
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]

@@ -21,9 +21,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from proselflc.app.recording import Recording
 from proselflc.correction.criterion import Criterion
 from proselflc.errors import InputError
+from proselflc.recording.recording import Recording
 
 _OLDEST = (4, 48)
 IGNORED = -100  # labels that the Trainer does not count

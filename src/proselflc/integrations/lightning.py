@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from proselflc.app.recording import Recording
 from proselflc.correction.criterion import Criterion
 from proselflc.errors import InputError
+from proselflc.recording.recording import Recording
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer

@@ -20,15 +20,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import nn
 
 from proselflc import methods
-from proselflc.analysis import noise_estimate, suspects
-from proselflc.analysis.audit import noise_rate
-from proselflc.analysis.export import issues_frame
-from proselflc.analysis.records import Records, slices
-from proselflc.app.fit import fit
+from proselflc.auditing import noise_estimate, suspects
+from proselflc.auditing.audit import noise_rate
+from proselflc.auditing.records import Records, slices
 from proselflc.data.batches import one_thread
 from proselflc.data.dataset import Bools, Dataset, Features, Floats, Ints, Part, checked
 from proselflc.errors import InputError
+from proselflc.exporting.labels import issues_frame
 from proselflc.models.small import mlp
+from proselflc.run.fit import fit
 
 try:
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     from typing_extensions import Self
 
-    from proselflc.analysis.run import Run
     from proselflc.data.preprocessing import Preprocessing
+    from proselflc.run.reader import Run
     from proselflc.training.run_directory import Json
     from proselflc.training.schedule import Schedule
 

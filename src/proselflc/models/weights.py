@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from proselflc.errors import InputError
-from proselflc.regular_files import is_regular, open_regular
+from proselflc.files.regular import is_regular, open_regular
 
 _NAMED = 3  # how many names of each kind an error lists
 

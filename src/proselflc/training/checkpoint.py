@@ -18,9 +18,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
-from proselflc.regular_files import NotRegularError, check_regular, content_of
+from proselflc.files.regular import NotRegularError, check_regular, content_of
+from proselflc.files.whole import whole_file
 
 Json: TypeAlias = dict[str, object]
 KEPT = 2

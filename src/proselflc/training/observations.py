@@ -21,9 +21,9 @@ from torch import Tensor
 from proselflc.data.batches import Batch
 from proselflc.data.memory_budget import DENSE_NUMBERS
 from proselflc.data.sources import npz
-from proselflc.data.writing import whole_file
 from proselflc.errors import InputError
-from proselflc.regular_files import open_regular
+from proselflc.files.regular import open_regular
+from proselflc.files.whole import whole_file
 from proselflc.training.strategy import Strategy
 
 # 65535 and NaN mark an example that was not seen in the epoch.

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from proselflc.data import decisions, manifest
-from proselflc.data.locking import file_lock
-from proselflc.data.writing import must_be_own_folder, whole_file
+from proselflc.data.labels import decisions
 from proselflc.errors import InputError
-from proselflc.regular_files import content_of, is_regular
+from proselflc.files import manifest
+from proselflc.files.locking import file_lock
+from proselflc.files.regular import content_of, is_regular
+from proselflc.files.whole import must_be_own_folder, whole_file
 
 if sys.version_info >= (3, 11):
     import tomllib

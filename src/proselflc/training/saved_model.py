@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from proselflc.data import preprocessing
-from proselflc.data.label_values import LabelValues
+from proselflc.data.labels.label_values import LabelValues
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.models import catalogue

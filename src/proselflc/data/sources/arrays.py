@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data import label_values
 from proselflc.data.dataset import (
     Dataset,
     Features,
@@ -24,8 +23,9 @@ from proselflc.data.dataset import (
     checked,
     in_order,
 )
+from proselflc.data.labels import label_values
 from proselflc.data.sources import npz
-from proselflc.data.sources.frame_index import ids_of
+from proselflc.data.tables.frame_index import ids_of
 from proselflc.errors import InputError, unknown
 
 

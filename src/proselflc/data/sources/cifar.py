@@ -20,12 +20,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data import download, unpickling
-from proselflc.data.archive import SUFFIXES, Member, members
+from proselflc.data.archives import download, unpickling
+from proselflc.data.archives.archive import SUFFIXES, Member, members
 from proselflc.data.dataset import Bytes, Dataset, Images, Ints, Part, checked
-from proselflc.data.writing import whole_file
 from proselflc.errors import InputError, unknown
-from proselflc.regular_files import content_of, open_regular
+from proselflc.files.regular import content_of, open_regular
+from proselflc.files.whole import whole_file
 
 Name: TypeAlias = Literal["cifar10", "cifar100"]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from proselflc.data import download, unpickling
+from proselflc.data.archives import download, unpickling
 from proselflc.data.dataset import Dataset, Ints, checked
 from proselflc.data.sources import cifar, npz
 from proselflc.errors import InputError, unknown
-from proselflc.regular_files import open_regular
+from proselflc.files.regular import open_regular
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from proselflc.data.dataset import Dataset, ImageFiles, Part, Skipped, checked
-from proselflc.data.image import OnBadImage
-from proselflc.data.reading import lines
+from proselflc.data.images.image import OnBadImage
 from proselflc.errors import InputError
+from proselflc.files.text import lines
 
 NAMES = (
     "T-Shirt",

@@ -12,10 +12,10 @@ from typing import IO, cast
 
 import numpy as np
 
-from proselflc.data import download
+from proselflc.data.archives import download
 from proselflc.data.dataset import Bytes, Dataset, Images, Part, checked
 from proselflc.errors import InputError, unknown
-from proselflc.regular_files import open_regular
+from proselflc.files.regular import open_regular
 
 NAMES: dict[str, tuple[str, ...]] = {
     "mnist": tuple(str(digit) for digit in range(10)),

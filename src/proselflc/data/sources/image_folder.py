@@ -11,7 +11,7 @@ import numpy as np
 
 from proselflc.data.dataset import Dataset, ImageFiles, Part, Skipped, checked, in_order
 from proselflc.data.examples import Examples, Wanted, chosen, class_ids
-from proselflc.data.image import SUFFIXES, OnBadImage, sift
+from proselflc.data.images.image import SUFFIXES, OnBadImage, sift
 from proselflc.errors import InputError, unknown
 
 # What a folder beside train/ may be called, and what it holds.

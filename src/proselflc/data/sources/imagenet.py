@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from proselflc.data.dataset import Dataset, ImageFiles, Part, Skipped, checked
-from proselflc.data.image import OnBadImage
-from proselflc.data.reading import lines
+from proselflc.data.images.image import OnBadImage
 from proselflc.data.sources.image_folder import Found, scan, text, walk
 from proselflc.errors import InputError, unknown
-from proselflc.regular_files import open_regular
+from proselflc.files.regular import open_regular
+from proselflc.files.text import lines
 
 _SYNSET = re.compile(r"n[0-9]{8}")
 # Below the folder the user names: images as the challenge and as Kaggle lay them out.

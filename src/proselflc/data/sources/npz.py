@@ -25,7 +25,7 @@ from numpy.lib import format as npy
 from proselflc.data.dataset import Dataset, Features, Images, Inputs, Ints, Part, checked
 from proselflc.data.examples import Examples, Wanted, chosen, renumbered
 from proselflc.errors import InputError
-from proselflc.regular_files import open_regular
+from proselflc.files.regular import open_regular
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -22,10 +22,10 @@ from proselflc.data.dataset import (
     checked,
     in_order,
 )
-from proselflc.data.image import rgb
-from proselflc.data.label_values import LabelValues, like
-from proselflc.data.sources.table import SPLITS
-from proselflc.data.sources.table_roles import LABEL, PATH, TEXT
+from proselflc.data.images.image import rgb
+from proselflc.data.labels.label_values import LabelValues, like
+from proselflc.data.tables.table import SPLITS
+from proselflc.data.tables.table_roles import LABEL, PATH, TEXT
 from proselflc.errors import InputError
 
 _INPUT = frozenset({*TEXT, *PATH, "img", "pixel_values", "x", "input", "inputs", "features"})

@@ -1,1 +1,0 @@
-"""The command line: what a user types, and what comes of it."""

@@ -1,1 +1,0 @@
-"""The commands of `proselflc`: a function each, whose signature and docstring are its options."""

@@ -1,0 +1,1 @@
+"""Archives of published data sets: fetched, unpacked and read as hostile files."""

@@ -1,0 +1,388 @@
+"""`proselflc noise`: any data corrupted by a named generator, into a file `--data` reads back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from proselflc.data import noise
+from proselflc.data.dataset import (
+    Dataset,
+    Features,
+    ImageFiles,
+    Images,
+    Ints,
+    Part,
+    Texts,
+    checked,
+    in_order,
+)
+from proselflc.data.labels.label_files import read_label_file
+from proselflc.data.labels.labels import from_dataset
+from proselflc.data.labels.matrix_files import read_transition
+from proselflc.data.noise import Matrix, Noise, NoiseSpec, Numbers, Pairs
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
+from proselflc.data.tables import spreadsheet
+from proselflc.errors import InputError, shown
+from proselflc.files.whole import whole_file
+
+LABEL, CLEAN, ID, SPLIT = "label", "clean_label", "id", "split"
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """What to do to the labels, and where to put them.
+
+    Attributes:
+        kind: a generator's name, or `KIND:RATE`.
+        rate: the rate, unless `kind` has it.
+        seed: of the random stream.
+        transition: a file with a matrix, for `transition`.
+        human: a file with labels, for `human`.
+        pairs: class names as in "cat:dog,truck:car", for `confusable_pairs`.
+        out: the file to write; see `write`.
+        overwrite: whether it may replace a file that is there.
+    """
+
+    kind: str
+    out: Path
+    rate: str | None = None
+    seed: int = 0
+    transition: Path | None = None
+    human: Path | None = None
+    pairs: str | None = None
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """What was done.
+
+    Attributes:
+        data: what was corrupted.
+        out: the file that was written.
+        kind: the generator's full name.
+        noise: the same with the rate asked for, as `--noise` takes it.
+        seed: of the random stream.
+        examples: n.
+        classes: C.
+        flips: how many labels are wrong now.
+        realised_rate: their share.
+        fingerprint: of the labels.
+        skipped: how many examples could not be read.
+        notes: what the file cannot hold, in words.
+    """
+
+    data: str
+    out: str
+    kind: str
+    noise: str
+    seed: int
+    examples: int
+    classes: int
+    flips: int
+    realised_rate: float
+    fingerprint: str
+    skipped: int
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.noise} with seed {self.seed}: {self.flips:,} of {self.examples:,} labels of "
+            f"{shown(self.data)} flipped, realised rate {self.realised_rate:.6g}\n"
+            f"fingerprint {self.fingerprint}\n"
+            f"written to {shown(self.out)}\n"
+        )
+
+
+def corrupt_data(request: Request, what: Corruption) -> Corrupted:
+    """Corrupt the training labels of the data asked for, write the file, say what was done.
+
+    Noise starts from the true labels where the data knows them beside the given ones.
+    """
+    if what.rate is None and noise.takes_rate(what.kind):
+        raise InputError(
+            f'noise "{what.kind}" needs a rate between 0 and 1: add --rate 0.4, or write '
+            f"--kind {what.kind}:0.4"
+        )
+    if what.rate is not None and ":" in what.kind:
+        raise InputError(
+            f'the rate is given twice, in --kind "{what.kind}" and in --rate "{what.rate}": '
+            "give it once"
+        )
+    spec = noise.parse(what.kind if what.rate is None else f"{what.kind}:{what.rate}")
+    _check_needs(what, spec.kind)
+    noise.stream(what.seed)  # refuse a bad seed before anything is read
+    _check_out(what)
+    dataset = open_data(request)
+    if what.transition is not None:
+        noise.check_room_for_transition(dataset.num_classes)
+    result = corrupted(
+        dataset,
+        spec,
+        seed=what.seed,
+        transition=None if what.transition is None else read_transition(what.transition),
+        human=None if what.human is None else read_label_file(dataset, what.human, request)[0],
+        pairs=None if what.pairs is None else noise.parse_pairs(what.pairs, dataset.names),
+    )
+    notes = write(dataset, result, what.out) + surprises(dataset, result)
+    return Corrupted(
+        data=dataset.name,
+        out=str(what.out),
+        kind=result.kind,
+        noise=result.spec,
+        seed=what.seed,
+        examples=len(result.given),
+        classes=dataset.num_classes,
+        flips=int(result.flipped.sum()),
+        realised_rate=result.rate,
+        fingerprint=result.fingerprint,
+        skipped=len(dataset.skipped),
+        notes=tuple(notes),
+    )
+
+
+def corrupted(
+    dataset: Dataset,
+    spec: NoiseSpec,
+    *,
+    seed: int,
+    transition: Matrix | None = None,
+    human: Ints | None = None,
+    pairs: Pairs | None = None,
+) -> Noise:
+    """Noise on the training labels of a data set, from their true labels where it knows them.
+
+    Args:
+        dataset: is left as it is.
+        spec: which kind, and its rate.
+        seed: of the random stream.
+        transition, human, pairs: what the kinds of those names need.
+
+    Raises:
+        InputError: the kind does not fit the data, or a single class is left.
+    """
+    result = noise.corrupt(
+        dataset.train.labels if dataset.clean is None else dataset.clean,
+        dataset.num_classes,
+        kind=spec.kind,
+        rate=spec.rate,
+        generator=noise.stream(seed),
+        coarse=dataset.coarse,
+        features=_numbers(dataset),
+        transition=transition,
+        human=human,
+        pairs=pairs,
+    )
+    left = np.unique(result.given)
+    if len(left) < 2:
+        raise InputError(
+            f'after {result.spec} all {len(result.given)} labels are "{dataset.names[left[0]]}": '
+            "there are too few examples for this noise, try another --seed or a lower rate"
+        )
+    return result
+
+
+def surprises(dataset: Dataset, result: Noise) -> list[str]:
+    """What somebody who asked for this noise may not expect, in words."""
+    notes = []
+    true = dataset.train.labels if dataset.clean is None else dataset.clean
+    absent = np.flatnonzero(np.bincount(true, minlength=dataset.num_classes) == 0)
+    missing = [dataset.names[c] for c in absent]
+    if missing:
+        notes.append(
+            f"no example is truly of class {', '.join(missing[:5])}"
+            f"{' or another' if len(missing) > 5 else ''}, but labels may be flipped to it"
+        )
+    meant = noise.CLASSES_MEANT.get(result.kind)
+    numbers = tuple(str(c) for c in range(dataset.num_classes))
+    if meant is not None and dataset.names not in (meant, numbers):
+        notes.append(
+            f"{result.kind} is made for the classes {', '.join(meant)}, and these are "
+            f"{', '.join(dataset.names)}"
+        )
+    if not result.flipped.any():
+        notes.append("no label was flipped")
+    if dataset.clean is not None and (wrong := int((dataset.train.labels != dataset.clean).sum())):
+        notes.append(
+            f"noise starts from the true labels, so the {wrong:,} wrong ones that {dataset.name} "
+            "came with are gone"
+        )
+    return notes
+
+
+def write(dataset: Dataset, result: Noise, out: Path) -> list[str]:
+    """Write the data set with its corrupted labels; what the file cannot hold is returned in words.
+
+    A name ending in `labels.npz` gets the labels alone, for `--labels`. An `.npz` gets images or
+    features with labels, true labels, ids, names and the test part. A `.csv` or `.tsv` gets a row
+    per example with id, image path, text or features, label, true label and split.
+
+    Raises:
+        InputError: the file cannot hold such data, or the labels left cannot be learned from.
+    """
+    clean = dataset.train.labels if dataset.clean is None else dataset.clean
+    corrupted = checked(dataset.with_labels(result.given, clean))
+    if out.name.endswith("labels.npz"):
+        from_dataset(dataset, result).save(out)
+        return []
+    if out.suffix == ".npz":
+        return _write_npz(corrupted, out)
+    return _write_table(corrupted, out)
+
+
+def _check_needs(what: Corruption, kind: str) -> None:
+    """Before any data is read: what the kind needs is there, and nothing that it would ignore."""
+    given = {"transition": what.transition, "human": what.human, "confusable_pairs": what.pairs}
+    options = {"transition": "--transition", "human": "--human", "confusable_pairs": "--pairs"}
+    for owner, value in given.items():
+        if value is not None and owner != kind:
+            raise InputError(
+                f"{options[owner]} is for --kind {owner}, but the kind is {kind}: leave it out or "
+                "change the kind"
+            )
+    if kind in ("transition", "human") and given[kind] is None:
+        what_it_is = "a matrix" if kind == "transition" else "the labels people gave"
+        raise InputError(f"noise {kind} needs {what_it_is}: add {options[kind]} FILE")
+
+
+def _check_out(what: Corruption) -> None:
+    if what.out.suffix not in (".npz", ".csv", ".tsv"):
+        raise InputError(f'--out must end in .npz, .csv, .tsv or labels.npz, got "{what.out.name}"')
+    if not what.out.parent.is_dir():
+        raise InputError(f"there is no folder {what.out.parent} to write {what.out.name}: make it")
+    if what.out.exists() and not what.overwrite:
+        raise InputError(f"{what.out} exists: choose another name or pass --overwrite")
+
+
+def _numbers(dataset: Dataset) -> Numbers | None:
+    inputs = dataset.train.inputs
+    if isinstance(inputs, Images):
+        return inputs.pixels
+    return inputs.values if isinstance(inputs, Features) else None
+
+
+def _write_npz(dataset: Dataset, out: Path) -> list[str]:
+    assert dataset.clean is not None
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "x": _array(dataset.train, out),
+        "y": dataset.train.labels,
+        "clean": dataset.clean,
+        "ids": np.array(dataset.train.ids, dtype=np.str_),
+        "names": np.array(dataset.names, dtype=np.str_),
+    }
+    notes = []
+    if dataset.test is not None:
+        arrays |= {"x_test": _array(dataset.test, out), "y_test": dataset.test.labels}
+    if dataset.validation is not None:
+        notes.append("an .npz file has no place for the validation part, so it is left out")
+    if dataset.coarse is not None:
+        notes.append("an .npz file has no place for coarse classes, so they are left out")
+    with whole_file(out) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+    return notes
+
+
+def _array(part: Part, out: Path) -> npt.NDArray[Any]:
+    if isinstance(part.inputs, Images):
+        return part.inputs.pixels
+    if isinstance(part.inputs, Features):
+        return part.inputs.values
+    form = "texts" if isinstance(part.inputs, Texts) else "image files"
+    raise InputError(
+        f"an .npz file holds arrays, but the data are {form}: write {out.stem}.csv, or "
+        f"{out.stem}-labels.npz for the labels alone"
+    )
+
+
+def _write_table(dataset: Dataset, out: Path) -> list[str]:
+    assert dataset.clean is not None
+    columns = _columns(dataset, out)
+    taken = {LABEL, CLEAN, ID, SPLIT} & {name.strip().lower() for name in columns}
+    if taken:
+        raise InputError(
+            f'the data has a column "{min(taken)}" of its own, which the table needs for another '
+            f"purpose: write {out.stem}-labels.npz for the labels alone"
+        )
+    delimiter = "\t" if out.suffix == ".tsv" else ","
+    lines = [spreadsheet.line((ID, *columns, LABEL, CLEAN, SPLIT), delimiter)]
+    changed = 0
+    parts = {"train": dataset.train, "test": dataset.test, "validation": dataset.validation}
+    for split, part in parts.items():
+        if part is None:
+            continue
+        clean = dataset.clean if split == "train" else part.labels
+        for name, cells, label, true in zip(
+            part.ids, _cells(part, out), part.labels, clean, strict=True
+        ):
+            row = (name, *cells, dataset.names[label], dataset.names[true], split)
+            changed += sum(spreadsheet.neutralised(cell) != cell for cell in row)
+            lines.append(spreadsheet.line(row, delimiter))
+    try:
+        content = "".join(lines).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"a table is UTF-8 text, which cannot hold {error.object[error.start]!r} of a path or "
+            f"text: rename it, or write {out.stem}-labels.npz"
+        ) from None
+    with whole_file(out) as file:
+        file.write(content)
+    notes = []
+    if changed:
+        cells_are = "1 cell begins" if changed == 1 else f"{changed:,} cells begin"
+        notes.append(
+            f"{cells_are} as a formula of a spreadsheet does, so an apostrophe is written before "
+            f"it; {out.stem}-labels.npz would keep names as they are"
+        )
+    used = {*dataset.train.labels.tolist(), *dataset.clean.tolist()}
+    if in_order(dataset.names[c] for c in used) != dataset.names:
+        notes.append(
+            "a table lists classes by name, so their ids and the fingerprint will differ when it "
+            "is read back; labels.npz keeps them"
+        )
+    return notes
+
+
+def _columns(dataset: Dataset, out: Path) -> tuple[str, ...]:
+    inputs = dataset.train.inputs
+    if isinstance(inputs, ImageFiles):
+        return ("path",)
+    if isinstance(inputs, Texts):
+        return ("text",)
+    if isinstance(inputs, Images):
+        raise InputError(
+            f"a table cannot hold images: write {out.stem}.npz, or {out.stem}-labels.npz for the "
+            "labels alone"
+        )
+    D = inputs.values.shape[1]
+    return inputs.columns or tuple(f"x{k}" for k in range(D))
+
+
+def _cells(part: Part, out: Path) -> Iterator[tuple[str, ...]]:
+    inputs = part.inputs
+    if isinstance(inputs, ImageFiles):
+        folder = out.parent.resolve()
+        for path in inputs.paths:
+            whole = path.resolve()
+            if "\n" in str(whole) or "\r" in str(whole):
+                raise InputError(
+                    f'a table cannot hold the path "{whole}", which has a line break: rename it, '
+                    f"or write {out.stem}-labels.npz for the labels alone"
+                )
+            inside = whole.is_relative_to(folder)
+            cell = whole.relative_to(folder).as_posix() if inside else str(whole)
+            # A path that begins as a formula does is the same path with ./ before it.
+            yield (cell if spreadsheet.neutralised(cell) == cell else f"./{cell}",)
+    elif isinstance(inputs, Texts):
+        for text in inputs.texts:
+            yield (text,)
+    else:
+        assert isinstance(inputs, Features)
+        for row in inputs.values:
+            yield tuple(str(value) for value in row)  # float32's shortest text is exact

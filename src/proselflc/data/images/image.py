@@ -1,0 +1,289 @@
+"""One image file, decoded safely: whatever is inside, RGB bytes come out or a plain error."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
+
+import numpy as np
+
+from proselflc.data.dataset import Bytes, Ints, Skipped
+from proselflc.errors import InputError
+from proselflc.files.regular import NotRegularError, open_regular
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+OnBadImage: TypeAlias = Literal["error", "skip"]
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
+MAX_PIXELS = 2**27  # photographs of 108 million pixels pass
+MAX_BYTES = 2**30  # some decoders read the whole file at once
+
+# A large image must have a byte for so many pixels: PNG, at its best, packs 8,256 into one.
+_LARGE = 2**24
+_PIXELS_PER_BYTE = 10_000
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
+_ADVICE = "replace or remove it, or leave unreadable images out with --on-bad-image skip"
+
+
+# Pillow logs some damage; without a handler that would go to stderr beside our own sentence.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
+
+
+def read(path: Path) -> Bytes:
+    """The image as [H, W, 3] bytes; see `decode`."""
+    return np.array(decode(path))  # a copy: arrays over Pillow's memory cannot be written to
+
+
+def decode(path: Path) -> Image.Image:
+    """The file as an upright Pillow image of mode RGB, its pixels loaded.
+
+    Of several frames the first counts. Colour profiles are not applied.
+
+    Raises:
+        InputError: the file is missing, truncated, too large or no image; it is named.
+    """
+    try:
+        with opened(path) as image:
+            return rgb(image)
+    # Decoders raise nearly anything on hostile bytes: struct.error, SyntaxError, IndexError, …
+    except Exception as error:
+        raise InputError(f"cannot read the image {path}: {reason(error)}; {_ADVICE}") from None
+
+
+def rgb(image: Image.Image) -> Image.Image:
+    """Any Pillow image as RGB of 8 bits: turned upright, transparency over white.
+
+    Of 16 bits the upper eight are kept, as Pillow does for colour. Pixels of 32 bits have no agreed
+    range and are refused with a ValueError.
+    """
+    from PIL import Image
+
+    image.load()  # first: it turns a TIFF upright by itself, and may find more metadata
+    turn = _turn(image)
+    if turn is not None:
+        image = image.transpose(turn)
+    if image.mode.startswith("I;16"):
+        values = np.asarray(image)
+        grey = (values >> 8).astype(np.uint8)
+        if isinstance(clear := image.info.get("transparency"), int):
+            grey[values == clear] = 255
+        return Image.fromarray(grey).convert("RGB")
+    if image.mode in ("I", "F"):
+        raise ValueError("its pixels have 32 bits, where 8 or 16 were expected")
+    if image.has_transparency_data:
+        colours = image.convert("RGBA")
+        white = Image.new("RGBA", colours.size, "white")
+        return Image.alpha_composite(white, colours).convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+@contextmanager
+def opened(source: Path | bytes) -> Iterator[Image.Image]:
+    """An image file, or the bytes of one, with its header read and judged but no pixels decoded.
+
+    Whatever is raised here, or while its pixels are decoded, `reason` puts into words.
+    """
+    from PIL import Image
+
+    with QUIET, _stream(source) as file, Image.open(file, formats=_FORMATS) as image:
+        width, height = image.size
+        if width * height > MAX_PIXELS:
+            raise ValueError(
+                f"its header claims {width} × {height} pixels, more than {MAX_PIXELS:,}"
+            )
+        if width * height > _LARGE:  # only then: seeking throws away what was read ahead
+            here = file.tell()
+            size = file.seek(0, io.SEEK_END)
+            file.seek(here)
+            if width * height > _PIXELS_PER_BYTE * size:
+                raise ValueError(
+                    f"its header claims {width} × {height} pixels, more than its {size:,} bytes "
+                    "can hold"
+                )
+        yield image
+
+
+def reason(error: Exception) -> str:
+    """What is wrong with an image, for a sentence that has named it."""
+    from PIL import Image, UnidentifiedImageError
+
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, PermissionError):
+        return "there is no permission to read it"
+    if isinstance(error, UnidentifiedImageError):
+        return "it is no JPEG, PNG, WebP, BMP, GIF or TIFF image, or its header is damaged"
+    if isinstance(error, Image.DecompressionBombError):
+        return f"its header claims more than {MAX_PIXELS:,} pixels"
+    words = " ".join(str(error).split())[:200]
+    return words or f"it is damaged ({type(error).__name__})"
+
+
+def probe(path: Path) -> str | None:
+    """Why the file cannot be read, judged by its header alone, or None if it looks well.
+
+    Decodes no pixels: a file truncated behind its header passes here and fails in `decode`.
+    """
+    try:
+        with opened(path):
+            return None
+    except Exception as error:
+        return reason(error)
+
+
+def usual_length(paths: Sequence[Path], sample: int = 25) -> int:
+    """The median over some images of their longer side, in pixels, by their headers; at least 1."""
+    lengths = [1]
+    for i in np.unique(np.linspace(0, len(paths) - 1, min(sample, len(paths))).astype(np.int64)):
+        with contextlib.suppress(Exception), opened(paths[i]) as image:  # it is named elsewhere
+            lengths.append(max(image.size))
+    return int(np.median(lengths[1:] or lengths))
+
+
+def trial(path: Path) -> str | None:
+    """Why the file cannot be read, found out by reading it, or None if it can be."""
+    try:
+        with opened(path) as image:
+            image.draft("RGB", (1, 1))  # a JPEG is read to its end, but not worked out in full
+            rgb(image)
+            return None
+    except Exception as error:
+        return reason(error)
+
+
+def sift(
+    paths: Sequence[Path],
+    ids: Sequence[str],
+    classes: Sequence[str] | None,
+    *,
+    on_bad_image: OnBadImage,
+) -> tuple[Ints, tuple[Skipped, ...]]:
+    """The positions of the images that can be read, and what was left out.
+
+    To name a bad image at once the headers will do, since any other fails by name when its turn
+    comes. To leave bad ones out, each is read once, so that rows and labels stay in step later.
+
+    Args:
+        paths: n image files.
+        ids: their n names in the data set.
+        classes: their n class names, or None where they have none.
+        on_bad_image: "error" to name the first bad one, "skip" to leave bad ones out.
+
+    Raises:
+        InputError: an image is bad and that is an error, or all images of a class are bad, or
+            simply all.
+    """
+    from PIL import Image
+
+    Image.init()  # loads the decoders, which threads should not do at once
+    pieces = [paths[start : start + 512] for start in range(0, len(paths), 512)]
+    with ThreadPoolExecutor(2) as pool:  # one may wait for the disk; more would fight for Python
+        judge = partial(_judged, probe if on_bad_image == "error" else trial)
+        reasons = [found for piece in pool.map(judge, pieces) for found in piece]
+    bad = [i for i, found in enumerate(reasons) if found is not None]
+    if bad and on_bad_image == "error":
+        more = f" (and {len(bad) - 1} more images)" if len(bad) > 1 else ""
+        raise InputError(
+            f"cannot read the image {paths[bad[0]]}{more}: {reasons[bad[0]]}; {_ADVICE}"
+        )
+    keep = np.array([i for i, found in enumerate(reasons) if found is None], dtype=np.int64)
+    groups = ["" for _ in paths] if classes is None else classes
+    lost = {groups[i] for i in bad} - {groups[i] for i in keep}
+    if lost:
+        first = next(i for i in bad if groups[i] in lost)
+        of_what = "" if classes is None else f' of class "{classes[first]}"'
+        advice = "replace the files" + ("" if classes is None else " or remove the class")
+        raise InputError(
+            f"no image{of_what} can be read, for example {paths[first]}: {reasons[first]}; {advice}"
+        )
+    return keep, tuple(Skipped(ids[i], reasons[i] or "") for i in bad)
+
+
+def _judged(judge: Callable[[Path], str | None], paths: Sequence[Path]) -> list[str | None]:
+    with QUIET:
+        return [judge(path) for path in paths]
+
+
+class _Quiet:
+    """Silences warnings while any thread is inside. To be inside once for many images is quicker.
+
+    Pillow warns about metadata that does not matter here. `catch_warnings` alone would leave the
+    filters in disorder when threads enter and leave it in turns.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._caught = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._caught = warnings.catch_warnings()
+                self._caught.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._caught.__exit__(None, None, None)
+
+
+QUIET = _Quiet()
+
+
+def _stream(source: Path | bytes) -> BinaryIO:
+    if isinstance(source, bytes):
+        _check_size(len(source))
+        return io.BytesIO(source)
+    try:
+        file = open_regular(source)
+    except NotRegularError as error:
+        raise ValueError(f"it is {error.kind}, not a regular file") from None
+    try:
+        _check_size(os.fstat(file.fileno()).st_size)
+    except ValueError:
+        file.close()
+        raise
+    return file
+
+
+def _check_size(size: int) -> None:
+    if size == 0:
+        raise ValueError("it is empty")
+    if size > MAX_BYTES:
+        raise ValueError(f"it has {size:,} bytes, more than {MAX_BYTES:,}")
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """How to turn the image upright by its EXIF orientation."""
+    from PIL.Image import Transpose
+
+    try:
+        orientation = image.getexif().get(0x0112, 1)
+    except Exception:  # damaged metadata around sound pixels: most viewers show it as it is
+        return None
+    turns = {
+        2: Transpose.FLIP_LEFT_RIGHT,
+        3: Transpose.ROTATE_180,
+        4: Transpose.FLIP_TOP_BOTTOM,
+        5: Transpose.TRANSPOSE,
+        6: Transpose.ROTATE_270,
+        7: Transpose.TRANSVERSE,
+        8: Transpose.ROTATE_90,
+    }
+    return turns.get(orientation)

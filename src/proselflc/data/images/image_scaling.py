@@ -1,0 +1,236 @@
+"""Images as a model sees them: warped to one size, scaled by every channel's mean and deviation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from proselflc.data.dataset import Bytes, ImageFiles, Images, Inputs, kind_of
+from proselflc.data.images import augment, image
+from proselflc.data.saved_form import Json, broken, fields_of, numbers, pair
+from proselflc.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_NEAR = 4  # how many times larger an image may be than what it is warped to, for torch to do it
+
+Window: TypeAlias = tuple[int, int, int, int]  # top, left, height, width
+
+
+@dataclass(frozen=True)
+class ImageScaling:
+    """Images as a model sees them: of one size, every channel with mean 0 and deviation 1.
+
+    Files are warped to `warp` whatever their shape, and the middle `size` of that is used; the
+    paper's ImageNet recipe is 256×256 and 224×224. Images in memory must have `size` already.
+
+    Attributes:
+        mean, std: of pixels / 255, one number per channel; 1 channel means grey.
+        size: height and width the model sees.
+        warp: height and width that files are warped to, at least `size`.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    size: tuple[int, int]
+    warp: tuple[int, int]
+
+    @property
+    def channels(self) -> int:
+        return len(self.mean)
+
+    @classmethod
+    def fit(
+        cls,
+        train: Images | ImageFiles,
+        *,
+        size: tuple[int, int] = (224, 224),
+        warp: tuple[int, int] = (256, 256),
+        sample: int = 2000,
+        known: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
+    ) -> ImageScaling:
+        """Measure the training images.
+
+        Args:
+            train: n ≥ 1 images. Images in memory keep their size; for these the rest is unused.
+            size: what the model is to see of image files.
+            warp: what image files are warped to before.
+            sample: at most so many image files are looked at, evenly spread over the list.
+            known: mean and deviation of every channel, instead of measuring them.
+        """
+        if len(train) == 0:
+            raise InputError("no training images to measure")
+        if isinstance(train, Images):
+            height, width = train.pixels.shape[1:3]
+            mean, std = known or augment.channel_statistics(train.pixels)
+            size = warp = (int(height), int(width))
+        else:
+            if warp[0] < size[0] or warp[1] < size[1]:
+                raise InputError(
+                    f"images are warped to {_by(warp)} and then cropped to {_by(size)}, which is "
+                    "larger: warp to at least the size of the crop"
+                )
+            if known is not None:
+                return cls(*known, size, warp)
+            chosen = np.linspace(0, len(train) - 1, min(sample, len(train))).astype(np.int64)
+            counts = np.zeros((3, 256), np.int64)
+            for i in np.unique(chosen):
+                pixels = _read(train.paths[i], warp)
+                counts += [np.bincount(channel.ravel(), minlength=256) for channel in pixels]
+            mean, std = augment.statistics_of_counts(counts)
+        # A channel that never changes carries nothing; dividing by 1 leaves it at 0.
+        return cls(mean, tuple(s if s > 0 else 1.0 for s in std), size, warp)
+
+    @property
+    def middle(self) -> Window:
+        """What is cut out of a warped file when nothing is left to chance."""
+        (height, width), (h, w) = self.warp, self.size
+        return (height - h) // 2, (width - w) // 2, h, w
+
+    def check(self, inputs: Inputs) -> None:
+        """Refuse inputs of another kind or shape than were fitted."""
+        if isinstance(inputs, ImageFiles):
+            return
+        if not isinstance(inputs, Images):
+            raise InputError(f"this model was made for images, got {kind_of(inputs)}")
+        height, width, channels = inputs.pixels.shape[1:]
+        if (height, width) != self.size or channels != self.channels:
+            raise InputError(
+                f"this model was made for images of {_by(self.size)} with {self.channels} "
+                f"channels, got {_by((height, width))} with {channels}"
+            )
+
+    def __call__(self, inputs: Inputs) -> Tensor:
+        """[N, channels, h, w] float32 for N images; files are read here and now."""
+        self.check(inputs)
+        if isinstance(inputs, ImageFiles):
+            pixels = np.empty((len(inputs), self.channels, *self.size), np.uint8)
+            for path, out in zip(inputs.paths, pixels, strict=True):
+                _read(path, self.warp, channels=self.channels, window=self.middle, out=out)
+            return self.normalized(torch.from_numpy(pixels))
+        assert isinstance(inputs, Images)
+        return self.normalized(torch.from_numpy(np.array(inputs.pixels)).permute(0, 3, 1, 2))
+
+    def normalized(
+        self, pixels: Tensor, *, channels_last: bool = False, out: Tensor | None = None
+    ) -> Tensor:
+        """[N, channels, h, w] float32 from bytes of that shape, in the memory order asked for.
+
+        Where `out` is given, a contiguous tensor of that shape, it is used on the way.
+        """
+        # Channel by channel first, whatever is asked for: that is twice as fast.
+        mean, std = torch.tensor(self.mean), torch.tensor(self.std)
+        x = augment.normalize(pixels.contiguous(), mean, std, out=out)
+        return x.contiguous(memory_format=torch.channels_last) if channels_last else x
+
+    def to_json(self) -> Json:
+        return {
+            "kind": "images",
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "size": list(self.size),
+            "warp": list(self.warp),
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> ImageScaling:
+        fields = fields_of(value, "images", ("mean", "std", "size", "warp"))
+        mean, std = numbers(fields, "mean"), numbers(fields, "std")
+        size, warp = pair(fields, "size", 1, 16384), pair(fields, "warp", 1, 16384)
+        if len(mean) != len(std) or len(mean) not in (1, 3):
+            raise broken("mean and std must hold 1 or 3 numbers each")
+        if not all(0 <= m <= 1 for m in mean) or not all(1e-12 <= s <= 1e3 for s in std):
+            raise broken("mean must lie in 0 … 1, and std be positive")
+        if warp[0] < size[0] or warp[1] < size[1]:
+            raise broken("warp must be at least size")
+        return cls(mean, std, size, warp)
+
+
+def warped(
+    source: Path | bytes,
+    size: tuple[int, int],
+    *,
+    channels: int = 3,
+    window: Window | None = None,
+    flip: bool = False,
+    out: Bytes | None = None,
+) -> Bytes:
+    """[channels, h, w] an image warped to a size without its aspect, or a window of that.
+
+    Bilinear, over all pixels that an output pixel covers. A JPEG much larger than needed is decoded
+    at a half, a quarter or an eighth of its size: that saves more time than all the rest takes.
+
+    Args:
+        source: an image file, or the bytes of one.
+        size: height and width to warp the whole image to.
+        channels: 3, or 1 for grey.
+        window: the part of the warped image that is wanted; the whole if None.
+        flip: mirror that part left to right.
+        out: [channels, h, w] where to write it; something new if None.
+
+    Raises:
+        ValueError: why it cannot be read; it is for the caller to say which image it is.
+    """
+    try:
+        with image.opened(source) as file:
+            longer = max(size)  # it may lie on its side
+            file.draft("RGB", (longer, longer))
+            upright = image.rgb(file)
+            if channels == 1:
+                upright = upright.convert("L")
+            part = _part(upright, size, window or (0, 0, *size))
+    except Exception as error:  # decoders raise nearly anything on hostile bytes
+        raise ValueError(image.reason(error)) from None
+    result = np.empty(part.shape, np.uint8) if out is None else out
+    result[:] = part[:, :, ::-1] if flip else part
+    return result
+
+
+def _part(upright: Image.Image, size: tuple[int, int], window: Window) -> Bytes:
+    """[channels, h, w] a window of an image warped to a size.
+
+    By Pillow; or by torch, which is quicker for colours and sizes of the same order where it has
+    instructions for many at once, and may round the other way.
+    """
+    from PIL.Image import Resampling
+
+    top, left, height, width = window
+    if upright.mode == "RGB" and max(upright.size) <= _NEAR * max(size) and _has_vectors():
+        pixels = torch.from_numpy(np.asarray(upright)).permute(2, 0, 1)  # only read
+        whole = interpolate(pixels[None], size, mode="bilinear", antialias=True)[0].numpy()
+        return whole[:, top : top + height, left : left + width]
+    y, x = upright.height / size[0], upright.width / size[1]
+    box = (left * x, top * y, (left + width) * x, (top + height) * y)
+    part = np.asarray(upright.resize((width, height), Resampling.BILINEAR, box=box))
+    return part.reshape(height, width, -1).transpose(2, 0, 1)
+
+
+@cache
+def _has_vectors() -> bool:
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX")
+
+
+def _read(
+    path: Path,
+    size: tuple[int, int],
+    *,
+    channels: int = 3,
+    window: Window | None = None,
+    out: Bytes | None = None,
+) -> Bytes:
+    try:
+        return warped(path, size, channels=channels, window=window, out=out)
+    except ValueError as error:
+        raise InputError(f"cannot read the image {path}: {error}; replace or remove it") from None
+
+
+def _by(size: tuple[int, int]) -> str:
+    return f"{size[0]}×{size[1]}"

@@ -1,0 +1,1 @@
+"""Labels: of a run, of files, and as people decided them."""

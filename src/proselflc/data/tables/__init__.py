@@ -1,0 +1,1 @@
+"""Tables: files, the roles of their columns, and corrected copies."""

@@ -1,0 +1,411 @@
+"""CSV, TSV and Parquet: a label column and image paths, texts or numbers, one example per row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Literal
+
+import numpy as np
+
+from proselflc.data.dataset import (
+    Dataset,
+    Features,
+    ImageFiles,
+    Inputs,
+    Ints,
+    Part,
+    Skipped,
+    Texts,
+    checked,
+    in_order,
+)
+from proselflc.data.examples import Examples, Wanted, chosen
+from proselflc.data.images.image import OnBadImage, sift
+from proselflc.data.tables.table_file import (
+    NoNumberError,
+    Table,
+    is_number,
+    open_table,
+    short,
+)
+from proselflc.data.tables.table_roles import (
+    ID,
+    PATH,
+    Roles,
+    find,
+    ids_of,
+    is_about_labels,
+    label_of,
+    needed_label,
+    plainly,
+    roles_of,
+    worth_showing,
+)
+from proselflc.data.tables.unusable_columns import listed, option, refusal
+from proselflc.errors import InputError, unknown
+
+SPLITS = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+}
+
+
+def load(
+    path: Path,
+    *,
+    label_column: str | None = None,
+    path_column: str | None = None,
+    text_column: str | None = None,
+    id_column: str | None = None,
+    ignored: Sequence[str] = (),
+    on_bad_image: OnBadImage = "error",
+    inputs_elsewhere: bool = False,
+) -> Dataset:
+    """Read a table with a label column and image paths, texts or numbers.
+
+    Columns that are not named are found by their usual names, but for those that are `ignored`.
+    Without a path or a text column, every remaining column is a feature and must hold numbers.
+    Labels lose the white space around them; classes are sorted as people do, integers by value. A
+    column `split` tells train, test and validation apart; a column `clean` or `clean_label` gives
+    the true labels of train. Ids come from the id column (or pandas' unnamed first column), else
+    they are the paths, else the row numbers from 0.
+
+    Of cleanlab's columns `given_label` is the label if there is no other, and none is a feature;
+    those with general names are cleanlab's where `is_label_issue` is beside them.
+
+    Image paths are relative to the table's folder; absolute ones and `..` are followed, since the
+    table is the user's own list and only images are read from where it points.
+
+    With `inputs_elsewhere`, what is left of the columns is not read: the examples get no features,
+    for the caller to put embeddings in their place.
+    """
+    table = open_table(path)
+    roles = roles_of(table, label_column, path_column, text_column, id_column, ignored)
+    label = needed_label(table, roles.label)
+    _must_have_rows(table)
+    given = _filled(table, label, "label")
+    parts = _split_rows(table, roles.split)
+    true = _true_labels(table, roles.clean, parts["train"], given)
+    names = in_order([*(given[i] for i in parts["train"]), *true])
+    class_ids = _encode(table, given, names, label)
+    inputs, example_ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere)
+
+    whole = Part(inputs, class_ids, tuple(example_ids))
+    clean_labels = _encode(table, true, names, roles.clean or "") if true else None
+    skipped: list[Skipped] = []
+    taken: dict[str, Part] = {}
+    for name, rows in parts.items():
+        part = whole.take(rows)
+        if isinstance(part.inputs, ImageFiles):
+            keep, bad = sift(
+                part.inputs.paths, part.ids, [given[i] for i in rows], on_bad_image=on_bad_image
+            )
+            skipped += bad
+            part = part.take(keep)
+            if name == "train" and clean_labels is not None:
+                clean_labels = clean_labels[keep]
+        taken[name] = part
+    return checked(
+        Dataset(
+            str(path),
+            taken["train"],
+            names,
+            test=taken.get("test"),
+            validation=taken.get("validation"),
+            clean=clean_labels,
+            skipped=tuple(skipped),
+        )
+    )
+
+
+def examples(
+    path: Path,
+    names: Sequence[str],
+    *,
+    split: Wanted = None,
+    label_column: str | None = None,
+    path_column: str | None = None,
+    text_column: str | None = None,
+    id_column: str | None = None,
+    ignored: Sequence[str] = (),
+    on_bad_image: OnBadImage = "error",
+    inputs_elsewhere: bool = False,
+    needed: Sequence[str] | None = None,
+) -> dict[str, Examples]:
+    """The splits of a table as `load` takes it, for a model with these classes.
+
+    There need not be a label column, and it may be empty for a whole split: that has no labels. A
+    model that was made for columns of numbers says which are `needed`; others may hold anything.
+    """
+    table = open_table(path)
+    roles = roles_of(table, label_column, path_column, text_column, id_column, ignored, needed)
+    _must_have_rows(table)
+    inputs, example_ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere, needed=needed)
+    found = {one: rows for one, rows in _split_rows(table, roles.split).items() if len(rows)}
+    parts: dict[str, Examples] = {}
+    for one in chosen(found, split, str(path)):
+        rows = found[one]
+        labels = _known_labels(table, roles.label, rows, names)
+        some = inputs.take(rows)
+        ids = tuple(example_ids[i] for i in rows)
+        skipped: tuple[Skipped, ...] = ()
+        if isinstance(some, ImageFiles):
+            keep, skipped = sift(some.paths, ids, None, on_bad_image=on_bad_image)
+            some, ids = some.take(keep), tuple(ids[i] for i in keep)
+            labels = None if labels is None else labels[keep]
+        parts[one] = Examples(str(path), some, ids, labels, skipped)
+    return parts
+
+
+def read_labels(
+    path: Path, *, label_column: str | None = None, id_column: str | None = None
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """The ids and the label names of a table that replaces another's labels.
+
+    Returns:
+        The ids, from the id column or the path column, or None where there is neither and labels
+        follow row for row; and as many label names.
+    """
+    table = open_table(path)
+    label = needed_label(table, label_of(table, label_column))
+    labels = _filled(table, label, "label")
+    column = ids_of(table, id_column, (label,))
+    if column is None:
+        column = find(table, None, PATH, option="--id-column", taken=(label,))
+    if column is None:
+        return None, tuple(labels)
+    ids = _filled(table, column, "id")
+    seen: set[str] = set()
+    for row, name in enumerate(ids):
+        if name in seen:
+            raise InputError(
+                f'{path} has the id "{name}" twice, again in {table.where(row)}: ids name examples '
+                "and must be distinct"
+            )
+        seen.add(name)
+    return tuple(ids), tuple(labels)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Where the training labels of a table are.
+
+    Attributes:
+        table: the whole table.
+        column: the one with labels.
+        rows: [n] those of the training examples.
+        ids: n names of the examples.
+    """
+
+    table: Table
+    column: str
+    rows: Ints
+    ids: tuple[str, ...]
+
+
+def labelled(
+    path: Path,
+    *,
+    label_column: str | None = None,
+    path_column: str | None = None,
+    text_column: str | None = None,
+    id_column: str | None = None,
+    ignored: Sequence[str] = (),
+) -> Labelled:
+    """Where `load` finds the labels of its training examples; images are not looked at."""
+    table = open_table(path)
+    roles = roles_of(table, label_column, path_column, text_column, id_column, ignored)
+    label = needed_label(table, roles.label)
+    rows = _split_rows(table, roles.split)["train"]
+    ids = _inputs(table, roles, inputs_elsewhere=True)[1]
+    return Labelled(table, label, rows, tuple(ids[i] for i in rows))
+
+
+def label_column(path: Path, asked: str | None = None) -> str:
+    """Which column `read_labels` takes labels from."""
+    table = open_table(path)
+    return needed_label(table, label_of(table, asked))
+
+
+def columns_there(path: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the names that `load` would find in a table."""
+    there = {plainly(column) for column in column_names(path)}
+    return tuple(name for name in names if plainly(name) in there)
+
+
+def column_names(path: Path) -> tuple[str, ...]:
+    """The names of a table's columns."""
+    return open_table(path).columns
+
+
+def _must_have_rows(table: Table) -> None:
+    if len(table) == 0:
+        raise InputError(f"{table.path} has column names but no rows: add one row per example")
+
+
+def _inputs(
+    table: Table, roles: Roles, *, inputs_elsewhere: bool, needed: Sequence[str] | None = None
+) -> tuple[Inputs, Sequence[str]]:
+    """The inputs of all rows, and the ids."""
+    inputs: Inputs
+    ids = [str(i) for i in range(len(table))]
+    if roles.files is not None:
+        cells = _filled(table, roles.files, "path")
+        inputs = ImageFiles(tuple(table.path.parent / cell for cell in cells))
+        ids = [PurePath(cell).as_posix() for cell in cells]
+    elif roles.texts is not None:
+        inputs = Texts(tuple(_filled(table, roles.texts, "text")))
+    elif inputs_elsewhere:
+        inputs = Features(np.zeros((len(table), 0), np.float32))
+    elif needed is not None:
+        _must_have(table, needed)
+        inputs = _features(table, needed, has_ids=True, is_needed=True)
+    else:
+        apart = {c for c in table.columns if plainly(c) in ID or is_about_labels(table, c)}
+        known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
+        left = [c for c in table.columns if c not in apart and c not in known]
+        inputs = _features(table, left, has_ids=roles.ids is not None)
+    return inputs, ids if roles.ids is None else _filled(table, roles.ids, "id")
+
+
+def _must_have(table: Table, needed: Sequence[str]) -> None:
+    missing = [name for name in needed if name not in table.columns]
+    if missing:
+        what = "column" if len(missing) == 1 else "columns"
+        here = ", ".join(map(short, worth_showing(table, missing[0])))
+        raise InputError(
+            f"{table.path} lacks the {what} {listed(missing, 10)} that the model was made for: add "
+            f"what is missing; columns here: {here}"
+        )
+
+
+def _filled(
+    table: Table, column: str, what: Literal["id", "label", "path", "split", "text", "true label"]
+) -> list[str]:
+    """The cells of a column that may not be empty, as they are."""
+    cells = table.texts(column)
+    empty = _empty(cells, label=what == "label")
+    if empty:
+        raise _missing(table, column, what, empty)
+    if what == "path":
+        for i, cell in enumerate(cells):
+            if "\n" in cell or "\r" in cell:
+                raise InputError(
+                    f'{table.where(i)} of {table.path} has a line break in its path, "'
+                    f'{short(cell)}": look for a quotation mark that is not closed'
+                )
+    return cells
+
+
+def _empty(cells: Sequence[str], *, label: bool) -> list[int]:
+    """Where nothing is; among labels that are numbers, NaN is nothing too."""
+    if label and all(is_number(cell) for cell in cells if cell):
+        return [i for i, cell in enumerate(cells) if not cell or math.isnan(float(cell))]
+    return [i for i, cell in enumerate(cells) if not cell]
+
+
+def _missing(table: Table, column: str, what: str, rows: Sequence[int]) -> InputError:
+    more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
+    return InputError(
+        f"{table.where(rows[0])}{more} of {table.path} has no {what} in the column "
+        f'"{column}": fill it in or drop the row'
+    )
+
+
+def _known_labels(
+    table: Table, column: str | None, rows: Ints, names: Sequence[str]
+) -> Ints | None:
+    """The class ids of these rows in a model's list of classes; None if they have no labels."""
+    if column is None:
+        return None
+    cells = table.texts(column)
+    empty = sorted(set(_empty(cells, label=True)) & set(rows.tolist()))
+    if len(empty) == len(rows):
+        return None
+    if empty:
+        raise _missing(table, column, "label", empty)
+    places = {name: k for k, name in enumerate(names)}
+    for row in rows:
+        if cells[row] not in places:
+            raise InputError(
+                f'the column "{column}" of {table.path}, {table.where(int(row))}: '
+                f"{unknown('class', short(cells[row]), names)}; if these are no labels, leave the "
+                f"column out with {option('--ignore-column', [column])}"
+            )
+    return np.array([places[cells[row]] for row in rows], dtype=np.int64)
+
+
+def _split_rows(table: Table, column: str | None) -> dict[str, Ints]:
+    """The rows of every split."""
+    if column is None:
+        return {"train": np.arange(len(table), dtype=np.int64)}
+    rows: dict[str, list[int]] = {"train": []}
+    for row, cell in enumerate(_filled(table, column, "split")):
+        split = SPLITS.get(cell.lower())
+        if split is None:
+            raise InputError(
+                f"{table.where(row)} of {table.path}: {unknown('split', short(cell), SPLITS)}"
+            )
+        rows.setdefault(split, []).append(row)
+    return {split: np.array(where, dtype=np.int64) for split, where in rows.items()}
+
+
+def _true_labels(table: Table, column: str | None, train: Ints, given: Sequence[str]) -> list[str]:
+    """The true labels of the training rows; none where they are not known."""
+    if column is None or len(train) == 0:
+        return []
+    cells = _filled(table, column, "true label")
+    true = [cells[i] for i in train]
+    if not set(true) & {given[i] for i in train}:
+        raise InputError(
+            f'the column "{column}" of {table.path} shares no class with the labels: it should '
+            "hold the true label of every row, so rename it if it holds something else"
+        )
+    return true
+
+
+def _encode(table: Table, labels: Sequence[str], names: Sequence[str], column: str) -> Ints:
+    """The class id of every label."""
+    class_ids = {name: k for k, name in enumerate(names)}
+    for row, label in enumerate(labels):
+        if label not in class_ids:
+            raise InputError(
+                f'the column "{column}" of {table.path} has "{short(label)}" in '
+                f"{table.where(row)}, a class without training examples: add some or drop the row"
+            )
+    return np.array([class_ids[label] for label in labels], dtype=np.int64)
+
+
+def _features(
+    table: Table, columns: Sequence[str], *, has_ids: bool, is_needed: bool = False
+) -> Features:
+    """The columns as numbers; those that a model needs cannot be left out."""
+    if not columns:
+        raise InputError(
+            f"{table.path} has nothing to learn from: add a column of image paths or "
+            f"texts, or columns of numbers, to {', '.join(worth_showing(table, 'text'))}"
+        )
+    try:
+        numbers = table.numbers(columns)
+    except NoNumberError:
+        raise refusal(table, columns, has_ids=has_ids, is_needed=is_needed) from None
+    with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite, found next
+        values = numbers.astype(np.float32)
+    if not np.isfinite(values).all():
+        row, k = np.argwhere(~np.isfinite(values))[0]
+        cell = "nothing or NaN" if np.isnan(numbers[row, k]) else f"{numbers[row, k]}"
+        leave = f", or leave the column out with {option('--ignore-column', [columns[k]])}"
+        raise InputError(
+            f'the column "{columns[k]}" of {table.path} holds {cell} in {table.where(int(row))}, '
+            f"where a finite number is expected: fill it in or drop the row"
+            f"{'' if is_needed else leave}"
+        )
+    return Features(values, tuple(columns))

@@ -1,0 +1,217 @@
+"""A corrected copy of somebody's table: one column changed, one added, nothing else touched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from proselflc.data.dataset import Ints
+from proselflc.data.tables.parquet_footer import codec
+from proselflc.data.tables.spreadsheet import neutralised, quoted
+from proselflc.data.tables.table_file import Delimited, Parquet, Table, one_line
+from proselflc.data.tables.table_roles import BEFORE
+from proselflc.errors import InputError
+from proselflc.files.regular import open_regular
+from proselflc.files.text import decoded
+from proselflc.files.whole import whole_file
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What was done: how many labels are others now, and the column that says what they were."""
+
+    changed: int
+    before: str
+
+
+@dataclass(frozen=True)
+class Relabelling:
+    """Other labels for some rows of a table.
+
+    Attributes:
+        table: is left as it is.
+        column: the one with labels.
+        rows: [m] whose labels are known.
+        labels: [m] their class ids from now on.
+        names: C texts, how a class is written that no cell of the column has.
+        known: how cells are read, the class id of each text; a text that is not there is nobody's.
+    """
+
+    table: Table
+    column: str
+    rows: Ints
+    labels: Ints
+    names: Sequence[str]
+    known: Mapping[str, int]
+
+    def write(self, out: Path) -> Copied:
+        """Write the copy, whole or not at all.
+
+        Every byte of a text file stays, and every type of a Parquet file, but for the labels that
+        differ and a last column `label_before` with what all labels were. A class is written as a
+        cell of that class was, so the column is read back as it was meant.
+        """
+        n = len(self.table)
+        texts = self.table.texts(self.column)
+        classes = np.array([self.known.get(text, -1) for text in texts], dtype=np.int64)
+        model = np.full(len(self.names), -1, dtype=np.int64)  # a row of every class
+        with_class = np.flatnonzero(classes >= 0)
+        model[classes[with_class[::-1]]] = with_class[::-1]
+        changed = classes[self.rows] != self.labels
+        # What is written into every row: the cell of another row, or past those a name of a class.
+        source = np.arange(n)
+        labels = self.labels[changed]
+        source[self.rows[changed]] = np.where(model[labels] < 0, n + labels, model[labels])
+        before = self._new_name()
+        with whole_file(out) as file:
+            if isinstance(self.table, Parquet):
+                self._write_parquet(file, self.table, source, before)
+            else:
+                self._write_text(file, self.table, source, before)
+        return Copied(int(changed.sum()), before)
+
+    def _new_name(self) -> str:
+        taken = {name.strip().lower() for name in self.table.columns}
+        names = (f"{BEFORE}_{k}" if k > 1 else BEFORE for k in range(1, len(taken) + 2))
+        return next(name for name in names if name not in taken)
+
+    def _write_parquet(self, file: BinaryIO, table: Parquet, source: Ints, before: str) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        whole = table.read(table.columns)
+        k = whole.column_names.index(self.column)
+        field, column = whole.field(k), whole.column(k)
+        cells = column
+        missing = np.unique(source[source >= len(table)])
+        if len(missing):
+            cells = pa.chunked_array(
+                [*column.chunks, *(self._value(int(c) - len(table), field.type) for c in missing)]
+            )
+            source = np.where(
+                source >= len(table), len(table) + np.searchsorted(missing, source), source
+            )
+        if pa.types.is_dictionary(field.type):
+            cells = cells.unify_dictionaries()
+        new = cells.combine_chunks().take(pa.array(source)).cast(field.type)
+        with open_regular(table.path) as stream, pq.ParquetFile(stream) as old:
+            groups = old.metadata
+            size = groups.row_group(0).num_rows if groups.num_row_groups else None
+        amended = whole.set_column(k, field, new)
+        amended = amended.append_column(field.with_name(before).remove_metadata(), column)
+        pq.write_table(
+            amended.replace_schema_metadata(whole.schema.metadata),
+            file,
+            row_group_size=size or None,
+            compression=codec(table.path).lower(),
+        )
+
+    def _value(self, label: int, kind: object) -> object:
+        """The name of a class as the only value of an Arrow array of this type."""
+        import pyarrow as pa
+
+        try:
+            if pa.types.is_dictionary(kind):
+                text = pa.array([self.names[label]]).cast(kind.value_type)  # type: ignore[attr-defined]
+                return text.dictionary_encode().cast(kind)
+            return pa.array([self.names[label]]).cast(kind)
+        except pa.ArrowException:
+            raise InputError(
+                f'the column "{self.column}" of {self.table.path} holds {kind} values, so the '
+                f'class "{self.names[label]}" cannot be written into it'
+            ) from None
+
+    def _write_text(self, file: BinaryIO, table: Delimited, source: Ints, before: str) -> None:
+        text = decoded(table.path)
+        with open_regular(table.path) as stream:
+            if stream.read(3) == _BOM:
+                file.write(_BOM)
+        cells = table.texts(self.column)
+        names = [neutralised(name) for name in self.names]  # new to the file
+        written = 0  # so many characters of it
+
+        def put(until: int, instead: str = "", skip: int = 0) -> None:
+            nonlocal written
+            file.write((text[written:until] + instead).encode())
+            written = until + skip
+
+        records = _records(text, table.delimiter, table.has_quotes)
+        heading = next(records)
+        titles = [_content(text[slice(*cell)], table.has_quotes) for cell in heading.cells]
+        place = [one_line(title.strip()) for title in titles].index(self.column)
+        put(heading.end, table.delimiter + before)
+        count = 0
+        for row, record in enumerate(records):
+            begin, end = record.cells[place]
+            raw = text[begin:end]
+            is_quoted = table.has_quotes and raw.startswith('"')
+            content = _content(raw, table.has_quotes)
+            if row >= len(cells) or content.strip() != cells[row]:
+                raise InputError(f"{table.path} is being changed: wait until that is over")
+            new = int(source[row])
+            if new != row:
+                # A cell that is in the file already is as harmless as it was; other spellings of it
+                # would be other classes.
+                core = cells[new] if new < len(cells) else names[new - len(cells)]
+                put(begin, self._cell(table, _around(content, core), is_quoted), end - begin)
+            put(record.end, table.delimiter + self._cell(table, neutralised(content), is_quoted))
+            count += 1
+        put(len(text))
+        if count != len(cells):
+            raise InputError(f"{table.path} is being changed: wait until that is over")
+
+    def _cell(self, table: Delimited, content: str, is_quoted: bool) -> str:
+        if not table.has_quotes:
+            if any(c in content for c in (table.delimiter, "\r", "\n")):
+                raise InputError(
+                    f'{table.path} has no quotation marks, so "{content}" cannot be a cell of it'
+                )
+            return content
+        if is_quoted:
+            return '"' + content.replace('"', '""') + '"'
+        return quoted(content, table.delimiter)
+
+
+class _Record(NamedTuple):
+    """A row of a text table: where its cells begin and end, and where the row ends."""
+
+    cells: list[tuple[int, int]]
+    end: int
+
+
+def _records(text: str, delimiter: str, has_quotes: bool) -> Iterator[_Record]:
+    """The rows of a text that `csv` reads without complaint, the heading first; no empty lines."""
+    plain = rf"[^{re.escape(delimiter)}\r\n]*"
+    cell = rf'"[^"]*(?:""[^"]*)*"|{plain}' if has_quotes else plain
+    one = re.compile(rf"({cell})({re.escape(delimiter)}|\r\n|\r|\n|\Z)")
+    cells: list[tuple[int, int]] = []
+    position = 0
+    while position < len(text) or cells:
+        found = one.match(text, position)
+        assert found is not None, "csv has read it"
+        cells.append(found.span(1))
+        position = found.end()
+        if found[2] == delimiter:
+            continue
+        if len(cells) > 1 or cells[0][0] < cells[0][1]:
+            yield _Record(cells, found.end(1))
+        cells = []
+
+
+def _content(raw: str, has_quotes: bool) -> str:
+    """What a cell holds, without the quotation marks around it."""
+    return raw[1:-1].replace('""', '"') if has_quotes and raw.startswith('"') else raw
+
+
+def _around(cell: str, core: str) -> str:
+    """Another text with the white space that is around a cell."""
+    inner = cell.strip()
+    begin = cell.index(inner)
+    return cell[:begin] + core + cell[begin + len(inner) :]

@@ -1,0 +1,1 @@
+"""Corrected labels as files."""

@@ -1,0 +1,1 @@
+"""Files: written whole, opened only if regular, locked, and checked against a manifest."""

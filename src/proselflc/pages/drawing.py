@@ -1,0 +1,321 @@
+"""How figures look, and the files that they become: matplotlib in the house style.
+
+Everything is measured in points; a figure is as wide as a phone, so that its letters can be read
+there, and several stand side by side on a larger screen.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from proselflc.errors import InputError
+from proselflc.files.whole import whole_file
+from proselflc.pages import svg
+from proselflc.pages.lettering import extent
+from proselflc.pages.svg import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+WIDTH = 260.0
+SMALL, PLAIN, LARGE = 7.8, 8.0, 9.8  # letters; on a phone, the smallest have 9.8 pixels
+DPI = 200  # of a PNG file
+ROUND = (1, 2, 2.5, 5, 10)  # steps of an axis
+
+_TOP = 22.0  # above the plot: the note
+_TITLE = 13.0  # and above that the title
+_ROW = 12.0  # of the legend
+_EDGE = 8.0  # left of it
+_SAMPLE = 20.0  # of a line in the legend
+_DASHES = ((), (5.0, 2.0), (1.5, 1.5), (6.0, 1.5, 1.5, 1.5), (3.0, 1.0), (9.0, 3.0))
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+
+Series: TypeAlias = npt.NDArray[np.float64]  # [points], NaN where nothing is known
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a line looks, or a swatch of the legend.
+
+    Attributes:
+        colour: a name of `svg.COLOURS`.
+        dash: points drawn, points left out, and so on; solid without any.
+        marker: as matplotlib names it.
+        width: of the line; a swatch has none.
+        opacity: of all of it.
+    """
+
+    colour: str
+    dash: tuple[float, ...] = ()
+    marker: str = ""
+    width: float = 1.4
+    opacity: float = 1.0
+
+    @property
+    def paint(self) -> str:
+        """The colour as matplotlib takes it."""
+        return COLOURS[self.colour]
+
+
+Legend: TypeAlias = tuple[tuple[str, Style], ...]  # what is said of which look
+
+
+def run_style(k: int) -> Style:
+    """The look of the k-th run: colour, dash and marker, each of which tells six runs apart."""
+    return Style(
+        f"line-{k % 6 + 1}",
+        _DASHES[(k + k // 6) % len(_DASHES)],
+        _MARKERS[(k + 2 * (k // 6)) % len(_MARKERS)],
+    )
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A plot with its title above and its legend below.
+
+    Attributes:
+        title: a few words.
+        note: how to read it, a line of some sixty letters.
+        plot: draws into the axes.
+        legend: what the styles mean.
+        left, right, below: room around the plot for what stands there.
+        height: of the plot.
+    """
+
+    title: str
+    note: str
+    plot: Callable[[Axes], None] = field(repr=False)
+    legend: Legend = ()
+    left: float = 36.0
+    right: float = 10.0
+    below: float = 28.0
+    height: float = 122.0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a page.
+
+    Attributes:
+        name: stem of its files and beginning of its ids.
+        title: a few words; its files show them, the element for a page leaves that to the page.
+        alt: what is seen, with its most important numbers.
+        svg: an element for a page; see `svg.inline`.
+        drawing: what it was made from.
+    """
+
+    name: str
+    title: str
+    alt: str
+    svg: str = field(repr=False)
+    drawing: Drawing = field(repr=False, compare=False)
+
+
+def figure(name: str, drawing: Drawing, alt: str) -> Figure:
+    """Draw a figure.
+
+    Args:
+        name: letters, digits, _ and -.
+        drawing: what to draw.
+        alt: what is seen, in a sentence or two.
+    """
+    drawn = _rendered(drawing, "svg", titled=False)
+    title = drawing.title
+    return Figure(name, title, alt, svg.inline(drawn, name=name, title=title, alt=alt), drawing)
+
+
+def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
+    """Write NAME.svg and NAME.png of every figure, each whole or not at all.
+
+    Raises:
+        InputError: the folder cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from None
+    paths = []
+    for one in figures:
+        drawn = _rendered(one.drawing, "svg", titled=True)
+        files = {
+            ".svg": svg.standalone(svg.inline(drawn, name=one.name, title=one.title, alt=one.alt)),
+            ".png": _rendered(one.drawing, "png", titled=True),
+        }
+        for suffix, content in files.items():
+            path = folder / f"{one.name}{suffix}"
+            with whole_file(path) as file:
+                file.write(content)
+            paths.append(path)
+    return paths
+
+
+def line(axes: Axes, x: Series, y: Series, style: Style, *, marks: int, shift: int = 0) -> None:
+    """Draw a line with gaps where y is NaN, and a few markers on it.
+
+    Args:
+        axes: to draw into.
+        x, y: [points].
+        style: of the line.
+        marks: about how many markers.
+        shift: moves the markers, so that those of lines on top of each other are seen.
+    """
+    (drawn,) = axes.plot(
+        x,
+        y,
+        color=style.paint,
+        linewidth=style.width,
+        alpha=style.opacity if style.opacity < 1 else None,
+        marker=style.marker or None,
+        markersize=3.2,
+        markeredgewidth=0,
+        markevery=_marked(y, marks, shift),
+        solid_capstyle="round",
+        clip_on=False,
+    )
+    if style.dash:
+        drawn.set_dashes(style.dash)
+
+
+def _marked(y: Series, marks: int, shift: int) -> list[int]:
+    """Which points bear a marker: a few, the last one, and those that no line would show."""
+    known = np.isfinite(y)
+    beside = np.zeros(len(y), bool)
+    beside[1:] |= known[:-1]
+    beside[:-1] |= known[1:]
+    alone = np.flatnonzero(known & ~beside)
+    where = np.flatnonzero(known)
+    step = max(1, -(-len(where) // marks))
+    few = where[(shift % step) :: step]
+    return sorted({*few.tolist(), *alone[:: 1 + len(alone) // 40].tolist(), *where[-1:].tolist()})
+
+
+def _rendered(drawing: Drawing, kind: Literal["svg", "png"], *, titled: bool) -> bytes:
+    with _house_style():
+        canvas = _composed(drawing, titled=titled)
+        canvas.set_frameon(kind == "png")  # a page has its own background
+        file = io.BytesIO()
+        unsaid: dict[str, None] = (
+            {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+        )
+        canvas.savefig(file, format=kind, dpi=DPI, metadata=unsaid, facecolor=COLOURS["paper"])
+    return file.getvalue()
+
+
+@contextmanager
+def _house_style() -> Iterator[None]:
+    """matplotlib with our settings, whatever the user's are, and none of them afterwards.
+
+    A dollar sign begins no formula. A letter that matplotlib's font lacks is still a letter in the
+    SVG, and an empty box in the PNG; it is not worth a warning, nor is a font cache that is made.
+    """
+    import matplotlib
+
+    log = logging.getLogger("matplotlib")
+    level = log.level
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="Glyph .* missing from font", category=UserWarning
+        )
+        log.setLevel(logging.ERROR)
+        matplotlib.rcdefaults()
+        ink = COLOURS["ink"]
+        matplotlib.rcParams.update(
+            {
+                "svg.fonttype": "none",
+                "svg.hashsalt": "proselflc",
+                "text.parse_math": False,
+                "text.color": ink,
+                "font.family": "DejaVu Sans",
+                "font.size": SMALL,
+                "axes.edgecolor": ink,
+                "axes.labelcolor": ink,
+                "axes.labelsize": SMALL,
+                "axes.labelpad": 2.0,
+                "axes.linewidth": 0.7,
+                "axes.spines.top": False,
+                "axes.spines.right": False,
+                "axes.spines.left": False,
+                "axes.axisbelow": True,
+                "grid.color": COLOURS["muted"],
+                "grid.linewidth": 0.6,
+                "hatch.linewidth": 0.7,
+                "xtick.color": ink,
+                "ytick.color": ink,
+                "xtick.labelsize": SMALL,
+                "ytick.labelsize": SMALL,
+                "xtick.major.size": 2.5,
+                "xtick.major.width": 0.7,
+                "ytick.major.size": 0.0,
+                "ytick.major.pad": 4.0,
+            }
+        )
+        try:
+            yield
+        finally:
+            log.setLevel(level)
+
+
+def _composed(drawing: Drawing, *, titled: bool) -> Canvas:
+    """The drawing; without its title it stands flush with what a page says above it."""
+    from matplotlib.figure import Figure as Canvas
+
+    top, edge = (_TOP + _TITLE, _EDGE) if titled else (_TOP, 0.0)
+    longest = max((extent(text, PLAIN) for text, _ in drawing.legend), default=0.0)
+    columns = max(1, min(4, int((WIDTH - edge) / (longest + _SAMPLE + 12))))
+    rows = -(-len(drawing.legend) // columns)
+    height = top + drawing.height + drawing.below + rows * _ROW + (4 if rows else 0)
+    canvas = Canvas(figsize=(WIDTH / 72, height / 72))
+    if titled:
+        canvas.text(edge / WIDTH, 1 - 13 / height, drawing.title, size=LARGE, weight="bold")
+    canvas.text(edge / WIDTH, 1 - (top - 11) / height, drawing.note, size=SMALL, alpha=0.8)
+    axes = canvas.add_axes(
+        (
+            drawing.left / WIDTH,
+            1 - (top + drawing.height) / height,
+            (WIDTH - drawing.left - drawing.right) / WIDTH,
+            drawing.height / height,
+        )
+    )
+    axes.set_facecolor("none")
+    axes.patch.set_visible(False)
+    axes.grid(axis="y")
+    drawing.plot(axes)
+    for k, (text, style) in enumerate(drawing.legend):
+        x = edge + (k // rows) * (WIDTH - edge) / columns
+        y = height - top - drawing.height - drawing.below - (k % rows + 0.5) * _ROW
+        _explain(canvas, x / WIDTH, y / height, text, style)
+    return canvas
+
+
+def _explain(canvas: Canvas, x: float, y: float, text: str, style: Style) -> None:
+    """A line of the legend at x, y, shares of the canvas."""
+    from matplotlib.lines import Line2D
+
+    sample = Line2D(
+        [x, x + _SAMPLE / 2 / WIDTH, x + _SAMPLE / WIDTH],
+        [y, y, y],
+        color=style.paint,
+        linewidth=style.width,
+        marker=style.marker or None,
+        markersize=4.0 if style.width else 6.5,
+        markeredgewidth=0,
+        markevery=[1],
+        alpha=style.opacity if style.opacity < 1 else None,
+        linestyle="-" if style.width else "none",
+    )
+    if style.dash:
+        sample.set_dashes(style.dash)
+    canvas.add_artist(sample)
+    x += (_SAMPLE + 5) / WIDTH
+    canvas.text(x, y, text, size=PLAIN, va="center_baseline")

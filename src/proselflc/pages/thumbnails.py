@@ -1,0 +1,105 @@
+"""A small picture of an example, as an address that holds the picture itself."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from proselflc.data.dataset import Bytes
+from proselflc.data.images import image
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SIDE = 96  # pixels of the longer side, at most
+SMALL = 48  # up to which a picture is enlarged with its pixels visible
+LARGEST = 4096  # characters of an address
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A picture that a page holds within itself.
+
+    Attributes:
+        address: `data:image/…;base64,…`, at most `LARGEST` characters.
+        width, height: as it is to be shown, in pixels.
+        is_enlarged: whether its own pixels are fewer and are to be seen as squares.
+    """
+
+    address: str
+    width: int
+    height: int
+    is_enlarged: bool
+
+
+def of_pixels(pixels: Bytes) -> Thumbnail:
+    """The thumbnail of an image [H, W, channels], channels 1 or 3."""
+    from PIL import Image
+
+    return _thumbnail(Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels))
+
+
+def of_file(path: Path) -> Thumbnail | None:
+    """The thumbnail of an image file, or None where it is none, is gone or is damaged."""
+    try:
+        with image.opened(path) as opened:
+            opened.draft("RGB", (2 * SIDE, 2 * SIDE))  # a JPEG is not worked out in full
+            return _thumbnail(image.rgb(opened))
+    except Exception:  # decoders raise nearly anything on hostile bytes
+        return None
+
+
+def _thumbnail(picture: Image.Image) -> Thumbnail:
+    width, height = picture.size
+    scale = SIDE / max(width, height)
+    is_enlarged = max(width, height) <= SMALL
+    if not is_enlarged:
+        picture = resized(picture, SIDE)
+    address = _address(bare(picture))
+    return Thumbnail(
+        address, max(1, round(width * scale)), max(1, round(height * scale)), is_enlarged
+    )
+
+
+def bare(picture: Image.Image) -> Image.Image:
+    """The picture without comments, places and profiles, which Pillow would write again."""
+    from PIL import Image
+
+    return Image.fromarray(np.asarray(picture))
+
+
+def resized(picture: Image.Image, side: int) -> Image.Image:
+    """The picture with its longer side so many pixels."""
+    from PIL.Image import Resampling
+
+    scale = side / max(picture.size)
+    width, height = (max(1, round(length * scale)) for length in picture.size)
+    return picture.resize((width, height), Resampling.BILINEAR)
+
+
+def _address(picture: Image.Image) -> str:
+    """Exact where that is short enough, else as good as it fits, if need be smaller."""
+    side = max(picture.size)
+    if side <= SMALL and (found := _encoded(picture, "PNG", 0)) is not None:
+        return found
+    while True:
+        for quality in (85, 75, 60, 45, 30):
+            if (found := _encoded(picture, "JPEG", quality)) is not None:
+                return found
+        side = side * 3 // 4  # noise; at a few pixels anything fits
+        picture = resized(picture, side)
+
+
+def _encoded(picture: Image.Image, form: str, quality: int) -> str | None:
+    file = io.BytesIO()
+    if form == "PNG":
+        picture.save(file, form, optimize=True)
+    else:
+        picture.save(file, form, quality=quality, optimize=True)
+    address = f"data:image/{form.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"
+    return address if len(address) <= LARGEST else None

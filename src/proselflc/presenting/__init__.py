@@ -1,1 +1,0 @@
-"""What people look at: pages and figures of runs."""

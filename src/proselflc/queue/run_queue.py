@@ -1,0 +1,318 @@
+"""One queue of runs for searches and reproductions, kept by Optuna's storages.
+
+An entry of the queue is a run that is to be done once. A worker claims it by adding an attempt, one
+of Optuna's trials, and owns the entry if no earlier attempt is alive. Storages number the trials
+one after the other, so all workers agree on which is the first: in a journal file, in a database
+and behind Optuna's gRPC proxy. A worker that was killed leaves a running trial behind. The next
+worker fails that trial and adds another attempt, which keeps the values and reports of the last.
+
+A worker is known to be dead in two ways. In the same directory, the lock of its claim is free: the
+system sees to that. Anywhere else, it has shown no sign of life for `DEAD_AFTER` seconds.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from proselflc.errors import InputError
+from proselflc.files.locking import file_lock
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+    from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial
+
+ALIVE_EVERY = 20.0  # seconds between two signs of life of a worker
+DEAD_AFTER = 300.0  # seconds without one, after which a worker elsewhere counts as dead
+_NAME = "place"  # the attribute that names a trial's entry, as version 0.1.0 called it
+_TOKEN = re.compile(r"[0-9a-f]{16}")
+
+Name: TypeAlias = int | str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run that is to be done once.
+
+    Attributes:
+        attempts: Optuna's trials for it, the oldest first.
+    """
+
+    attempts: tuple[FrozenTrial, ...] = ()
+
+    @property
+    def current(self) -> FrozenTrial | None:
+        """Return the attempt that counts, the first that no worker has left; None without one."""
+        return next((one for one in self.attempts if not _is_left(one)), None)
+
+    @property
+    def is_over(self) -> bool:
+        current = self.current
+        return current is not None and current.state.is_finished()
+
+    @property
+    def fixed(self) -> FrozenTrial | None:
+        """Return an attempt whose parameters are fixed; None without one."""
+        return next((one for one in self.attempts if one.params), None)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Return the parameters that an attempt has fixed; empty without one."""
+        return {} if self.fixed is None else dict(self.fixed.params)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue of entries, each with a name.
+
+    Attributes:
+        storage: one of Optuna's.
+        name: of Optuna's study, the same for all workers on all machines.
+        folder: the directory for the locks of claims; workers on a machine share it.
+    """
+
+    storage: BaseStorage
+    name: str
+    folder: Path
+
+    def entries(self) -> dict[Name, Entry]:
+        """Return the entries that some worker has claimed, by name."""
+        return self._entries(self._study())
+
+    def claim(self, names: Iterable[Name]) -> Claim | None:
+        """Claim the first of some entries that is not over and that no living worker has.
+
+        Use the claim as a context.
+
+        Returns:
+            The claim, or None if all entries are over or belong to other workers.
+
+        Raises:
+            InputError: the folder cannot be written to.
+        """
+        study = self._study()
+        entries = self._entries(study)
+        for name in names:
+            entry = entries.get(name, Entry())
+            if entry.is_over or self._is_claimed(study, entry.current):
+                continue
+            claim = self._attempt(study, name, entry)
+            if claim is not None:
+                return claim
+            entries = self._entries(study)
+        return None
+
+    def _attempt(self, study: int, name: Name, entry: Entry) -> Claim | None:
+        """Add an attempt; return None if another worker's was earlier."""
+        from optuna.trial import TrialState, create_trial
+
+        token = secrets.token_hex(8)
+        lock = _locked(self._lock(token))
+        assert lock is not None
+        running = create_trial(
+            state=TrialState.RUNNING,
+            params=entry.values,
+            distributions={} if entry.fixed is None else entry.fixed.distributions,
+            user_attrs={_NAME: name, "claim": token, "alive": time.time()},
+            intermediate_values={
+                step: value
+                for one in entry.attempts
+                for step, value in one.intermediate_values.items()
+            },
+        )
+        trial = self.storage.create_new_trial(study, running)
+        first = self._entries(study)[name].current
+        if first is not None and first.user_attrs.get("claim") == token:
+            return Claim(self.storage, trial, name, running, lock)
+        _left(self.storage, trial)
+        _unlocked(lock)
+        return None
+
+    def _study(self) -> int:
+        """Return the number of Optuna's study, which is made if it is not there."""
+        from optuna.exceptions import DuplicatedStudyError
+        from optuna.study import StudyDirection
+
+        with suppress(KeyError):
+            return self.storage.get_study_id_from_name(self.name)
+        try:
+            return self.storage.create_new_study([StudyDirection.MAXIMIZE], self.name)
+        except DuplicatedStudyError:
+            return self.storage.get_study_id_from_name(self.name)
+
+    def _entries(self, study: int) -> dict[Name, Entry]:
+        from optuna.trial import TrialState
+
+        found: dict[Name, list[FrozenTrial]] = {}
+        trials = self.storage.get_all_trials(study, deepcopy=False)
+        for one in sorted(trials, key=lambda one: one.number):
+            name = one.user_attrs.get(_NAME)
+            # Version 0.1.0 added all entries as waiting trials.
+            if isinstance(name, int | str) and one.state != TrialState.WAITING:
+                found.setdefault(name, []).append(one)
+        return {name: Entry(tuple(attempts)) for name, attempts in found.items()}
+
+    def _is_claimed(self, study: int, attempt: FrozenTrial | None) -> bool:
+        """Return whether the worker of an attempt is alive; mark what a dead one has left."""
+        if attempt is None:
+            return False
+        token, alive = (attempt.user_attrs.get(name) for name in ("claim", "alive"))
+        lock = None
+        if isinstance(token, str) and _TOKEN.fullmatch(token) and self._lock(token).exists():
+            lock = _locked(self._lock(token))
+            if lock is None:
+                return True
+        elif isinstance(alive, int | float) and time.time() - alive < DEAD_AFTER:
+            return True
+        trial = self.storage.get_trial_id_from_study_id_trial_number(study, attempt.number)
+        _left(self.storage, trial)
+        if lock is not None:
+            _unlocked(lock)
+        return False
+
+    def _lock(self, token: str) -> Path:
+        return self.folder / f".claim-{token}.lock"
+
+
+class Claim:
+    """An entry that this worker does; to be used as a context.
+
+    The worker shows signs of life within the context. An entry that is not finished at its end is
+    left to other workers.
+
+    Attributes:
+        name: of the entry.
+        values: the parameters that an earlier attempt has fixed.
+        reports: what was reported, by step, also by earlier attempts.
+    """
+
+    def __init__(
+        self, storage: BaseStorage, trial: int, name: Name, start: FrozenTrial, lock: BaseFileLock
+    ) -> None:
+        self.name = name
+        self.values = dict(start.params)
+        self.reports = dict(start.intermediate_values)
+        self._storage = storage
+        self._trial = trial
+        self._lock = lock
+        self._is_finished = False
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._show_life, daemon=True)
+
+    def fix(self, values: Mapping[str, Any], ranges: Mapping[str, BaseDistribution]) -> None:
+        """Fix the parameters of the run, for this attempt and those that may follow it."""
+        for name, one in ranges.items():
+            with suppress(_finished()):
+                internal = one.to_internal_repr(values[name])
+                self._storage.set_trial_param(self._trial, name, internal, one)
+        self.values = dict(values)
+
+    def report(self, step: int, value: float) -> None:
+        """Report a value on the way."""
+        self.reports[step] = value
+        with suppress(_finished()):
+            self._storage.set_trial_intermediate_value(self._trial, step, value)
+
+    def complete(self, value: float, run: str) -> None:
+        """Finish the entry with what the run came to."""
+        self._finish("COMPLETE", value, run=run)
+
+    def prune(self, run: str) -> None:
+        """Finish the entry with a run that was ended early, and its last report."""
+        last = self.reports[max(self.reports)] if self.reports else None
+        self._finish("PRUNED", last, run=run)
+
+    def diverge(self, reason: str, run: str) -> None:
+        """Finish the entry with a run that diverged."""
+        self._finish("FAIL", None, run=run, reason=reason)
+
+    def _finish(self, state: str, value: float | None, **facts: str) -> None:
+        from optuna.trial import TrialState
+
+        for name, fact in facts.items():
+            self._note(name, fact)
+        with suppress(_finished()):
+            values = None if value is None else [value]
+            self._storage.set_trial_state_values(self._trial, TrialState[state], values)
+        self._is_finished = True
+
+    def _note(self, name: str, value: object) -> None:
+        with suppress(_finished()):  # another worker took this one for dead
+            self._storage.set_trial_user_attr(self._trial, name, value)
+
+    def _show_life(self) -> None:
+        while not self._is_over.wait(ALIVE_EVERY):
+            with suppress(Exception):  # the storage may be away for a moment
+                self._note("alive", time.time())
+
+    def __enter__(self) -> Claim:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_over.set()
+        self._thread.join()
+        if not self._is_finished:
+            with suppress(Exception):  # the storage may be away
+                _left(self._storage, self._trial)
+        _unlocked(self._lock)
+
+
+def _is_left(attempt: FrozenTrial) -> bool:
+    """Return whether an attempt was left unfinished; one that failed for a reason diverged."""
+    from optuna.trial import TrialState
+
+    return attempt.state == TrialState.FAIL and "reason" not in attempt.user_attrs
+
+
+def _left(storage: BaseStorage, trial: int) -> None:
+    """Mark an attempt as left, unless it is over."""
+    from optuna.trial import TrialState
+
+    with suppress(_finished()):
+        storage.set_trial_state_values(trial, TrialState.FAIL)
+
+
+def _locked(path: Path) -> BaseFileLock | None:
+    """Return a lock that this process has now, or None if another process has it."""
+    from filelock import Timeout
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = file_lock(path)
+        lock.acquire(timeout=0)
+    except Timeout:
+        return None
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {path.parent}: {error.strerror or error}; choose another --out"
+        ) from None
+    return lock
+
+
+def _unlocked(lock: BaseFileLock) -> None:
+    with suppress(OSError):  # some systems keep a file that is open
+        Path(lock.lock_file).unlink(missing_ok=True)
+    lock.release()
+
+
+def _finished() -> type[Exception]:
+    """Return what Optuna raises when a trial that is over is changed."""
+    from optuna.exceptions import UpdateFinishedTrialError
+
+    return UpdateFinishedTrialError

@@ -1,0 +1,266 @@
+"""The storages of a queue: a journal file, any database, or Optuna's gRPC proxy to one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proselflc.errors import InputError
+from proselflc.files.locking import file_lock
+from proselflc.files.whole import must_be_own, open_own
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+    from sqlalchemy.engine import URL
+
+
+GRPC = "grpc://"  # how the address of a gRPC proxy begins
+PATIENCE = 10.0  # seconds for a gRPC proxy to answer
+
+
+def check_installed(command: str) -> None:
+    """Refuse a command that needs Optuna where Optuna is not installed.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import optuna  # noqa: F401
+    except ImportError:
+        raise InputError(
+            f'{command} needs Optuna, which is not installed: pip install "proselflc[search]"'
+        ) from None
+
+
+def name_of(key: str, stage: str) -> str:
+    """What Optuna calls a stage of the plan with this key, in every storage."""
+    return f"proselflc-{key}/{stage}"
+
+
+def delete(storage: BaseStorage, key: str) -> None:
+    """Remove every stage of the plan with this key from the storage."""
+    import optuna
+
+    for name in optuna.get_all_study_names(storage):
+        if name.startswith(name_of(key, "")):
+            with suppress(KeyError):  # another process was quicker
+                optuna.delete_study(study_name=name, storage=storage)
+
+
+def opened(
+    journal: Path,
+    url: str | None = None,
+    report: Callable[[str], None] | None = None,
+    *,
+    cure: str = "begin the study anew with --overwrite",
+) -> BaseStorage:
+    """Open the storage of a queue.
+
+    Args:
+        journal: the file that keeps it where there is no address.
+        url: the address of a database, as SQLAlchemy takes it, or grpc://host:port; or None.
+        report: is told in a sentence what the user may not expect.
+        cure: what to do about a damaged journal.
+
+    Raises:
+        InputError: it cannot be reached, or is damaged.
+    """
+    if url is None:
+        return _journal(journal, report, cure)
+    return _proxy(url) if url.startswith(GRPC) else _database(url)
+
+
+def _journal(journal: Path, report: Callable[[str], None] | None, cure: str) -> BaseStorage:
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    def damaged(reason: str) -> InputError:
+        return InputError(f"{journal} is damaged ({reason}): {cure}")
+
+    lock: Any = _Lock(journal.with_name(f".{journal.name}.lock"))
+    try:
+        lock.acquire()
+        try:
+            _drop_damaged_line(journal, report)
+        finally:
+            lock.release()
+        return JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
+    except InputError:
+        raise
+    except AssertionError:  # Optuna's, of a code that is none of its own
+        raise damaged("it has a record of an unknown kind") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise damaged(_reason(error)) from None
+    except OSError as error:
+        raise InputError(f"cannot read {journal}: {error.strerror or error}") from None
+
+
+def _proxy(url: str) -> BaseStorage:
+    import optuna
+
+    found = re.fullmatch(r"([\w.-]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?", url.removeprefix(GRPC))
+    if found is None:
+        raise InputError(
+            f"the storage {redacted(url)} cannot be reached: the address of a gRPC proxy is "
+            f"{GRPC}host:port"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            proxy = optuna.storages.GrpcStorageProxy(host=found[1], port=int(found[2]))
+        proxy.wait_server_ready(timeout=PATIENCE)
+    except ImportError:
+        raise InputError(
+            f"the storage {url} needs gRPC, which is not installed: pip install grpcio protobuf"
+        ) from None
+    except ConnectionError:
+        raise InputError(
+            f"the storage {url} cannot be reached: no gRPC proxy has answered in {PATIENCE:.0f} "
+            "seconds; start one with optuna.storages.run_grpc_proxy_server"
+        ) from None
+    return proxy
+
+
+def _database(url: str) -> BaseStorage:
+    from optuna.storages import RDBStorage
+
+    if _address(url) is None:
+        raise InputError(
+            f"the storage {redacted(url)} cannot be reached: it should be an address such as "
+            "postgresql://user:password@host/database, with %40 for an @ in the password"
+        )
+    kwargs = {"connect_args": {"timeout": 60}} if url.startswith("sqlite:") else None
+    try:
+        return RDBStorage(url, engine_kwargs=kwargs)
+    except Exception as error:  # SQLAlchemy's, a driver's, or of a driver that is not installed
+        raise InputError(
+            f"the storage {redacted(url)} cannot be reached ({_reason(error, url)}): is the "
+            "address right, the database up and its driver installed?"
+        ) from None
+
+
+@contextmanager
+def storage_errors(url: str | None) -> Iterator[None]:
+    """Have a storage that is lost on the way be said in a sentence; and Optuna keep silent."""
+    import optuna
+
+    was = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    lost: list[type[Exception]] = [optuna.exceptions.StorageInternalError]
+    if url is not None and url.startswith(GRPC):
+        with suppress(ImportError):
+            import grpc  # type: ignore[import-untyped, unused-ignore]
+
+            lost.append(grpc.RpcError)
+    try:
+        yield
+    except tuple(lost) as error:
+        raise InputError(
+            f"the storage {redacted(url or 'journal')} cannot be reached any more "
+            f"({_reason(error, url)}): what is done is kept, go on with --resume"
+        ) from None
+    finally:
+        optuna.logging.set_verbosity(was)
+
+
+def redacted(url: str) -> str:
+    """An address without its password, and without its options, which may hold one too.
+
+    >>> redacted("postgresql://me:secret@host/db?sslmode=require"), redacted("sqlite:///a.db")
+    ('postgresql://me:***@host/db', 'sqlite:///a.db')
+    """
+    made = _address(url)
+    if made is None:  # nobody knows what of it is the password
+        scheme = re.match(r"[\w+]+://", url)
+        return f"{scheme[0]}***" if scheme else "***" if re.search(r"[@?]", url) else url
+    if made.password is None and "?" not in url:
+        return url
+    return made.set(query={}).render_as_string(hide_password=True)
+
+
+def _address(url: str) -> URL | None:
+    """The parts of an address, or None if it is none.
+
+    An @ in a password that is not written %40 ends it too early for SQLAlchemy: such an address is
+    none.
+    """
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        made = make_url(url)
+    except (ArgumentError, ValueError):
+        return None
+    is_file = made.get_backend_name() == "sqlite"
+    return None if "@" in f"{made.host}{'' if is_file else made.database}" else made
+
+
+def _reason(error: Exception, url: str | None = None) -> str:
+    """An error of others, short, and without the password that it may repeat."""
+    text = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
+    for secret in () if url is None else _secrets(url):
+        text = text.replace(secret, "***")
+    return text[:200]
+
+
+def _secrets(url: str) -> list[str]:
+    """What of an address must not be repeated, as it is written and as it is meant."""
+    made = _address(url)
+    if made is None:
+        return [url]
+    written = re.match(r"[^:]+://[^:/]*:([^@]*)@", url)
+    values = itertools.chain(*made.normalized_query.values())
+    found = (written and written[1], made.password, url.partition("?")[2], *values)
+    return sorted({str(one) for one in found if one}, key=len, reverse=True)
+
+
+class _Lock:
+    """Optuna's own lock outlives a process that is killed, by half a minute; this one does not."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = file_lock(path)
+
+    def acquire(self) -> bool:
+        self._lock.acquire()
+        return True
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+def _drop_damaged_line(journal: Path, report: Callable[[str], None] | None) -> None:
+    """Drop what a process that was killed, or a power cut, has left at the end.
+
+    Optuna would read over it now, and stumble when there is another line after it.
+
+    Raises:
+        ValueError: it is more than a line.
+    """
+    must_be_own(journal)
+    if not journal.is_file():
+        return
+    with open_own(journal) as file:
+        file.seek(0)
+        content = file.read()
+        *before, last = content.splitlines(keepends=True) or [b""]
+        if not last or _is_record(last):
+            return
+        if before and not _is_record(before[-1]):
+            raise ValueError("more than its last line cannot be read")
+        file.truncate(len(content) - len(last))
+    if report is not None:
+        report(f"the last line of {journal} was not written to its end and is dropped")
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return line.endswith(b"\n") and isinstance(record, dict) and "op_code" in record

@@ -1,0 +1,182 @@
+"""What is known of the examples of somebody else's training loop before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from proselflc.data import kept_inputs
+from proselflc.data.dataset import Features, Inputs, Ints, check_rows, check_unicode
+from proselflc.data.labels import label_values
+from proselflc.data.labels.label_values import LabelValues
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
+from proselflc.data.sources import arrays
+from proselflc.errors import InputError, unknown
+
+
+class RecordedExamples:
+    """What is known of n examples beforehand.
+
+    Attributes:
+        given: [n] class ids, −1 where they are not known yet.
+        clean: [n] the true ones, or None.
+        names: C.
+        ids: n.
+        inputs: to keep, or None.
+        data: what `--data` takes, or None.
+        title: what the data is called, or None.
+        source: where the labels are from, for messages; empty for the calls.
+        label_values: the labels of the classes as the caller wrote them; None for those of `data`.
+    """
+
+    def __init__(self, num_classes: int, given: Ints, names: tuple[str, ...], ids: Sequence[str]):
+        self.num_classes = num_classes
+        self.given = given
+        self.names = names
+        self.ids = tuple(ids)
+        self.clean: Ints | None = None
+        self.inputs: Inputs | None = None
+        self.data: str | None = None
+        self.title: str | None = None
+        self.source = ""
+        self.label_values: LabelValues | None = None
+
+    @classmethod
+    def of(
+        cls,
+        n: int,
+        num_classes: int,
+        labels: object | None,
+        clean: object | None,
+        names: Sequence[str] | None,
+        ids: Sequence[str] | None,
+        inputs: object | None,
+        data: str | Path | None,
+    ) -> RecordedExamples:
+        """What `record` is given, checked."""
+        if data is not None:
+            return cls._of_data(n, num_classes, (labels, names, ids, inputs), clean, str(data))
+        known = [str(k) for k in range(num_classes)] if names is None else [str(x) for x in names]
+        _check_count("names", known, num_classes, "classes")
+        ids = [str(k) for k in range(n)] if ids is None else [str(one) for one in ids]
+        _check_count("ids", ids, n, "examples")
+        if len(set(known)) < num_classes:
+            raise InputError("two classes have the same name: names must be distinct")
+        about = cls(num_classes, np.full(n, -1, np.int64), tuple(known), ids)
+        about.label_values = _values(labels, about.names)
+        if labels is not None:
+            about.given = _class_ids(labels, about.names, n, "labels")
+            about.source = "labels"
+        if clean is not None:
+            about.clean = _class_ids(clean, about.names, n, "clean")
+        if inputs is not None:
+            about.inputs = arrays.inputs(inputs, "inputs")
+            _check_count("inputs", about.inputs, n, "examples")
+            kept_inputs.check(about.inputs)  # now, and not when the first epoch is over
+        check_unicode("what is to be recorded", "class", about.names)
+        nothing = Features(np.zeros((n, 0), np.float32))
+        check_rows("what is to be recorded", about.inputs or nothing, about.ids)
+        return about
+
+    @classmethod
+    def _of_data(
+        cls, n: int, num_classes: int, others: tuple[object, ...], clean: object, data: str
+    ) -> RecordedExamples:
+        for name, one in zip(("labels", "names", "ids", "inputs"), others, strict=True):
+            if one is not None:
+                raise InputError(f"data has {name} of its own: give one of data and {name}")
+        found = open_data(Request(data=data))
+        if (len(found.train), found.num_classes) != (n, num_classes):
+            raise InputError(
+                f"{data} has {len(found.train)} training examples of {found.num_classes} classes, "
+                f"but {n} of {num_classes} are to be recorded: give the data that is trained on"
+            )
+        about = cls(num_classes, found.train.labels, found.names, found.train.ids)
+        about.data, about.title, about.source = data, found.name, data
+        about.clean = found.clean
+        if clean is not None:
+            about.clean = _class_ids(clean, about.names, n, "clean")
+        return about
+
+    def check(self, index: Ints, given: Ints) -> None:
+        """Refuse positions and labels of a batch that cannot be those of these examples.
+
+        Args:
+            index: [N] positions.
+            given: [N] class ids.
+        """
+        n, C = len(self.given), self.num_classes
+        outside = index[(index < 0) | (index >= n)]
+        if len(outside):
+            raise InputError(
+                f"index {outside[0]} is no position among {n} examples: give 0 … {n - 1}, where "
+                "each is in the training set"
+            )
+        strange = given[(given < 0) | (given >= C)]
+        if len(strange):
+            raise InputError(f"label {strange[0]} is no class of {C}: give class ids 0 … {C - 1}")
+        known = self.given[index]
+        other = np.flatnonzero((known >= 0) & (known != given))
+        if len(other):
+            k = other[0]
+            was = f"{self.source} says {known[k]}" if self.source else f"had {known[k]} before"
+            raise InputError(
+                f"example {index[k]} comes with the label {given[k]}, but {was}: index must be "
+                "the position in the training set, the same for an example in every epoch"
+            )
+
+    def check_all_known(self) -> None:
+        """Refuse examples whose labels have not come."""
+        missing = np.flatnonzero(self.given < 0)
+        if len(missing):
+            raise InputError(
+                f"{len(missing):,} of {len(self.given):,} examples did not come in the first "
+                f"epoch, the first is {missing[0]}, so their labels are not known: give all labels "
+                "to record(…, labels=…)"
+            )
+
+
+def _check_count(what: str, given: Sequence[object] | Inputs, expected: int, of: str) -> None:
+    if len(given) != expected:
+        raise InputError(f"there are {len(given)} {what} for {expected} {of}: give one each")
+
+
+def _class_ids(values: object, names: tuple[str, ...], n: int, what: str) -> Ints:
+    """[n] class ids of labels that are ids or names."""
+    array: npt.NDArray[Any] = np.asarray(_tensor_or_self(values))
+    if array.shape != (n,):
+        raise InputError(f"{what} has the shape {list(array.shape)}: expected {n} labels")
+    if array.dtype.kind in "UO":
+        place = {name: k for k, name in enumerate(names)}
+        strange = [one for one in array.tolist() if str(one) not in place]
+        if strange:
+            raise InputError(f"{what}: " + unknown("class", str(strange[0]), names))
+        return np.array([place[str(one)] for one in array.tolist()], dtype=np.int64)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{what} holds {array.dtype}: expected class ids or class names")
+    outside = array[(array < 0) | (array >= len(names))]
+    if len(outside):
+        raise InputError(
+            f"{what} has the label {outside[0]}, which is no class of {len(names)}: give class ids "
+            f"0 … {len(names) - 1}"
+        )
+    return array.astype(np.int64)
+
+
+def _values(labels: object | None, names: tuple[str, ...]) -> LabelValues:
+    """The labels of the classes in the type of `labels`; class ids where they come with calls."""
+    if labels is None:
+        return label_values.class_ids(len(names))
+    if np.asarray(_tensor_or_self(labels)).dtype.kind in "UO":
+        return label_values.like(labels, names)
+    return label_values.class_ids_like(labels, len(names))
+
+
+def _tensor_or_self(values: object) -> object:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values

@@ -1,0 +1,274 @@
+"""The run that a recording leaves: begun, gone on with, written epoch by epoch and finished."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+
+from proselflc import methods
+from proselflc.auditing import suspects
+from proselflc.auditing.examples import write_parquet
+from proselflc.auditing.fitting import Fitting
+from proselflc.auditing.records import Records
+from proselflc.correction.criterion import Criterion
+from proselflc.data import kept_inputs
+from proselflc.data.labels.labels import Labels, labelled
+from proselflc.data.noise import fingerprint
+from proselflc.data.request import FROM_PYTHON
+from proselflc.errors import InputError
+from proselflc.files.manifest import Written
+from proselflc.files.whole import fleeting, whole_file
+from proselflc.recording.recorded_examples import RecordedExamples
+from proselflc.run.config import versions
+from proselflc.run.output_options import Start, may_begin
+from proselflc.run.reader import epochs_of
+from proselflc.run.summary import of_labels
+from proselflc.training.observations import Epochs, Recorder
+from proselflc.training.run_directory import FORMAT, RECORDED, Json, RunDirectory, read_toml
+
+METHOD = "A recorded loop"  # where no criterion of ours is known to have been used
+
+
+class RecordedRun:
+    """The files of a recording. Of several processes the first one alone calls what writes.
+
+    Args:
+        directory: where they go.
+        about: the examples.
+        criterion: that the loop learns with, if it is one of ours.
+        lasting: whether they are to outlive the process.
+
+    Attributes:
+        recorder: what was seen in the epoch under way.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        about: RecordedExamples,
+        criterion: Criterion | None,
+        *,
+        lasting: bool,
+    ) -> None:
+        self.recorder = Recorder(
+            directory.dynamics, len(about.given), about.num_classes, 0, means=False
+        )
+        self._directory = directory
+        self._about = about
+        self._trusts = criterion is not None
+        self._method = _method(criterion)
+        self._lasting = lasting
+        self._history: list[Json] = []
+        self._written = Written(directory.path)
+        self._steps = 0
+        self._started = self._epoch_started = time.monotonic()
+        self._held = ExitStack()
+
+    def begin(self, resume: bool | int, overwrite: bool) -> int:
+        """Take the directory, and go on with what is in it where that is wanted.
+
+        Args:
+            resume: whether to, or after how many epochs.
+            overwrite: whether a run that is there may be replaced.
+
+        Returns:
+            How many whole epochs are there.
+        """
+        directory = self._directory
+        with ExitStack() as stack:
+            is_new = directory.make()
+            stack.enter_context(directory.locked())
+            if is_new:
+                stack.callback(directory.remove_unused)  # a mistake leaves nothing behind
+            with self._writing():
+                if resume is not False and directory.is_begun:
+                    epochs = self._restore(resume)
+                else:
+                    may_begin(directory, Start(directory.path, False, overwrite))
+                    epochs = self._begin_anew()
+            self._held = stack.pop_all()  # until now it is let go if anything is refused
+        return epochs
+
+    def end_epoch(self, epoch: int, steps: int, count: int) -> None:
+        """Write what was seen in an epoch.
+
+        Args:
+            epoch: its number, from 0 on.
+            steps: how many batches it had.
+            count: how many examples came in it, each time they did.
+        """
+        total = self._steps + steps
+        history = [*self._history, self._measured(epoch, total, count)]
+        with self._writing():
+            if epoch == 0 and not self._about.source:
+                self._write_beginning()
+            # The history first: of an epoch whose record is not there its line is left out again.
+            self._directory.write_history(history)
+            path = self.recorder.end_epoch(epoch)
+            self._written.add(path)
+        self._steps, self._history = total, history
+        self._epoch_started = time.monotonic()
+
+    def finish(self, epochs: int) -> None:
+        """Judge every label and write what a reader of the run wants, the summary last."""
+        directory, labels = self._directory, self._labels()
+        lines = [{**one, "progress": (k + 1) / epochs} for k, one in enumerate(self._history)]
+        table, audit = suspects.examine(
+            labels, Records(Epochs(directory.dynamics, self._written.checked))
+        )
+        last = lines[-1]
+        fitting = ("correct_fitting", "wrong_fitting", "semantic_correction")
+        unknown = ("test_accuracy", "test_accuracy_at_best_validation")
+        with self._writing():
+            directory.write_history(lines)
+            self._write_config(labels, epochs)
+            write_parquet(table, directory.examples)
+            audit.save(directory)
+            directory.write_json(directory.evaluation, {})
+            directory.write_json(
+                directory.summary,
+                {
+                    "method": self._method,
+                    "data": self._about.title,
+                    "noise": labels.generator,
+                    "seed": None,
+                    "steps": self._steps,
+                    **dict.fromkeys(unknown),
+                    **{name: last.get(name) for name in fitting},
+                    **dict.fromkeys(("ece", "nll", "brier")),
+                    **of_labels(labels, table, audit),
+                    "seconds": last.get("seconds"),
+                    "fingerprint": labels.fingerprint,
+                },
+            )
+            self._written.seal(directory.listed())
+
+    def close(self) -> None:
+        """Let others write to the directory."""
+        self._held.close()
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._lasting else fleeting()
+
+    def _restore(self, resume: bool | int) -> int:
+        """Put everything where a recording that was ended or killed has left it."""
+        directory, about = self._directory, self._about
+        directory.check_format()
+        if not directory.is_recorded:
+            raise InputError(
+                f"{directory.path} holds a run that was trained, not recorded: choose another out"
+            )
+        records = epochs_of(directory)
+        there = len(records)
+        if there == 0 and not directory.labels.is_file():  # it was killed in its very beginning
+            return self._begin_anew()
+        stored = Labels.load(directory.checked(directory.labels))
+        mine = fingerprint(about.given, about.num_classes)
+        if (
+            (stored.names, stored.ids) != (about.names, about.ids)
+            or (about.source and stored.fingerprint != mine)
+            or stored.fingerprint != read_toml(directory.config).get("fingerprint")
+        ):
+            raise InputError(
+                f"{directory.path} was begun with other examples, labels or classes: resume it "
+                "with the same, or choose another out"
+            )
+        if resume is True and directory.is_finished:
+            raise InputError(
+                f"the recording {directory.path} is finished: say after how many of its {there} "
+                f"epochs to go on, as in resume={there}, or replace it with overwrite=True"
+            )
+        kept = there if resume is True else int(resume)
+        if not 0 <= kept <= there:
+            raise InputError(
+                f"{directory.path} has {there} whole epochs, not {kept} to resume after"
+            )
+        self._history = directory.read_history()[:kept]
+        for path in records.paths[:kept]:
+            self._written.add(directory.checked(path))
+        directory.reopen()  # first: what goes on is not finished
+        directory.sweep()
+        self.recorder.keep(kept)
+        directory.write_history(self._history)
+        if self._history:
+            steps, seconds = (self._history[-1].get(name) for name in ("step", "seconds"))
+            self._steps = steps if isinstance(steps, int) else 0
+            self._started -= seconds if isinstance(seconds, int | float) else 0
+        about.given, about.source = stored.given, "the recording"
+        return kept
+
+    def _begin_anew(self) -> int:
+        """Leave nothing of an earlier run; no epochs are there then."""
+        self._directory.clear()
+        if self._about.source:
+            self._write_beginning()
+        return 0
+
+    def _write_beginning(self) -> None:
+        """Write what makes the directory a run; the labels last, so that they are whole with it."""
+        labels = self._labels()
+        self._write_config(labels)
+        if self._about.inputs is not None:
+            files = self._directory.inputs_table, self._directory.inputs_arrays
+            kept_inputs.write(self._about.inputs, *files)
+        labels.save(self._directory.labels)
+        self._written.add(self._directory.labels)
+
+    def _write_config(self, labels: Labels, epochs: int | None = None) -> None:
+        import tomli_w
+
+        said: dict[str, Any] = {"format": FORMAT, "fingerprint": labels.fingerprint, RECORDED: True}
+        said["data"] = self._about.data or FROM_PYTHON
+        if epochs is not None:
+            said["epochs"] = epochs
+        with whole_file(self._directory.config) as file:
+            tomli_w.dump({**said, "method": {"name": self._method}, "versions": versions()}, file)
+
+    def _labels(self) -> Labels:
+        about = self._about
+        return labelled(about.given, about.clean, about.names, about.ids, values=about.label_values)
+
+    def _measured(self, epoch: int, step: int, count: int) -> Json:
+        """A line of the history: what the epoch has shown of the examples that it saw."""
+        about, rows = self._about, self.recorder.rows
+        seen = np.flatnonzero(~np.isnan(rows["p_given"]))
+        fitting = Fitting(about.num_classes, about.clean is not None)
+        predicted, entropy, trust = (
+            torch.from_numpy(rows[name][seen].astype(np.float32))
+            for name in ("predicted", "entropy", "trust")
+        )
+        clean = None if about.clean is None else torch.from_numpy(about.clean[seen])
+        given = torch.from_numpy(about.given[seen])
+        fitting.add_measured(predicted, entropy, given, clean, trust)
+        measured = asdict(fitting.result())
+        if not self._trusts:  # how far the loop trusts its predictions is not known
+            measured |= dict.fromkeys(name for name in measured if name.startswith("epsilon"))
+        now = time.monotonic()
+        seconds = now - self._epoch_started
+        return {
+            "step": step,
+            "epoch": epoch + 1,
+            "progress": None,  # nobody knows yet how many epochs there will be
+            "stage": None,
+            "train_loss": None,
+            "train_accuracy": measured.pop("train_accuracy"),
+            "test_accuracy": None,
+            "val_accuracy": None,
+            "lr": None,
+            "g": None,
+            **measured,
+            "seconds": round(now - self._started, 3),
+            "images_per_second": count / seconds if seconds > 0 else None,
+        }
+
+
+def _method(criterion: Criterion | None) -> str:
+    """What the catalogue calls the method of a criterion; of one's own it knows nothing."""
+    kind = type(criterion)
+    known = (name for name, one in methods.every().items() if one.criterion_name == kind.__name__)
+    return METHOD if kind is Criterion else next(known, METHOD)

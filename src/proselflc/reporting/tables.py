@@ -1,0 +1,274 @@
+"""The tables of a page: runs beside each other, calibration, confused pairs, classes, options."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from proselflc.auditing.suspect_pairs import suspect_pairs
+from proselflc.data.labels.class_matrix import ClassMatrix
+from proselflc.pages.names import NAME, TITLE, on_page, percent
+from proselflc.pages.table import Cell, Table, name
+from proselflc.pages.values import finite, share
+from proselflc.reporting.gallery import codes
+from proselflc.reporting.reading import Reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_CLASSES = 1000  # rows of the table of classes
+MOST_PAIRS = 10
+MOST_OPTIONS = 200
+MOST_DIFFERING = 20  # options that runs are compared by
+
+_FILES = {
+    "config.toml": "every option, the seed and the versions",
+    "labels.npz": "the labels that were learned, with their fingerprint",
+    "history.jsonl": "what was measured on the way",
+    "dynamics": "what was seen of every example in every epoch",
+    "examples.parquet": "every example: given and suggested label, quality, trust",
+    "audit.json": "how many labels are wrong, class by class",
+    "audit.npz": "which way they went",
+    "review.jsonl": "what people have decided about labels",
+    "inputs.parquet": "the examples, kept to be shown",
+    "inputs.npz": "the examples, kept to be shown",
+    "transition.npy": "the transition matrix that the method worked with",
+    "evaluation.json": "everything measured on the test and validation sets",
+    "summary.json": "the run in a few numbers",
+    "model.safetensors": "the weights of the model",
+    "model.json": "its architecture, classes and preprocessing",
+    "manifest.json": "checksums of the other files",
+    "checkpoints": "states to resume from",
+    "tracking": "what a tracker has written",
+}
+
+
+def runs(readings: Sequence[Reading]) -> Table:
+    """Several runs beside each other; a column that no run has numbers for is absent."""
+    columns: list[tuple[str, Callable[[Reading], float | None], Callable[[float], str], int]] = [
+        ("test accuracy", lambda one: one.accuracy, percent, 1),
+        ("suggestions right", _of_summary("label_accuracy_after"), percent, 1),
+        ("wrong labels learned", _of_summary("wrong_fitting"), percent, -1),
+        ("AUROC of quality", _auroc, lambda value: f"{value:.3f}", 1),
+        ("calibration error", _of_summary("ece"), lambda value: f"{value:.3f}", -1),
+        ("labels look wrong", _estimated, percent, 0),
+        ("suspects", _suspects, lambda value: f"{value:,.0f}", 0),
+        ("seconds", lambda one: one.number("seconds"), lambda value: f"{value:,.0f}", 0),
+    ]
+    known = [c for c in columns if any(c[1](one) is not None for one in readings)]
+    made = []
+    for _, value, words, sense in known:
+        values = [value(one) for one in readings]
+        best = max((sense * v for v in values if v is not None), default=0.0)
+        made.append(
+            [
+                Cell("–")
+                if v is None
+                else Cell(words(v), order=v, is_best=sense != 0 and sense * v == best)
+                for v in values
+            ]
+        )
+    rows = tuple(
+        (Cell(one.name), name(one.method), *cells)
+        for one, *cells in zip(readings, *made, strict=True)
+    )
+    heading = ("run", "method", *(column[0] for column in known))
+    return Table("Runs compared", heading, (False, False) + (True,) * len(known), rows, True)
+
+
+def calibration(readings: Sequence[Reading]) -> Table | None:
+    """The expected calibration errors of the paper's temperatures; None where no run has any."""
+    keys = [(how, what) for how in ("divide", "multiply") for what in ("max_p", "entropy")]
+    rows = []
+    for reading in readings:
+        found: dict[float, dict[tuple[str, str], float]] = {}
+        for row in reading.test.get("calibration") or []:  # type: ignore[attr-defined]
+            found.setdefault(row["T"], {})[row["reading"], row["measure"]] = row["ece"]
+        for T, errors in found.items():
+            cells = [
+                Cell(f"{errors[key]:.3f}", order=errors[key]) if key in errors else Cell("–")
+                for key in keys
+            ]
+            rows.append((Cell(reading.name), Cell(_fraction(T), order=T), *cells))
+    if not rows:
+        return None
+    measures = {
+        "max_p": "max\N{NO-BREAK SPACE}p",
+        "entropy": "1\N{NO-BREAK SPACE}−\N{NO-BREAK SPACE}H(p)/H(u)",
+    }
+    signs = {"divide": "÷", "multiply": "×"}
+    titles = (
+        f"logits\N{NO-BREAK SPACE}{signs[how]}\N{NO-BREAK SPACE}T, {measures[what]}"
+        for how, what in keys
+    )
+    heading = ("run", "T", *titles)
+    numeric = (False, True, True, True, True, True)
+    table = Table("Expected calibration error", heading, numeric, tuple(rows))
+    return _without_first(table) if len(readings) == 1 else table
+
+
+def pairs(table: pa.Table) -> Table | None:
+    """Which classes are taken for which, the most frequent first; None without suspects."""
+    known = "clean_label" in table.column_names
+    rows = []
+    for pair in suspect_pairs(table, MOST_PAIRS):
+        cells = [name(pair.given_label), name(pair.suggested_label)]
+        cells.append(Cell(f"{pair.count:,}", order=pair.count))
+        if known:
+            part = (pair.right or 0) / pair.count
+            cells.append(Cell(percent(part, 0), order=part))
+        rows.append(tuple(cells))
+    if not rows:
+        return None
+    heading = ("given", "suggested", "examples", *(("right",) if known else ()))
+    numeric = (False, False, True, *((True,) if known else ()))
+    return Table("Suspects, by what they should be", heading, numeric, tuple(rows), True)
+
+
+def classes(reading: Reading, table: pa.Table) -> tuple[Table, int]:
+    """A row per class, and how many classes there are.
+
+    Of more than `MOST_CLASSES` those with the most suspects are kept.
+    """
+    audit = reading.audit
+    code, own = codes(table)
+    given = np.bincount(code, minlength=len(own))
+    suspect = np.bincount(code[table["is_suspect"].to_numpy()], minlength=len(own))
+    place = {label: k for k, label in enumerate(own)}
+    names = own if audit is None else list(audit.names)
+    tested: Any = reading.test.get("per_class") or []
+    tested = tested if len(tested) == len(names) and audit is not None else []
+    counts = [
+        (int(given[place[n]]), int(suspect[place[n]])) if n in place else (0, 0) for n in names
+    ]
+    kept = sorted(range(len(names)), key=lambda k: (-counts[k][1], -counts[k][0], k))
+    estimated = None if audit is None else _wrong(audit.joint)
+    realised = None if audit is None or audit.realised is None else _wrong(audit.realised)
+    rows = []
+    for k in sorted(kept[:MOST_CLASSES]):
+        cells = [name(names[k])]
+        cells += [Cell(f"{count:,}", order=count) for count in counts[k]]
+        cells += [_share(wrong[k]) for wrong in (estimated, realised) if wrong is not None]
+        if tested:
+            cells.append(_share(tested[k]))
+        rows.append(tuple(cells))
+    heading = ["class", "examples", "suspects"]
+    if audit is not None:
+        heading.append("look wrong")
+        if audit.realised is not None:
+            heading.append("are wrong")
+    if tested:
+        heading.append("test accuracy")
+    numeric = (False,) + (True,) * (len(heading) - 1)
+    return Table("Class by class", tuple(heading), numeric, tuple(rows), True), len(names)
+
+
+def options(readings: Sequence[Reading]) -> tuple[Table, Table | None]:
+    """What was set for all runs alike, and what differs between them, if anything does."""
+    values = written_options(readings)
+    differing = [key for key, of_it in values.items() if len(set(of_it)) > 1]
+    alike = tuple(
+        (name(key), name(of_it[0], 2 * NAME))
+        for key, of_it in values.items()
+        if key not in differing
+    )
+    table = Table("Configuration", ("option", "value"), (False, False), alike[:MOST_OPTIONS])
+    if not differing:
+        return table, None
+    shown = differing[:MOST_DIFFERING]
+    rows = tuple(
+        (Cell(one.name), *(name(values[key][k]) for key in shown)) for k, one in enumerate(readings)
+    )
+    heading = ("run", *(on_page(key) for key in shown))
+    return table, Table("What differs", heading, (False,) * len(heading), rows)
+
+
+def written_options(readings: Sequence[Reading]) -> dict[str, tuple[str, ...]]:
+    """Every option of the runs, as its value is written for each of them."""
+    flat = [_flattened(reading.config) for reading in readings]
+    keys = dict.fromkeys(key for one in flat for key in one)
+    return {key: tuple(_written(one.get(key)) for one in flat) for key in keys}
+
+
+def files(reading: Reading) -> Table:
+    """The files of a run and what they hold."""
+    rows = []
+    for file, holds in _FILES.items():
+        path = reading.run.path / file
+        if path.is_dir():
+            rows.append((Cell(file + "/"), Cell(""), Cell(holds)))
+        elif path.is_file():
+            size = path.stat().st_size
+            rows.append((Cell(file), Cell(_size(size), order=size), Cell(holds)))
+    return Table("Files of the run", ("file", "size", "holds"), (False, True, False), tuple(rows))
+
+
+def _of_summary(key: str) -> Callable[[Reading], float | None]:
+    return lambda reading: share(reading.summary, key)
+
+
+def _auroc(reading: Reading) -> float | None:
+    found = reading.summary.get("detection")
+    return share(found, "auroc") if isinstance(found, dict) else None
+
+
+def _estimated(reading: Reading) -> float | None:
+    return None if reading.audit is None else finite(reading.audit.estimated_noise_rate)
+
+
+def _suspects(reading: Reading) -> float | None:
+    return None if reading.audit is None else float(reading.audit.suspects)
+
+
+def _fraction(T: float) -> str:
+    return f"1/{round(1 / T)}" if 0 < T < 1 and math.isclose(round(1 / T) * T, 1) else f"{T:g}"
+
+
+def _without_first(table: Table) -> Table:
+    rows = tuple(row[1:] for row in table.rows)
+    return replace(table, heading=table.heading[1:], numeric=table.numeric[1:], rows=rows)
+
+
+def _wrong(joint: ClassMatrix) -> list[float | None]:
+    """Return the share of every given class, a column, whose true class is another."""
+    totals, rights = joint.sum(0).tolist(), joint.diagonal().tolist()
+    return [
+        1 - right / total if total > 0 else None
+        for total, right in zip(totals, rights, strict=True)
+    ]
+
+
+def _share(value: float | None) -> Cell:
+    return Cell("–") if value is None else Cell(percent(value), order=value)
+
+
+def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= {
+                key if key == "method" and one == "name" else f"{key}.{one}": of_it
+                for one, of_it in value.items()
+            }
+        else:
+            flat[key] = value
+    return flat
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)[: 20 * TITLE]
+
+
+def _size(size: int) -> str:
+    for unit, bytes_ in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= bytes_:
+            return f"{size / bytes_:.1f} {unit}"
+    return f"{size} B"

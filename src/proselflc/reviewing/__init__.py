@@ -1,0 +1,1 @@
+"""A page on which people decide about labels."""

@@ -1,0 +1,41 @@
+"""Whether there is room on the disk for what a run will write."""
+
+from __future__ import annotations
+
+import shutil
+
+from proselflc.data import memory_budget
+from proselflc.errors import InputError
+from proselflc.run.prepare import Setting
+from proselflc.training import observations
+from proselflc.training.fit import Training
+from proselflc.training.run_directory import RunDirectory
+
+
+def check(directory: RunDirectory, setting: Setting, training: Training) -> None:
+    """Refuse a run that cannot fit.
+
+    Raises:
+        InputError: less is free than it needs.
+    """
+    needed = needs(setting, training)
+    free = shutil.disk_usage(directory.path).free
+    if free < needed:
+        raise InputError(
+            f"the run needs about {needed / 1e6:,.0f} MB and {directory.path} has "
+            f"{free / 1e6:,.0f} MB left: make room, or choose another --out"
+        )
+
+
+def needs(setting: Setting, training: Training) -> int:
+    """Bytes, about: the record of every example, states to resume from, and temporary logits."""
+    n, C = len(setting.dataset.train), setting.dataset.num_classes
+    rows = observations.ROW.itemsize * n * setting.epochs
+    means = 4 * n * min(C, observations.TOP_CLASSES * 2 if n * C > observations.LARGEST else C)
+    parts = (setting.dataset.test, setting.dataset.validation)
+    evaluated = [0 if part is None else len(part) for part in parts]
+    logits = sum(4 * m * C for m in evaluated if not memory_budget.keeps_all(m, C))
+    weights = sum(p.numel() * p.element_size() for p in training.module.parameters())
+    method = sum(t.numel() * t.element_size() for t in training.strategy.buffers())
+    # Of weights, average and optimiser, and of the method: two states, and one being written.
+    return rows + 4 * means + 14 * weights + 3 * method + logits + 10**6

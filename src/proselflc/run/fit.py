@@ -1,0 +1,222 @@
+"""`proselflc.fit` and `proselflc.predict`: the whole run from Python."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from proselflc.auditing.doubts import doubts
+from proselflc.data.dataset import Dataset, checked
+from proselflc.data.labels.label_values import class_ids
+from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.sources import arrays, python_dataset
+from proselflc.errors import InputError
+from proselflc.files.whole import fleeting
+from proselflc.models.weights import load_strictly, read_state
+from proselflc.run.config import Config
+from proselflc.run.output_options import Start
+from proselflc.run.parameter_names import NamingParameters, naming_parameters
+from proselflc.run.reader import Predictions, Run, load_run
+from proselflc.run.train import train
+from proselflc.terminal.display import Silent, chosen
+from proselflc.terminal.interruption import Interrupted
+from proselflc.training.recipe import Recipe
+from proselflc.training.schedule import Schedule
+
+
+@naming_parameters
+def fit(
+    x: object,
+    y: object | None = None,
+    *,
+    x_test: object | None = None,
+    y_test: object | None = None,
+    clean: object | None = None,
+    names: Sequence[str] | None = None,
+    ids: Sequence[str] | None = None,
+    method: str = "proselflc",
+    parameters: Mapping[str, Any] | None = None,
+    model: str | nn.Module | None = None,
+    weights: str | Path | None = None,
+    noise: str | None = None,
+    trusted: float | str | Path | None = None,
+    normalize: str | None = None,
+    augment: Literal["crop-flip", "crop", "flip", "none"] | None = None,
+    image_size: int = 224,
+    epochs: int | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    optimizer: Literal["sgd", "adamw"] | None = None,
+    lr: float | None = None,
+    momentum: float = 0.9,
+    weight_decay: float | None = None,
+    schedule: Schedule = "multistep",
+    warmup: int = 0,
+    precision: Literal["no", "bf16", "fp16"] = "no",
+    accumulate: int = 1,
+    clip: float | None = None,
+    ema: float | None = None,
+    channels_last: bool = False,
+    compile: bool = False,
+    deterministic: bool = False,
+    seed: int = 0,
+    eval_epochs: int | None = None,
+    eval_steps: int | None = None,
+    eval_examples: int = 50_000,
+    preprocessing: Preprocessing | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    quiet: bool = True,
+    notes: bool = True,
+) -> Run:
+    """Train a robust model on data whose labels may be wrong.
+
+    Arguments that are not named below are options of the command line, see
+    `proselflc train --help`.
+
+    Args:
+        x: numbers [n, D], images (bytes, or floats in 0 … 1), n texts or n paths of image files;
+            or, without y, a PyTorch or Hugging Face data set, or a `Dataset` of ours.
+        y: n labels, integers or texts, in a list, an array, a column of a data frame or a tensor.
+            Labels come back in the same type and dtype: from `corrected_labels`, from
+            `find_label_issues` and as `.labels` of predictions, also when the run is read again.
+            A column comes back as an array. A data set gives its items' labels back; a `Dataset` of
+            ours its class ids, or class names if it was read from files. In files and on the
+            command line labels are class names.
+        x_test, y_test: clean examples to measure on.
+        clean: n true labels, where they are known: for measuring alone.
+        names: C class names; y then holds class ids.
+        ids: n distinct names of the examples; left out, the index of a data frame if that names
+            them.
+        method: see `proselflc methods`.
+        parameters: the method's own, such as {"epsilon": 0.2}.
+        model: see `proselflc models`, or a module that maps a batch to logits [N, C]. It is
+            trained in place.
+        preprocessing: of x, as an earlier run did it (`run.preprocessing`), to go on with a model
+            that has learned so; left out, fitted to x.
+        out: the run's directory; left out, a temporary one that lives as long as the result.
+        quiet: show no progress.
+        notes: say on stderr what may not be expected, such as labels that were learned by heart.
+
+    Returns:
+        The run: `.model`, `.examples`, `.history`, `.summary`, `.predict(x)` and more.
+
+    Example:
+        >>> import numpy as np
+        >>> generator = np.random.default_rng(0)
+        >>> y = generator.integers(3, size=300)
+        >>> x = np.eye(3)[y] + generator.normal(0, 0.3, (300, 3))
+        >>> y[:60] = (y[:60] + 1) % 3  # a fifth of the labels is wrong
+        >>> result = fit(x, y, epochs=10)
+        >>> result.examples["is_suspect"].to_numpy()[:60].mean() > 0.8
+        np.True_
+    """
+    if resume and out is None:
+        raise InputError("resume needs out, the directory of the run to go on with")
+    if preprocessing is not None and not isinstance(preprocessing, Preprocessing):
+        raise InputError(
+            f"preprocessing is a {type(preprocessing).__name__}: expected that of an earlier run, "
+            "run.preprocessing"
+        )
+    config = Config(
+        method=method,
+        parameters=_parameters(parameters or {}),
+        model=model if isinstance(model, str) else None,
+        weights=None if weights is None else Path(weights),
+        noise=noise,
+        trusted=None if trusted is None else str(trusted),
+        normalize=normalize,
+        augment=augment,
+        image_size=image_size,
+        recipe=Recipe(
+            epochs=epochs,
+            steps=steps,
+            batch_size=batch_size,
+            optimizer=optimizer,
+            lr=lr,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            schedule=schedule,
+            warmup=warmup,
+            precision=precision,
+            accumulate=accumulate,
+            clip=clip,
+            ema=ema,
+            channels_last=channels_last,
+            compile=compile,
+            deterministic=deterministic,
+            seed=seed,
+        ),
+        eval_epochs=eval_epochs,
+        eval_steps=eval_steps,
+        eval_examples=eval_examples,
+    )
+    if isinstance(x, Dataset):
+        dataset = checked(x)
+        if dataset.label_values is None:  # what the caller has are its class ids
+            dataset = replace(dataset, label_values=class_ids(dataset.num_classes))
+    elif y is None:
+        dataset = python_dataset.load(x)
+    else:
+        dataset = arrays.load(x, y, x_test=x_test, y_test=y_test, clean=clean, names=names, ids=ids)
+    path = Path(tempfile.mkdtemp(prefix="proselflc-")) if out is None else Path(out)
+    module = model if isinstance(model, nn.Module) else None
+    made_by = model if isinstance(model, str) and ":" in model else None
+    result = Run(path, made_by=made_by, module=module)
+    if out is None:
+        weakref.finalize(result, shutil.rmtree, path, ignore_errors=True)
+    display = NamingParameters(Silent(notes) if quiet else chosen(quiet=False), fit)
+    with contextlib.nullcontext() if out is not None else _fleeting_run():
+        train(
+            config,
+            Start(path, resume, overwrite),
+            display,
+            dataset=dataset,
+            model=module,
+            preprocessing=preprocessing,
+        )
+    for doubt in doubts(result.history, len(result.names)):
+        display.note(doubt)
+    if module is not None:  # what was evaluated and saved: an average, or an earlier part's result
+        weights = result.directory.checked(result.directory.weights)
+        load_strictly(module, read_state(weights), weights)
+    return result
+
+
+def predict(run: Run | str | Path, x: object) -> Predictions:
+    """What a run's model says about arrays, texts or image paths, as `fit` takes them.
+
+    Returns:
+        `Predictions` with `.labels`, `.probabilities` [n, C] and `.confidence` [n].
+    """
+    return (run if isinstance(run, Run) else load_run(run)).predict(x)
+
+
+@contextlib.contextmanager
+def _fleeting_run() -> Iterator[None]:
+    """Of a run that is gone with its result nothing is left to go on with."""
+    try:
+        with fleeting():
+            yield
+    except Interrupted as stopped:
+        raise Interrupted(
+            stopped.where,
+            "and nothing of it is kept: proselflc.fit(…, out=…) keeps what can be resumed",
+        ) from None
+
+
+def _parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f'parameters must be a mapping such as {{"epsilon": 0.2}}, got {type(given).__name__}'
+        )
+    return given

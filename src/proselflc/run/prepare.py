@@ -1,0 +1,367 @@
+"""What a config stands for: data, labels, model, criterion and loaders, and nothing left open."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from proselflc import methods
+from proselflc.auditing.examples import read_examples
+from proselflc.data import memory_budget, noise, splits
+from proselflc.data.batches import Batches, Order
+from proselflc.data.corruption import corrupted, surprises
+from proselflc.data.dataset import Dataset, ImageFiles, Images, Inputs, Ints, Part, checked
+from proselflc.data.images.image import usual_length
+from proselflc.data.labels import labels as labels_of
+from proselflc.data.labels.decisions import read_decisions
+from proselflc.data.labels.labels import Labels
+from proselflc.data.opening import for_other_table, open_data
+from proselflc.data.preprocessing import ImageScaling, Preprocessing, fit
+from proselflc.data.random_streams import random_stream
+from proselflc.data.request import FROM_PYTHON, TABLES, Request
+from proselflc.data.tables import odd_data
+from proselflc.errors import InputError
+from proselflc.models import catalogue
+from proselflc.models.shape import ImageShape
+from proselflc.run import normalization
+from proselflc.run.config import Config
+from proselflc.training.recipe import EPOCHS
+from proselflc.training.run_directory import RunDirectory
+from proselflc.training.serving import loader, shape_of
+from proselflc.training.strategy import Situation, Strategy
+
+EVALUATIONS = 20  # about so many in a run whose user does not say
+SHORT_EVALUATIONS = 5  # and so many in one of less than two epochs
+EVALUATION_BATCH = 512
+LOGITS = 12  # arrays like the logits of a batch that a step makes, about
+SCARCE = 5  # examples per class of which a note says that they are few
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that training needs and that never changes.
+
+    Attributes:
+        config: with every default filled in.
+        dataset: its training part has the labels to learn from.
+        labels: of the training part.
+        preprocessing: fitted on the training part.
+        model, strategy: fresh.
+        situation: that the strategy was made for.
+        train: batches to learn from.
+        total_steps: Γ.
+        eval_steps: steps between evaluation points.
+        shard: which process of how many this is.
+        begun_in: how many processes the run was begun in.
+    """
+
+    config: Config
+    dataset: Dataset
+    labels: Labels
+    preprocessing: Preprocessing
+    model: nn.Module
+    strategy: Strategy
+    situation: Situation
+    train: Batches
+    total_steps: int
+    eval_steps: int
+    shard: tuple[int, int]
+    begun_in: int = 1
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs are begun."""
+        return math.ceil(self.total_steps / len(self.train))
+
+    def is_point(self, step: int) -> bool:
+        """Whether there is an evaluation after so many steps."""
+        return step % self.eval_steps == 0 or step == self.total_steps
+
+    @cached_property
+    def sample(self) -> Ints:
+        """Positions of the training examples that are looked at when evaluating."""
+        n = len(self.dataset.train)
+        return np.linspace(0, n - 1, min(n, self.config.eval_examples)).astype(np.int64)
+
+    def for_evaluation(self, part: Part) -> Batches:
+        """The examples of a part in their order, as a model sees them when training is over."""
+        order = Order(EVALUATION_BATCH, shuffle=False, shard=self.shard)
+        workers, last = self.config.workers, self.config.recipe.channels_last
+        return loader(part, self.preprocessing, order, workers=workers, channels_last=last)
+
+
+def prepare(
+    config: Config,
+    dataset: Dataset | None = None,
+    *,
+    model: nn.Module | None = None,
+    preprocessing: Preprocessing | None = None,
+    shard: tuple[int, int] = (0, 1),
+    begun_in: int | None = None,
+    report: Callable[[str], None],
+) -> Setting:
+    """Open the data, corrupt it, and make what the config names.
+
+    Args:
+        config: what the user asked for.
+        dataset: instead of opening the data that the config names.
+        model: instead of making the model that it names.
+        preprocessing: of the inputs, instead of fitting it to them.
+        shard: which process of how many this is.
+        begun_in: how many processes the run was begun in, if it goes on.
+        report: is told in a sentence what the user may not expect.
+    """
+    parameters = methods.resolved(config.method, config.parameters)
+    if dataset is None:
+        dataset = open_data(config.request)
+        _note_scarce_classes(config, dataset, report)
+        for note in odd_data.notes(config.request, dataset):
+            report(note)
+    else:
+        config = replace(config, request=Request(data=FROM_PYTHON))
+    _note_labels(config, dataset, report)
+    if dataset.skipped:
+        first, many = dataset.skipped[0], len(dataset.skipped)
+        which = f"{many:,} examples could not be read and are left out, the first is {first.id}"
+        if many == 1:
+            which = f"1 example could not be read and is left out, {first.id}"
+        report(f"{which} ({first.reason}); the run's model.json lists them")
+    dataset, labels = _labelled(config, dataset, report)
+    n, C = len(dataset.train), dataset.num_classes
+    of_weights: list[str] = []  # said when they are read, for they may not fit
+    if preprocessing is not None:
+        preprocessing.check(dataset.train.inputs)
+    else:
+        normalize = normalization.chosen(config, dataset.train.inputs, of_weights.append)
+        config = replace(config, normalize=normalize)
+    scaling = preprocessing or _fitted(config, dataset.train.inputs, report)
+    shape = shape_of(scaling)
+    recipe = config.recipe
+    batch_size = min(128, n) if recipe.batch_size is None else recipe.batch_size
+    if batch_size > n:
+        raise InputError(
+            f"a batch of {batch_size} is larger than the {n} training examples of "
+            f"{dataset.name}: lower --batch-size"
+        )
+    if batch_size < 2 * shard[1]:
+        raise InputError(
+            f"a batch of {recipe.batch_size} is too small: {shard[1]} "
+            f"process{'es need' if shard[1] > 1 else ' needs'} at least {2 * shard[1]} examples at "
+            "a time, so raise --batch-size"
+        )
+    _check_room_for_batches(config, batch_size, C)
+    name = config.model or catalogue.default_name(shape)
+    if model is not None:
+        name = f"{type(model).__module__}.{type(model).__qualname__}"
+        catalogue.tried(name, model, shape, C)
+    else:
+        model = catalogue.build(
+            name, shape, C, generator_seed=recipe.seed, weights=config.weights, report=report
+        )
+    for note in of_weights:
+        report(note)
+    known = catalogue.MODELS.get(name, catalogue.MODELS[catalogue.default_name(shape)])
+    recipe = replace(
+        recipe,
+        batch_size=batch_size,
+        epochs=None if recipe.steps is not None else (recipe.epochs or EPOCHS),
+        optimizer=recipe.optimizer or known.optimizer,
+        lr=known.lr if recipe.lr is None else recipe.lr,
+        weight_decay=known.weight_decay if recipe.weight_decay is None else recipe.weight_decay,
+    )
+    augment = config.augment
+    if augment is None:
+        photos = isinstance(shape, ImageShape) and shape.channels == 3
+        augment = "crop-flip" if photos else "none"
+    # Batch normalisation needs two examples, in every process.
+    begun_in = begun_in or shard[1]
+    rest = n % batch_size
+    if 2 * begun_in <= rest < 2 * shard[1]:
+        raise InputError(
+            f"the last batch of each epoch has {rest} examples, which {shard[1]} processes cannot "
+            f"share: resume the run in {begun_in}, as it was begun"
+        )
+    order = Order(batch_size, recipe.seed, least=2 * begun_in, shard=shard)
+    train = loader(
+        dataset.train,
+        scaling,
+        order,
+        augment=augment,
+        workers=config.workers,
+        channels_last=recipe.channels_last,
+    )
+    total = recipe.total_steps(len(train))
+    resolved = replace(
+        config,
+        parameters=parameters.given(),
+        model=name,
+        augment=augment,
+        recipe=recipe,
+        noise=None if config.noise is None else labels.generator,
+        noise_seed=_noise_seed(config) if config.noise is not None else None,
+    )
+    situation = Situation(
+        total_steps=total,
+        batches=len(train),
+        given=labels.given,
+        names=dataset.names,
+        preprocessing=scaling,
+        model=name,
+        coarse=dataset.coarse,
+        trusted=labels.trusted,
+        sample_weight=dataset.sample_weight,
+        seed=recipe.seed,
+        precision=recipe.precision,
+    )
+    return Setting(
+        config=resolved,
+        dataset=dataset,
+        labels=labels,
+        preprocessing=scaling,
+        model=model,
+        strategy=methods.strategy(config.method, parameters, situation),
+        situation=situation,
+        train=train,
+        total_steps=total,
+        eval_steps=_eval_steps(config, len(train), total),
+        shard=shard,
+        begun_in=begun_in,
+    )
+
+
+def _check_room_for_batches(config: Config, batch_size: int, num_classes: int) -> None:
+    """Refuse a batch whose logits alone would not fit, before anything is made."""
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        return  # they are not in the system's memory
+    at_once = max(-(-batch_size // config.recipe.accumulate), EVALUATION_BATCH)
+    memory_budget.require(
+        4 * LOGITS * at_once * num_classes,
+        f"a batch of {at_once:,} examples with logits of {num_classes:,} classes",
+        "lower --batch-size, or raise --accumulate",
+    )
+
+
+def _labelled(
+    config: Config, dataset: Dataset, report: Callable[[str], None]
+) -> tuple[Dataset, Labels]:
+    """The data set with its noise, and the labels of its training part.
+
+    Trusted examples are the validation part, or part of the training part for a method that learns
+    from them.
+    """
+    generator = "none"
+    if config.noise is not None:
+        spec = noise.parse(config.noise)
+        path = config.request.labels
+        if path is not None and path.is_dir() and dataset.clean is not None:
+            raise InputError(
+                f"--noise {config.noise} starts from the true labels, so nothing would be left of "
+                f"those of --labels {path}: say --noise none"
+            )
+        result = corrupted(dataset, spec, seed=_noise_seed(config))
+        generator = result.spec
+        for note in surprises(dataset, result):
+            report(note)
+        truth = dataset.train.labels if dataset.clean is None else dataset.clean
+        dataset = checked(dataset.with_labels(result.given, truth))
+    if config.trusted is not None:
+        dataset = _with_validation(config, dataset)
+    if config.trusted is not None and methods.find(config.method).learns_trusted:
+        dataset = splits.with_trusted_learned(dataset)
+    labels = replace(labels_of.from_dataset(dataset, None), generator=generator)
+    return dataset, labels
+
+
+def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:
+    """Say how many labels come from a run, where that is not all of them, and from people."""
+    path = config.request.labels
+    if path is not None and path.is_dir():
+        _note_decisions(RunDirectory(path), bool(config.request.reviewed), report)
+        run = RunDirectory(path)
+        seen = set(read_examples(run.checked(run.examples))["id"].to_pylist())
+        known, n = sum(name in seen for name in dataset.train.ids), len(dataset.train)
+        if known < n:
+            report(f"{known:,} of {n:,} labels are from {path}, the others stay as they are")
+
+
+def _note_decisions(run: RunDirectory, wanted: bool, report: Callable[[str], None]) -> None:
+    """Say how many labels of a run were decided by people, where there are any or should be."""
+    if os.path.lexists(run.review):
+        found = read_decisions(run.review, Labels.load(run.checked(run.labels)).fingerprint)
+        for note in found.notes:
+            report(note)
+        many = sum(one.label is not None for one in found.standing.values())
+        report(f"{many:,} labels are as people have decided in {run.review}")
+    elif wanted:
+        report(f"nobody has reviewed {run.path} yet, so no label is other than it was")
+
+
+def _note_scarce_classes(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:
+    """Say where labels look like names or measurements of single examples."""
+    n, C = len(dataset.train), dataset.num_classes
+    if C > 20 and n < SCARCE * C:
+        is_table = config.request.data.lower().endswith(TABLES)
+        remedy = "; if these are not the labels, choose their column with --label-column"
+        report(
+            f"{dataset.name} has {C:,} classes for {n:,} examples, {n / C:.1f} of each, which is "
+            f"hardly enough to learn them or to judge their labels{remedy if is_table else ''}"
+        )
+
+
+def _with_validation(config: Config, dataset: Dataset) -> Dataset:
+    assert config.trusted is not None
+    path = Path(config.trusted)
+    if path.exists():
+        request = for_other_table(config.request, config.trusted)
+        trusted = open_data(replace(request, labels=None))
+        return splits.with_trusted(dataset, trusted)
+    try:
+        float(config.trusted)
+    except ValueError:
+        raise InputError(
+            f"--trusted {config.trusted} is neither a file or folder nor a share such as 0.2"
+        ) from None
+    split = splits.trusted_split(
+        dataset.train.labels,
+        dataset.clean,
+        fraction=config.trusted,
+        generator=random_stream(config.recipe.seed, "trusted split"),
+    )
+    return splits.with_split(dataset, split)
+
+
+def _noise_seed(config: Config) -> int:
+    return config.recipe.seed if config.noise_seed is None else config.noise_seed
+
+
+def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Preprocessing:
+    known = normalization.known(config)
+    if isinstance(inputs, ImageFiles):
+        size, warp = config.image_size, round(config.image_size * 8 / 7)
+        longer = usual_length(inputs.paths)
+        if 2 * longer <= size and config.model is None:
+            report(
+                f"the images are about {longer} pixels long and are enlarged to {size} for "
+                f"{catalogue.default_name(ImageShape(3, size, size))}; "
+                f"--image-size {max(longer, 16)}, with a network for small images, is much faster"
+            )
+        return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp), known=known)
+    return ImageScaling.fit(inputs, known=known) if isinstance(inputs, Images) else fit(inputs)
+
+
+def _eval_steps(config: Config, batches: int, total: int) -> int:
+    if config.eval_steps is not None:
+        return config.eval_steps
+    if config.eval_epochs is not None:
+        return config.eval_epochs * batches
+    if total < batches * 2:
+        return max(1, total // SHORT_EVALUATIONS)
+    return batches * max(1, round(total / batches / EVALUATIONS))

@@ -1,0 +1,1 @@
+"""Choosing parameters as the paper does."""

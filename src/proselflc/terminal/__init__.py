@@ -1,0 +1,1 @@
+"""Progress, signals and output of a command in a terminal."""

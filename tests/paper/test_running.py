@@ -1,0 +1,270 @@
+"""What is kept of a run and by which name; what is missing is done once, also after a kill."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proselflc.cli import app as cli
+from proselflc.data.request import Request
+from proselflc.errors import InputError
+from proselflc.paper import artefacts, running
+from proselflc.paper.artefacts import artefact
+from proselflc.paper.output import (
+    MISSING,
+    Output,
+    Table,
+    mean_std,
+)
+from proselflc.paper.plan import Study, Wanted
+from proselflc.paper.records import Store
+from proselflc.paper.running import Reproduction, complete
+from proselflc.paper.scale import SCALES
+from proselflc.queue.kept_runs import key
+from proselflc.run.config import Config
+from proselflc.terminal.interruption import Interrupted
+from proselflc.training.recipe import Recipe
+
+CPU = SCALES["cpu"]
+
+
+def small(seed: int = 0, method: str = "proselflc") -> Config:
+    recipe = Recipe(epochs=3, batch_size=64, optimizer="sgd", lr=0.05, weight_decay=0.0, seed=seed)
+    return Config(
+        Request("digits"),
+        noise="pair:0.4",
+        method=method,
+        model="mlp",
+        recipe=recipe,
+        eval_epochs=1,
+    )
+
+
+def test_the_key_is_of_what_a_run_depends_on_and_of_nothing_else(tmp_path: Path) -> None:
+    one = small()
+    assert key(one) == key(replace(one, workers=0, eval_epochs=None, eval_steps=7))
+    assert key(one) == key(replace(one, request=replace(one.request, data_root=tmp_path)))
+    explicit = replace(one, parameters=dict(sharpness=10.0, midpoint=0.5))
+    assert key(one) == key(explicit)
+    others = [
+        small(seed=1),
+        small(method="cce"),
+        replace(one, parameters=dict(sharpness=8.0)),
+        replace(one, noise="pair:0.3"),
+        replace(one, trusted="0.2"),
+        replace(one, recipe=replace(one.recipe, lr=0.06)),
+    ]
+    assert len({key(one), *map(key, others)}) == 7
+
+
+def test_a_file_counts_by_what_is_in_it(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    for path, content in zip(paths, (b"1", b"1", b"2"), strict=True):
+        path.write_bytes(content)
+    weights = [key(replace(small(), weights=path)) for path in paths]
+    masks = [key(replace(small(method="masking"), parameters=dict(mask=path))) for path in paths]
+    for found in (weights, masks):
+        assert found[0] == found[1] != found[2]
+    paths[0].write_bytes(b"2")
+    assert key(replace(small(), weights=paths[0])) == weights[2]
+
+
+def test_a_teacher_that_is_named_by_its_key_is_the_same_in_every_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = {"teacher": Path(key(small()))}
+    here = key(replace(small(method="distillation"), parameters=teacher))
+    monkeypatch.chdir(tmp_path)
+    assert key(replace(small(method="distillation"), parameters=teacher)) == here
+
+
+def test_a_run_is_recorded_whole_and_not_done_again(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    config = small()
+    assert store.record(config) is None
+    store.add(config, running.run(config, store.runs))
+    found = store.record(config)
+    assert found is not None
+    assert 0 < found.summary["test_accuracy"] <= 1
+    assert [line["epoch"] for line in found.history] == [1, 2, 3]
+    assert len(found.facts["fingerprint"]) == 64
+    assert {"torch", "python", "machine", "cores"} <= found.facts["made_with"].keys()
+    assert str(tmp_path) not in json.dumps(dict(found.facts))
+    path = next((tmp_path / "records").iterdir())
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(InputError, match="damaged"):
+        store.record(config)
+
+
+def test_a_record_has_all_parameters_of_its_method(tmp_path: Path) -> None:
+    config = CPU.config("cifar100", "gce", {}, seed=0, noise="pair:0.4")
+    found = Store(tmp_path).add(config, {}).facts["config"]
+    assert found["method"] == {"name": "gce", "q": 0.7}
+
+
+class Tiny:
+    """A table of two runs on digits."""
+
+    @staticmethod
+    def make(study: Study) -> Output:
+        cells = []
+        for seed in study.seeds:
+            record = study.record(Wanted(small(seed), f"seed {seed}"))
+            cells.append(None if record is None else 100 * record.summary["test_accuracy"])
+        return Output("tiny", {"": Table(("accuracy",), ((mean_std(cells),),))})
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = artefacts.Artefact("table2", "two runs", Tiny.make)
+    monkeypatch.setitem(artefacts.ARTEFACTS, "table2", one)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_what_is_missing_is_done_and_only_that(tmp_path: Path) -> None:
+    one = Reproduction(artefact("table2"), CPU, (0, 1), tmp_path)
+    said: list[str] = []
+    output, study = one.look()
+    assert output.tables[""].rows == ((MISSING,),)
+    assert len(study.wanted) == 2
+    complete(one, said.append)
+    assert len(said) == 2
+    output, study = one.look()
+    assert not study.wanted
+    assert "±" in output.tables[""].rows[0][0]
+    assert not any(path.is_dir() for path in (tmp_path / "runs").iterdir())
+    complete(replace(one, seeds=(0, 1, 2)), said.append)
+    assert [text.split(" (")[0] for text in said] == ["seed 0", "seed 1", "seed 2"]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_run_that_another_process_does_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Reproduction(artefact("table2"), CPU, (0,), tmp_path)
+    claim = one.store.queue().claim([key(small(0))])
+    assert claim is not None
+    said: list[str] = []
+
+    def wait(seconds: float) -> None:
+        assert said == ["waiting for a run that other processes do"]
+        assert not (tmp_path / "records").exists()
+        with claim:  # which ends unfinished, as if that process had been stopped
+            pass
+
+    monkeypatch.setattr("time.sleep", wait)
+    complete(one, said.append)
+    assert said[1:] == ["seed 0 (1 to go)"]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_run_whose_record_was_removed_is_done_again(tmp_path: Path) -> None:
+    one = Reproduction(artefact("table2"), CPU, (0,), tmp_path)
+    for _ in range(3):
+        said: list[str] = []
+        complete(one, said.append)
+        assert said == ["seed 0 (1 to go)"]
+        (path,) = (tmp_path / "records").iterdir()
+        path.unlink()
+    names = [key(small(0)), f"{key(small(0))}-2", f"{key(small(0))}-3"]
+    assert list(one.store.queue().entries()) == names
+
+
+@pytest.mark.usefixtures("tiny")
+def test_without_optuna_runs_are_refused_and_results_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert cli.run(["reproduce", "table2", "--out", str(tmp_path)]) == 2
+    assert 'reproduce needs Optuna, which is not installed: pip install "proselflc[search]"' in (
+        capsys.readouterr().err
+    )
+    assert cli.run(["reproduce", "table2", "--out", str(tmp_path), "--report"]) == 0
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import test_running as t
+from proselflc.app.reproduction import artefacts
+artefacts.ARTEFACTS["table2"] = artefacts.Artefact("table2", "two runs", t.Tiny.make)
+from dataclasses import replace
+short = t.small()
+epochs = int(sys.argv[3])
+t.small = lambda seed: replace(
+    short,
+    recipe=replace(short.recipe, epochs=epochs, seed=seed),
+    eval_epochs=epochs // 2,
+    checkpoint_seconds=0.2,
+)
+from proselflc.paper.running import Reproduction, complete
+seeds = tuple(range(int(sys.argv[2])))
+one = Reproduction(artefacts.artefact("table2"), t.CPU, seeds, Path(sys.argv[1]), keep_runs=True)
+complete(one, lambda text: print(text, flush=True))
+print(one.look()[0].tables[""].rows[0][0], flush=True)
+"""
+
+
+def started(tmp_path: Path, folder: str, *, seeds: int, epochs: int) -> subprocess.Popen[str]:
+    """Another process that reproduces the tiny table."""
+    script = tmp_path / "script.py"
+    if not script.exists():  # a process that is starting may be reading it
+        script.write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
+    arguments = [sys.executable, str(script), str(tmp_path / folder), str(seeds), str(epochs)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_that_share_a_directory_do_every_run_once(tmp_path: Path) -> None:
+    both = [started(tmp_path, "shared", seeds=4, epochs=2) for _ in range(2)]
+    outputs = [process.communicate(timeout=240)[0].splitlines() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    said = [line for lines in outputs for line in lines[:-1]]
+    done = [line.split(" (")[0] for line in said if "waiting for " not in line]
+    assert sorted(done) == [f"seed {k}" for k in range(4)]
+    assert outputs[0][-1] == outputs[1][-1]
+    assert "±" in outputs[0][-1]
+
+
+def test_an_interrupted_reproduction_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Killed in the middle of a run, and the same as one that was not."""
+    killed = started(tmp_path, "killed", seeds=1, epochs=80)
+    deadline = time.monotonic() + 240
+    while not list((tmp_path / "killed").glob("runs/*/checkpoints/*")):
+        assert time.monotonic() < deadline
+        assert killed.poll() is None
+        time.sleep(0.05)
+    killed.kill()
+    killed.communicate()
+    assert not (tmp_path / "killed" / "records").exists()
+    again, whole = (started(tmp_path, name, seeds=1, epochs=80) for name in ("killed", "whole"))
+    outputs = [process.communicate(timeout=240)[0] for process in (again, whole)]
+    assert again.returncode == whole.returncode == 0
+    assert outputs[0].splitlines()[-1] == outputs[1].splitlines()[-1]
+    assert float(outputs[0].splitlines()[-1]) > 10
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_stop_says_how_the_reproduction_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not how the run at hand would: it is one of many."""
+
+    def stopped(config: Config, folder: Path) -> dict[str, Any]:
+        raise Interrupted("stopped after step 3, go on with: proselflc train --resume")
+
+    monkeypatch.setattr(running, "run", stopped)
+    assert (
+        cli.run(["reproduce", "table2", "--seeds", "0", "--out", str(tmp_path), "--quiet"]) == 130
+    )
+    said = capsys.readouterr().err
+    assert "the same command goes on from there" in said
+    assert str(tmp_path) in said
+    assert "train --resume" not in said

@@ -1,0 +1,225 @@
+"""Tables and figures made of runs: what chooses, what is compared, what is marked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proselflc.paper import printed, tables
+from proselflc.paper.artefacts import artefact
+from proselflc.paper.output import (
+    MISSING,
+    Output,
+    difference,
+    interval,
+    mean_std,
+)
+from proselflc.paper.plan import Study
+from proselflc.paper.records import Store
+from proselflc.paper.running import Reproduction
+from proselflc.paper.scale import SCALES
+from proselflc.run.config import Config
+
+CPU = SCALES["cpu"]
+
+
+def facts(accuracy: float | None = 0.5, validation: float | None = None) -> dict[str, Any]:
+    line = {"step": 1, "epoch": 1.0, "test_accuracy": accuracy, "wrong_fitting": 0.25}
+    return {
+        "summary": {"test_accuracy": accuracy, "wrong_fitting": 0.25},
+        "validation_accuracy": validation,
+        "test": {"calibration": []},
+        "history": [line, {**line, "step": 2, "epoch": 2.0}],
+    }
+
+
+def test_the_trusted_examples_choose_and_the_test_set_does_not(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    study = Study(store, CPU, (0, 1))
+    assert study.chosen("cifar100", "pair:0.4", "label_smoothing") is None
+    trials = list(study.wanted.values())
+    assert [run.config.parameters["epsilon"] for run in trials] == [0.125, 0.25, 0.5]
+    assert all(run.config.trusted == "0.2" for run in trials)
+    for run, validation in zip(trials, (0.5, 0.7, 0.7), strict=True):
+        # The best on the trusted examples is the worst on the test set.
+        store.add(run.config, facts(accuracy=1 - validation, validation=validation))
+    found = Study(store, CPU, (0, 1))
+    assert found.chosen("cifar100", "pair:0.4", "label_smoothing") == {"epsilon": 0.25}
+    assert found.chosen("cifar100", "pair:0.4", "cce") == {}
+    assert not found.wanted
+
+
+def test_table_4_marks_what_is_not_run_and_compares_pair_by_pair(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    one = Reproduction(artefact("table4"), CPU, (0, 1), tmp_path)
+    for _ in range(2):  # first the trials, then what they have chosen
+        _, study = one.look()
+        for run in study.wanted.values():
+            config = run.config
+            if config.noise == "symmetric:0.6" and config.method == "cce":
+                continue
+            best = config.method == "proselflc"
+            value = 0.5 + 0.1 * best + 0.01 * config.recipe.seed
+            store.add(config, facts(value, validation=0.5))
+    output, study = one.look()
+    assert len(study.wanted) == 2
+    ours = {row[0]: row[1:] for row in output.tables["ours"].rows}
+    assert ours["ProSelfLC"][0] == "60.5 ± 0.7"
+    assert ours["Cross entropy"][-1] == MISSING
+    assert ours["Cross entropy"][0] == "50.5 ± 0.7"
+    less = {row[0]: row[1:] for row in output.tables["difference"].rows}
+    assert less["Cross entropy"][0] == "+10.0 ± 0.0"
+    assert less.keys() == ours.keys() - {"ProSelfLC"}
+    learned = {row[0]: row[1:] for row in output.tables["learned"].rows}
+    assert learned["Cross entropy"] == (*5 * ("25.0 ± 0.0",), MISSING)
+    assert "in 23," in " ".join(output.words)
+    assert "1 are not run yet" in " ".join(output.words)
+    theirs = {row[0]: row[1:] for row in output.tables["printed"].rows}
+    assert theirs["ProSelfLC"] == ("68.7", "68.5", "67.9", "64.8", "59.3", "47.7")
+    assert theirs["D2L ¹"][0] == "62.4"
+    paths = output.write(tmp_path / "out", "table4")
+    written = csv.reader(io.StringIO((tmp_path / "out" / "table4-ours.csv").read_text()))
+    assert next(written)[1] == "asymmetric 0.2"
+    assert paths[0].name == "table4.md"
+
+
+def test_dynamics_are_means_over_the_seeds(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    one = Reproduction(artefact("figure3"), CPU, (0, 1), tmp_path)
+    for _ in range(2):
+        for run in one.look()[1].wanted.values():
+            store.add(run.config, facts(0.5 + 0.1 * run.config.recipe.seed, validation=0.5))
+    output, study = one.look()
+    assert not study.wanted
+    rows = {row[0]: row[1:] for row in output.tables[""].rows}
+    assert rows["ProSelfLC"][-1] == "0.550 ± 0.071"
+    less = {row[0]: row[1:] for row in output.tables["difference"].rows}
+    assert less.keys() == set(printed.OWN[:-1])
+    assert less["Cross entropy"][-1] == "+0.000 ± 0.000"
+    assert {figure.name for figure in output.figures} == {
+        "figure3-wrong_fitting",
+        "figure3-generalisation",
+    }
+
+
+def test_a_run_that_diverged_is_called_so(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    study = Study(store, CPU, (0,))
+    study.finals("cifar100", None, "cce", {})
+    (run,) = study.wanted.values()
+    store.add(run.config, {**facts(None), "diverged": "the loss is nan", "history": []})
+    study = Study(store, CPU, (0,))
+    found = study.finals("cifar100", None, "cce", {})
+    assert not study.wanted
+    assert mean_std(tables.accuracies(found)) == "diverged"
+
+
+def test_intervals_are_students() -> None:
+    from scipy.stats import ttest_rel
+
+    ours, others = [61.0, 63.5, 60.2, 62.0], [58.0, 61.0, 60.0, 59.5]
+    found = interval([a - b for a, b in zip(ours, others, strict=True)])
+    expected = ttest_rel(ours, others).confidence_interval(0.95)
+    assert found is not None
+    assert found[0] - found[1] == pytest.approx(expected.low)
+    assert found[0] + found[1] == pytest.approx(expected.high)
+    assert interval([1.0]) is None
+    assert interval([1.0, None]) is None
+    assert difference([1.0, 2.0], [None, 2.0]) == MISSING
+    assert mean_std([50.0, 52.0]) == "51.0 ± 1.4"
+    assert mean_std([50.0, None]) == MISSING
+    assert mean_std([50.0]) == "50.0"
+    assert mean_std([50.0, math.nan]) == "diverged"
+
+
+def test_printed_numbers_agree_between_tables() -> None:
+    """Table 4 shows the best of Table 5, as the paper says."""
+    for method in printed.OWN:
+        columns = list(zip(*printed.HYPERPARAMETERS[method].values(), strict=True))
+        assert tuple(max(column) for column in columns)[:6] == printed.SYNTHETIC[method]
+        clean = printed.STANDARD["cifar100"][method]
+        for value, accuracy in clean.items():
+            assert printed.HYPERPARAMETERS[method][value][-1] == accuracy
+
+
+def test_clothing1m_is_chosen_by_its_own_validation_part(tmp_path: Path) -> None:
+    one = Reproduction(artefact("table6"), SCALES["paper"], (0, 1), tmp_path)
+    for run in one.look()[1].wanted.values():
+        is_best = run.config.parameters in ({"epsilon": 0.25}, {"sharpness": 14.0})
+        one.store.add(run.config, facts(0.7, validation=0.8 if is_best else 0.6))
+    output, study = one.look()
+    assert {run.config.trusted for run in study.asked.values()} == {None}
+    chosen = {row[0]: row[1] for row in output.tables[""].rows}
+    assert chosen["Boot-soft"] == "ε = 0.25"
+    assert chosen["ProSelfLC"] == "B = 14"
+    assert chosen["Cross entropy"] == chosen["D2L ¹"] == "default"
+    assert all("clean" not in run.title for run in study.asked.values())
+    assert {run.config.parameters.get("sharpness") for run in study.wanted.values()} >= {14.0}
+
+
+def filled(name: str, folder: Path, seeds: tuple[int, ...], value: Any) -> Output:
+    """A table all of whose runs are there, their facts made up by a function of their options."""
+    one = Reproduction(artefact(name), CPU, seeds, folder)
+    for _ in range(2):
+        for run in one.look()[1].wanted.values():
+            one.store.add(run.config, value(run.config))
+    output, study = one.look()
+    assert not study.wanted
+    return output
+
+
+def test_table_3_compares_every_setting_with_cross_entropy(tmp_path: Path) -> None:
+    gain = {"cce": 0.0, "proselflc": 0.02, "label_smoothing": -0.01}
+
+    def made_up(config: Config) -> dict[str, Any]:
+        k = config.recipe.seed
+        swing = 0.03 * (k - 1) if config.method == "boot_soft" else 0.0
+        return facts(0.5 + 0.1 * k + gain.get(config.method, 0.0) + swing)
+
+    output = filled("table3", tmp_path, (0, 1, 2), made_up)
+    less = {row[1]: row[3] for row in output.tables[""].rows}
+    assert less["Cross entropy"] == ""  # it is compared with itself
+    assert less["ProSelfLC, B = 8"] == "+2.0 ± 0.0"
+    assert less["Label smoothing, ε = 0.5"] == "-1.0 ± 0.0"
+    # Differences of −3, 0 and 3 points: t of two degrees of freedom, 4.303 · 3 / √3.
+    assert less["Boot-soft, ε = 0.25"] == "+0.0 ± 7.5"
+    said = " ".join(output.words)
+    # Confidence penalty and Boot-soft are as good as cross entropy.
+    assert "for 9 of 12 settings" in said
+    assert "in 3, the opposite in 3, and in 6 nobody can tell" in said
+
+
+def test_table_5_says_how_much_a_hyper_parameter_matters(tmp_path: Path) -> None:
+    def made_up(config: Config) -> dict[str, Any]:
+        B = config.parameters.get("sharpness")
+        return facts(0.5 if B is None else 0.6 + 0.01 * B)
+
+    output = filled("table5", tmp_path, (0,), made_up)
+    spread = {row[0]: row[1:] for row in output.tables["spread"].rows}
+    assert spread["ProSelfLC, ours"] == ("8.0",) * 7
+    assert spread["Label smoothing, ours"] == ("0.0",) * 7
+    assert spread["ProSelfLC, printed"][5] == "15.4"
+    assert "no interval" in " ".join(output.words)
+
+
+def test_table_7_compares_both_readings_pair_by_pair(tmp_path: Path) -> None:
+    def made_up(config: Config) -> dict[str, Any]:
+        ece = {"proselflc": 0.1, "cce": 0.3}.get(config.method, 0.0) + 0.01 * config.recipe.seed
+        points = [
+            {"T": T, "reading": reading, "measure": measure, "ece": ece * T}
+            for T in tables.TEMPERATURES.values()
+            for reading in tables.READINGS
+            for measure in tables.MEASURES
+        ]
+        return {**facts(0.5, validation=0.5), "test": {"calibration": points}}
+
+    output = filled("table7", tmp_path, (0, 1), made_up)
+    cells, less = output.tables["divide"].rows[:2]
+    assert cells[1] == "10.5 ± 0.7 (30.5 ± 0.7)"
+    assert less[1] == "-20.0 ± 0.0"
+    assert less[3] == "-2.5 ± 0.0"

@@ -1,0 +1,182 @@
+"""What the page of a review is told about examples, and that it is never too much."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from proselflc.auditing.examples import read_examples, write_parquet
+from proselflc.data.labels.decisions import Wanted
+from proselflc.reviewing.view import (
+    LONGEST_TEXT,
+    MOST_COLUMNS,
+    SOURCES,
+    Sheet,
+    next_steps,
+    source,
+)
+from proselflc.run.reader import Run
+from proselflc.run.reviewed import Review
+
+
+@pytest.fixture
+def sheet(reviewable: Callable[..., Path], tmp_path: Path) -> Callable[..., Sheet]:
+    """A sheet on a table with these columns."""
+
+    def go(heading: str, rows: list[str], **options: object) -> Sheet:
+        names = ("cat", "dog", "fox")
+        data = tmp_path / "d.csv"
+        lines = [f"{row},{names[k % 3]}" for k, row in enumerate(rows)]
+        data.write_text("\n".join([f"{heading},label", *lines]) + "\n")
+        ids = [str(k) for k in range(len(rows))]
+        run = reviewable(tmp_path, n=len(rows), ids=ids, data=str(data), **options)
+        found = Sheet(Review(Run(run)), "anna")
+        assert found.why_gone == ""
+        return found
+
+    return go
+
+
+def test_columns_beside_what_is_usual(sheet: Callable[..., Sheet]) -> None:
+    generator = np.random.default_rng(0)
+    x = generator.normal(0, 1, (30, 3)).round(3)
+    x[0] = [0.0, 50.0, 3.0]  # the second column is the odd one
+    shown = sheet("a,b,c", [",".join(map(str, row)) for row in x])
+    found = shown.detail(0)["columns"]
+    assert isinstance(found, list)
+    given = np.array([k for k in range(30) if k % 3 == 0 and k >= 15])  # the first half is suspect
+    distance = np.abs(x[0] - x[given].mean(0)) / x[given].std(0)
+    order = np.argsort(-distance)
+    assert [row["name"] for row in found] == [("a", "b", "c")[j] for j in order]
+    assert found[0]["value"] == 50.0
+    np.testing.assert_allclose(
+        found[0]["given"], [x[given, 1].mean(), x[given, 1].std()], rtol=1e-5
+    )
+    near = shown.neighbours(0)
+    assert near["how"] == "surest"  # a run that nobody trained has no model
+    assert "model.json" in str(near["why"])
+    for one in near["given"]:  # type: ignore[attr-defined]
+        assert [row["name"] for row in one["columns"]] == [row["name"] for row in found]
+
+
+def test_many_columns_and_long_texts_are_cut(sheet: Callable[..., Sheet]) -> None:
+    heading = ",".join(f"c{k}" for k in range(300))
+    shown = sheet(heading, [",".join(str((k * j) % 7) for j in range(300)) for k in range(12)])
+    found = shown.detail(1)
+    assert len(found["columns"]) == MOST_COLUMNS  # type: ignore[arg-type]
+    assert found["moreColumns"] == 300 - MOST_COLUMNS
+
+
+def test_texts_keep_their_lines_and_show_their_codes(sheet: Callable[..., Sheet]) -> None:
+    rows = [
+        f'"line one {k}\nline\ttwo \x1b[31m{"x" * (30_000 if k == 0 else 1)}"' for k in range(12)
+    ]
+    shown = sheet("text", rows)
+    assert shown.kind == "text"
+    text = str(shown.detail(1)["text"])
+    assert text.splitlines() == ["line one 1", "line two \\x1b[31mx"]
+    long = shown.detail(0)
+    assert len(str(long["text"])) <= LONGEST_TEXT + 10
+    assert long["cut"] == len(rows[0]) - 2 - LONGEST_TEXT
+    [item] = shown.items(np.array([0]))
+    assert len(str(item["text"])) <= 160
+
+
+def test_the_likeliest_of_many_classes(reviewable: Callable[..., Path], tmp_path: Path) -> None:
+    names = tuple(f"class {k}" for k in range(150))
+    path = reviewable(tmp_path, n=300, names=names)
+    table = read_examples(path / "examples.parquet")
+    five = [{"label": f"class {(k * 31) % 150}", "p": 0.5 ** (k + 1)} for k in range(5)]
+    kind = pa.list_(pa.struct([("label", pa.string()), ("p", pa.float32())]))
+    place = table.column_names.index("corrected_distribution")
+    column = pa.array([five] * 300, kind)
+    write_parquet(
+        table.set_column(place, "corrected_distribution", column), path / "examples.parquet"
+    )
+    shown = Sheet(Review(Run(path)), "anna")
+    assert shown.detail(0)["chances"] == [((k * 31) % 150, 0.5 ** (k + 1)) for k in range(5)]
+
+
+def test_what_was_decided_can_be_taken_back_by_who_decided(
+    sheet: Callable[..., Sheet],
+) -> None:
+    shown = sheet("a,b", [f"{k},{k % 5}" for k in range(12)])
+    log = shown.review.decisions
+    log.add([Wanted("0", "dog", 0), Wanted("1", "fox", 0)], "anna", "first")
+    log.add([Wanted("2", "fox", 0)], "ben", "second")
+    log.add([Wanted("3", None, 0)], "anna", "third")
+    shown.review.refresh()
+    start = shown.start()
+    assert start["recent"] == [
+        [{"index": 0, "line": 2}, {"index": 1, "line": 3}],
+        [{"index": 3, "line": 5}],
+    ]
+    assert start["left"] == 2
+    assert json.loads(json.dumps(start, allow_nan=False)) is not None
+    assert shown.standing(3) == {**shown.standing(3), "label": -2, "line": 5, "by": "anna"}
+
+
+def test_data_that_is_gone(reviewable: Callable[..., Path], tmp_path: Path) -> None:
+    shown = Sheet(Review(Run(reviewable(tmp_path))), "anna")
+    assert shown.kind is None
+    assert "is not there any more" in shown.why_gone
+    assert shown.neighbours(0)["given"] == []
+    assert shown.picture(0, "large") is None
+    assert shown.detail(0)["curve"] is not None
+
+
+def test_the_page_is_plain_files_that_ask_nobody() -> None:
+    for address in SOURCES:
+        content, _ = source(address)
+        text = content.decode().replace("http://www.w3.org/2000/svg", "")
+        assert "innerHTML" not in text
+        assert "eval(" not in text
+        assert re.search(r"//\S", text) is None  # an address; what we say of our code has a space
+
+
+def test_scripts_import_only_what_is_below_them() -> None:
+    """Every one of them is in the list, and none is served that is not there."""
+    names = [address for address in SOURCES if address.endswith(".js")]
+    folder = files("proselflc.reviewing") / "templates" / "review"
+    assert sorted(names) == sorted(f"/review/{one.name}" for one in folder.iterdir())
+    seen = {names[0]}
+    for k, name in enumerate(names):
+        below = re.findall(r'^import .*?"\./(\w+\.js)";$', source(name)[0].decode(), re.MULTILINE)
+        assert {f"/review/{one}" for one in below} <= set(names[k + 1 :])
+        seen |= {f"/review/{one}" for one in below}
+    assert seen == set(names)
+
+
+def test_more_changes_than_can_be_told(
+    sheet: Callable[..., Sheet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = sheet("a,b", [f"{k},{k % 5}" for k in range(12)])
+    shown.review.decisions.add([Wanted(str(k), "dog", 0) for k in range(3)], "ben", "1")
+    shown.review.refresh()
+    assert [one["index"] for one in shown.state(1)["changed"]] == [0, 1, 2]  # type: ignore[attr-defined]
+    monkeypatch.setattr("proselflc.reviewing.view.MOST_CHANGED", 2)
+    assert shown.state(1)["changed"] is None
+    assert len(shown.state(2)["changed"]) == 2  # type: ignore[arg-type]
+    assert shown.state(0)["changed"] == []
+
+
+def test_what_to_do_next_can_be_typed(reviewable: Callable[..., Path], tmp_path: Path) -> None:
+    run = Run(reviewable(tmp_path, "my run", config={"noise": "pair:0.4"}))
+    train, report = (shlex.split(line) for line in next_steps(run, "moved here.csv"))
+    assert train == [
+        *("proselflc", "train", "--config", str(run.path / "config.toml")),
+        *("--data", "moved here.csv", "--labels", str(run.path), "--reviewed", "--noise", "none"),
+        *("--out", f"{run.path}-reviewed"),
+    ]
+    assert report == ["proselflc", "report", str(run.path), f"{run.path}-reviewed"]
+    plain = Run(reviewable(tmp_path, "plain"))
+    assert "--noise" not in next_steps(plain)[0]
+    assert "--data" not in next_steps(plain)[0]

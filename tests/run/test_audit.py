@@ -1,0 +1,434 @@
+"""`proselflc audit`: what is computed anew, what is said, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import proselflc
+from proselflc.auditing.audit import Audit
+from proselflc.cli import app as cli
+from proselflc.errors import InputError
+from proselflc.run import audit as auditing
+from proselflc.run.reader import Run, load_run
+from proselflc.training.run_directory import RunDirectory
+
+MADE = ("examples.parquet", "audit.json", "audit.npz", "summary.json")
+ABOUT_LABELS = (
+    *("label_accuracy_before", "label_accuracy_after", "detection"),
+    *("estimated_noise_rate", "realised_noise_rate"),
+)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory, program: Any) -> Path:
+    """A run on noisy digits."""
+    out = tmp_path_factory.mktemp("auditing") / "run"
+    program(
+        *("train", "--data", "digits", "--noise", "pair:0.4", "--model", "mlp", "--quiet"),
+        *("--epochs", 8, "--batch-size", 64, "--out", out),
+    )
+    return out
+
+
+@pytest.fixture
+def run(original: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return Path(shutil.copytree(original, tmp_path / "run"))
+
+
+def summary(run: Path) -> Any:
+    return json.loads((run / "summary.json").read_text())
+
+
+def test_an_audit_of_what_training_has_seen_changes_nothing(run: Path, program: Any) -> None:
+    before = {name: (run / name).read_bytes() for name in MADE}
+    program("audit", run)
+    assert {name: (run / name).read_bytes() for name in MADE} == before
+
+
+def test_what_is_lost_comes_back(run: Path, original: Path, resealed: Any) -> None:
+    for name in MADE[:-1]:
+        (run / name).unlink()
+    numbers = {key: value for key, value in summary(run).items() if key not in ABOUT_LABELS}
+    (run / "summary.json").write_text(json.dumps(numbers))
+    resealed(run)
+    auditing.audit(run)
+    for name in MADE[:-1]:
+        assert (run / name).read_bytes() == (original / name).read_bytes(), name
+    assert summary(run) == summary(original)
+
+
+def test_folds_change_everything_about_the_labels_and_nothing_else(
+    run: Path, original: Path, program: Any
+) -> None:
+    found = json.loads(program("audit", run, "--folds", 2, "--json").stdout)
+    assert found["folds"] == 2
+    assert found["estimated_noise_rate"] == summary(run)["estimated_noise_rate"]
+    before, after = summary(original), summary(run)
+    assert {key: before.pop(key) != after.pop(key) for key in ABOUT_LABELS} == {
+        "label_accuracy_before": False,
+        "label_accuracy_after": True,
+        "detection": True,
+        "estimated_noise_rate": True,
+        "realised_noise_rate": False,
+    }
+    assert before == after
+    examples = pq.read_table(run / "examples.parquet").to_pandas()
+    assert (examples.is_suspect == (examples.suggested_label != examples.given_label)).all()
+    assert examples.is_suspect.sum() == found["suspects"] == load_run(run).audit.suspects
+    after_all = (examples.suggested_label == examples.clean_label).mean()
+    assert summary(run)["label_accuracy_after"] == pytest.approx(after_all)
+    program("audit", run, "--folds", 0)
+    assert (run / "examples.parquet").read_bytes() == (original / "examples.parquet").read_bytes()
+
+
+def test_json_has_the_worst(run: Path, program: Any) -> None:
+    done = program("audit", run, "--worst", 4, "--json")
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    examples = pq.read_table(run / "examples.parquet").to_pandas()
+    worst = examples[examples.is_suspect].sort_values(["quality", "index"])[:4]
+    assert found["run"] == str(run)
+    assert [one["id"] for one in found["worst"]] == worst.id.tolist()
+    assert [one["index"] for one in found["worst"]] == worst["index"].tolist()
+    assert [one["given_label"] for one in found["worst"]] == worst.given_label.tolist()
+    assert [one["suggested_label"] for one in found["worst"]] == worst.suggested_label.tolist()
+    np.testing.assert_allclose([one["quality"] for one in found["worst"]], worst.quality)
+    for key, value in json.loads((run / "audit.json").read_text()).items():
+        assert found[key] == value
+
+
+def test_in_words(run: Path, program: Any) -> None:
+    done = program("audit", run, "--worst", 3)
+    assert done.stderr == ""
+    found = load_run(run).audit
+    examples = pq.read_table(run / "examples.parquet").to_pandas()
+    worst = examples[examples.is_suspect].sort_values(["quality", "index"])[:3]
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"{found.suspects:,} of 1,297 labels are suspect (")
+    assert f"roughly {found.estimated_noise_rate:.0%} are estimated to be wrong" in lines[0]
+    assert f"{found.realised_noise_rate:.1%} really are" in lines[0]
+    assert found.expected_precision is not None
+    assert lines[1] == (
+        f"About {round(10 * found.expected_precision)} in 10 suspects should really be wrong."
+    )
+    start = lines.index("The 3 least likely to be right:") + 2
+    for line, row in zip(lines[start : start + 3], worst.itertuples(), strict=True):
+        cells = [row.id, row.given_label, "→", row.suggested_label, f"{row.quality:.3f}"]
+        assert line.split() == cells
+    assert f"proselflc report {run}" in done.stdout
+    assert f"proselflc export {run} --out labels.csv" in done.stdout
+    assert "least likely" not in program("audit", run, "--worst", 0).stdout
+
+
+def audited(**changes: Any) -> Audit:
+    """Of 20 labels: 5 cats are called dogs, 1 dog a cat, and fewer than half a fox a dog."""
+    found = Audit(
+        num_examples=20,
+        suspects=6,
+        folds=None,
+        estimated_noise_rate=0.32,
+        realised_noise_rate=None,
+        expected_precision=0.83,
+        names=("cat", "dog", "fox"),
+        joint=np.array([[6, 5, 0], [1, 5, 0], [0, 0.4, 2.6]]),
+        realised=None,
+    )
+    return replace(found, **changes)
+
+
+def suspect(name: str, given: str, suggested: str) -> pa.Table:
+    columns = {
+        "index": [0],
+        "id": [name],
+        "given_label": [given],
+        "suggested_label": [suggested],
+        "is_suspect": [True],
+        "quality": pa.array([0.25], pa.float32()),
+        "p_suggested": pa.array([0.5], pa.float32()),
+    }
+    return pa.table(columns)
+
+
+def test_one_suspect_is_one() -> None:
+    found, table = audited(suspects=1, num_examples=300), suspect("x", "a", "b")
+    text = auditing.in_words(Run(Path("a")), found, table, 0)
+    assert text.startswith("1 of 300 labels is suspect (0.3%); ")
+    assert "in 10 suspects" not in text
+
+
+def test_what_is_said_of_an_audit() -> None:
+    table = suspect("one", "dog", "cat")
+    text = auditing.in_words(Run(Path("my runs/a")), audited(), table, 10)
+    assert text == (
+        "6 of 20 labels are suspect (30.0%); roughly 32% are estimated to be wrong.\n"
+        "About 8 in 10 suspects should really be wrong.\n"
+        "\n"
+        "Suspects, most often (given → suggested):\n"
+        "  dog → cat  1\n"
+        "\n"
+        "This one:\n"
+        "  id   given → suggested  quality\n"
+        "  one  dog → cat          0.250\n"
+        "\n"
+        "Every label is in my runs/a/examples.parquet. Next:\n"
+        "  proselflc report 'my runs/a'                   # a page to look at them\n"
+        "  proselflc review 'my runs/a'                   # decide about them by keyboard\n"
+        "  proselflc export 'my runs/a' --out labels.csv  # the corrected labels\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ('data = "a/patients.CSV"', "--copy corrected.csv"),
+        ('data = "photos"\nlabels = "given.tsv"', "--copy corrected.tsv"),
+        ('data = "patients.csv"\nlabels = "runs/a"\nreviewed = true', "--copy corrected.csv"),
+        ('data = "patients.csv"\nnoise = "pairflip:0.2"', "--out labels.csv"),
+        ('data = "digits"', "--out labels.csv"),
+    ],
+)
+def test_a_table_is_to_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text(config)
+    text = auditing.in_words(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 1)
+    assert f"proselflc export {tmp_path} {words}  # the corrected labels\n" in text
+
+
+def test_images_are_to_be_sorted_into_folders_and_the_advice_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reviewable: Callable[..., Path]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for k in range(12):
+        file = Path(f"my photos/{('cat', 'dog', 'fox')[k % 3]}/{k:02}.png")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (2, 2)).save(file)
+    ids = [f"{('cat', 'dog', 'fox')[k % 3]}/{k:02}.png" for k in range(12)]
+    run = Run(reviewable(Path(), "a", ids=ids, data="my photos"))
+    for folder in ("sorted", "sorted-2"):  # the second time the first is there
+        text = auditing.in_words(run, run.audit, run.examples, 1)
+        advice = f"proselflc export a --links {folder}"
+        assert f"{advice}  # the corrected labels\n" in text
+        assert cli.run(advice.split()[1:]) == 0
+        assert len(list(Path(folder).glob("*/*.png"))) == 12
+    monkeypatch.chdir("my photos")
+    run = Run(Path("../a"))
+    assert "--out labels.csv" in auditing.in_words(run, run.audit, run.examples, 1)
+
+
+def test_what_is_said_of_a_run_that_was_too_short(tmp_path: Path) -> None:
+    line = {"step": 1, "epoch": 1.0, "progress": 1.0, "train_accuracy": 0.9}
+    (tmp_path / "history.jsonl").write_text(json.dumps(line))
+    text = auditing.in_words(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 10)
+    assert "\n\nBut the run saw its examples for 1 epoch, and an audit needs 3 at least: " in text
+    assert f"proselflc report {tmp_path}" in text
+    assert f"proselflc review {tmp_path}" in text
+    assert "proselflc export" not in text
+
+
+def test_what_is_said_where_nothing_is_wrong() -> None:
+    nothing = audited(suspects=0, expected_precision=None, estimated_noise_rate=0.0, folds=4)
+    table = suspect("one", "dog", "cat").slice(0, 0)
+    text = auditing.in_words(Run(Path("a")), nothing, table, 10)
+    assert text.startswith(
+        "none of 20 labels is suspect; roughly 0% are estimated to be wrong.\n"
+        "Each was judged by one of 4 models that has not seen it.\n\nEvery label"
+    )
+    assert "most often" not in text
+    assert text.endswith("Next:\n  proselflc report a  # a page to look at them\n")
+
+
+@pytest.mark.parametrize(
+    ("precision", "words"),
+    [(0.97, "Nearly all"), (0.5, "About 5 in 10"), (0.06, "About 1 in 10"), (0.04, "Hardly any")],
+)
+def test_the_precision_in_words(precision: float, words: str) -> None:
+    table = suspect("one", "dog", "cat")
+    text = auditing.in_words(Run(Path("a")), audited(expected_precision=precision), table, 0)
+    assert f"\n{words}" in text
+
+
+def test_names_from_strangers_are_shown_and_shortened() -> None:
+    evil = "\x1b[31m\n" + "x" * 100
+    found = audited(names=(evil, "dog", "fox"))
+    text = auditing.in_words(Run(Path("a\x07")), found, suspect(evil, "dog", evil), 1)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\\x1b[31m\\n" in text
+    assert max(len(line) for line in text.splitlines()) < 120
+    assert text.count("…") == 3
+
+
+def test_most_frequent_pairs(fabricate: Callable[..., Path]) -> None:
+    table = Run(fabricate(n=12, suspects=5)).examples
+    found = [tuple(one.values()) for one in auditing.pairs(table)]
+    assert found == [("cat", "dog", 2), ("dog", "fox", 2), ("fox", "cat", 1)]
+    assert len(auditing.pairs(table, 1)) == 1
+    assert auditing.pairs(table.slice(6)) == []
+
+
+def test_the_words_count_the_suspects_that_the_page_shows(run: Path, program: Any) -> None:
+    examples = pq.read_table(run / "examples.parquet").to_pandas()
+    suspects = examples[examples.is_suspect]
+    counted = suspects.groupby(["given_label", "suggested_label"]).size()
+    lines = program("audit", run).stdout.splitlines()
+    start = lines.index("Suspects, most often (given → suggested):") + 1
+    for line in lines[start : start + auditing.PAIRS]:
+        given, _, suggested, count = line.split()
+        assert counted[given, suggested] == int(count)
+    assert int(lines[start].split()[-1]) == counted.max()
+    listed = json.loads(program("audit", run, "--json").stdout)["pairs"]
+    assert [one["count"] for one in listed] == sorted(counted, reverse=True)[: auditing.PAIRS]
+
+
+def test_a_run_that_is_in_memory_reads_its_files_anew(run: Path, resealed: Any) -> None:
+    one = load_run(run)
+    before = (one.audit, one.examples, one.summary)
+    (run / "dynamics" / "epoch-00007.npy").unlink()
+    resealed(run)
+    found = auditing.audit(one)
+    assert not one.examples["quality"].equals(before[1]["quality"])
+    assert one.summary["detection"] != before[2]["detection"]
+    assert one.audit is not before[0]
+    assert one.audit.suspects == found.suspects == int(one.examples["is_suspect"].to_numpy().sum())
+
+
+def lose_dynamics(run: Path) -> None:
+    shutil.rmtree(run / "dynamics")
+
+
+def lose_an_epoch(run: Path) -> None:
+    (run / "dynamics" / "epoch-00003.npy").unlink()
+
+
+def cut_an_epoch(run: Path) -> None:
+    path = run / "dynamics" / "epoch-00003.npy"
+    path.write_bytes(path.read_bytes()[:500])
+
+
+def take_other_records(run: Path) -> None:
+    path = run / "dynamics" / "epoch-00003.npy"
+    np.save(path, np.load(path)[:-1])
+
+
+def take_other_labels(run: Path) -> None:
+    other = run.parent / "other"
+    proselflc.fit(np.eye(4), [0, 1, 0, 1], epochs=1, out=other)
+    shutil.copy(other / "labels.npz", run)
+
+
+def damage_labels(run: Path) -> None:
+    (run / "labels.npz").write_bytes(b"PK")
+
+
+def damage_summary(run: Path) -> None:
+    (run / "summary.json").write_text("{")
+
+
+def unfinish(run: Path) -> None:
+    (run / "summary.json").unlink()
+
+
+def come_from_the_future(run: Path) -> None:
+    path = run / "config.toml"
+    path.write_text(path.read_text().replace("format = 2", "format = 3"))
+
+
+def fold_other_labels(run: Path) -> None:
+    (run / "folds").mkdir()
+    facts = {"folds": 2, "fingerprint": "0", "seed": 0}
+    (run / "folds" / "folds.json").write_text(json.dumps(facts))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lose_dynamics, "has no dynamics: they are what an audit looks at; train it again"),
+        (lose_an_epoch, "has no record of epoch 3"),
+        (cut_an_epoch, "cannot read"),
+        (take_other_records, "it belongs to another run"),
+        (take_other_labels, "their fingerprints differ: put the run's own file back"),
+        (damage_labels, "labels.npz"),
+        (damage_summary, "summary.json is damaged"),
+        (unfinish, "is not finished: go on with"),
+        (come_from_the_future, "by a newer version of proselflc (format 3, this one reads 2)"),
+        (fold_other_labels, "or audit with --folds 0"),
+    ],
+)
+def test_a_spoilt_run_is_one_sentence_and_nothing_is_written(
+    run: Path, program: Any, resealed: Any, spoil: Any, words: str
+) -> None:
+    spoil(run)
+    resealed(run)
+    before = {name: (run / name).read_bytes() for name in MADE if (run / name).exists()}
+    done = program("audit", run, code=2)
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+    assert {name: (run / name).read_bytes() for name in MADE if (run / name).exists()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nowhere",), "there is no run nowhere"),
+        (("RUN", "--folds", 1), "--folds must be 0 or at least 2, got 1"),
+        (("RUN", "--folds", -3), "--folds must be 0 or at least 2, got -3"),
+        (("RUN", "--folds", 2.5), "whole number"),
+        (("RUN", "--folds", 5000), "cannot make 5000 folds of 1297 examples"),
+        (("RUN", "--worst", -1), "--worst must be at least 0, got -1"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(
+    original: Path, program: Any, arguments: tuple[object, ...], words: str
+) -> None:
+    done = program("audit", *(original if a == "RUN" else a for a in arguments), code=2)
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+
+
+def test_folds_of_other_labels_can_be_done_without(run: Path, program: Any, resealed: Any) -> None:
+    fold_other_labels(run)
+    resealed(run)
+    program("audit", run, "--folds", 0)
+    assert load_run(run).audit.folds is None
+    program("audit", run, "--folds", 2)
+    assert load_run(run).audit.folds == 2
+
+
+def test_a_run_in_use_is_left_alone(run: Path, program: Any) -> None:
+    with RunDirectory(run).locked():
+        done = program("audit", run, code=2)
+    assert "is in use by another process" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_several_processes_are_too_many(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="one process: start it without torchrun"):
+        auditing.audit(run)
+
+
+def test_other_methods_are_audited_too(tmp_path: Path, program: Any) -> None:
+    out = tmp_path / "run"
+    program(
+        *("train", "--data", "digits", "--noise", "symmetric:0.3", "--method", "cce"),
+        *("--model", "mlp", "--epochs", 5, "--quiet", "--out", out),
+    )
+    found = json.loads(program("audit", out, "--json", "--worst", 0).stdout)
+    assert found["suspects"] > 100
+    assert found["worst"] == []

@@ -1,0 +1,231 @@
+"""Which suspects there are to review, in which order, and what decisions say together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.stats import binomtest
+
+from proselflc.auditing.examples import read_examples, write_parquet
+from proselflc.data.labels.decisions import Wanted
+from proselflc.errors import InputError
+from proselflc.run.reader import Run
+from proselflc.run.reviewed import NOBODY, UNSURE, Review, View, reviewed, wilson
+
+
+@pytest.fixture
+def make(reviewable: Callable[..., Path], tmp_path: Path) -> Callable[..., Review]:
+    """A review of fabricated suspects with these qualities."""
+
+    def go(quality: Sequence[float] | None = None, n: int = 24, **options: object) -> Review:
+        path = reviewable(tmp_path, n=n, **options)
+        if quality is not None:
+            table = read_examples(path / "examples.parquet")
+            column = table.column_names.index("quality")
+            values = np.full(n, 0.9, np.float32)
+            values[: len(quality)] = quality
+            sure = pa.array(1 - values)
+            table = table.set_column(column, "quality", pa.array(values))
+            place = table.column_names.index("p_suggested")
+            write_parquet(table.set_column(place, "p_suggested", sure), path / "examples.parquet")
+        return Review(Run(path))
+
+    return go
+
+
+def test_the_worst_label_comes_first(make: Callable[..., Review]) -> None:
+    quality = [0.4, 0.1, 0.3, 0.2, 0.05, 0.45]
+    review = make(quality, suspects=6)
+    found = review.view(View())
+    assert found.tolist() == np.argsort(quality).tolist()
+
+
+def test_what_teaches_most_is_unsure_and_unlike_what_came_before(
+    make: Callable[..., Review],
+) -> None:
+    quality = np.random.default_rng(0).uniform(0, 0.5, 12)
+    review = make(quality.tolist(), suspects=12)  # given and suggested class k % 3 and the next
+    order = review.view(View(order="teaching")).tolist()
+    expected: list[int] = []
+    left = {pair: sorted(range(pair, 12, 3), key=lambda k: -quality[k]) for pair in range(3)}
+    while any(left.values()):
+        turn = [rows.pop(0) for rows in left.values() if rows]
+        expected += sorted(turn, key=lambda k: -quality[k])
+    assert order == expected
+
+
+def test_filters_by_class_confidence_and_state(make: Callable[..., Review]) -> None:
+    review = make([0.1, 0.2, 0.3, 0.4], suspects=4)
+    assert review.view(View(given=1)).tolist() == [1]
+    assert review.view(View(suggested=1)).tolist() == [0, 3]
+    assert review.view(View(low=0.65, high=0.85)).tolist() == [1, 2]
+    review.decisions.add([Wanted("id-2", "cat", 0)], "anna", "1")
+    review.refresh()
+    now = review.decisions.lines
+    assert review.view(View(state="open", line=now)).tolist() == [0, 1, 3]
+    assert review.view(View(state="decided", line=now)).tolist() == [2]
+    # The same question later has the same answer: places in a list do not move.
+    review.decisions.add([Wanted("id-0", "cat", 0)], "anna", "2")
+    review.refresh()
+    assert review.view(View(state="open", line=now)).tolist() == [0, 1, 3]
+    assert Review(review.run).view(View(state="open", line=now)).tolist() == [0, 1, 3]
+    assert review.view(View(state="open", line=now + 1)).tolist() == [1, 3]
+
+
+def test_pairs_and_what_is_left_of_them(make: Callable[..., Review]) -> None:
+    review = make(suspects=7)
+    assert review.pairs() == [(0, 1, 3, 3), (1, 2, 2, 2), (2, 0, 2, 2)]
+    review.decisions.add([Wanted("id-1", None, 0)], "anna", "1")
+    review.refresh()
+    assert review.pairs() == [(0, 1, 3, 3), (1, 2, 2, 1), (2, 0, 2, 2)]
+
+
+def test_what_decisions_say_together(make: Callable[..., Review]) -> None:
+    quality = [0.1, 0.2, 0.3, 0.4]
+    review = make(quality, n=6, suspects=4)
+    every = sum(1 - q for q in quality) + 2 * 0.1
+    assert review.remaining == pytest.approx((every, sum(1 - q for q in quality)))
+    wanted = [("id-0", "dog"), ("id-1", "dog"), ("id-2", "dog"), ("id-3", None)]
+    # The first as suggested, the second kept, the third another class, the last unsure.
+    review.decisions.add([Wanted(name, label, 0) for name, label in wanted], "anna", "1")
+    review.refresh()
+    found = review.precision
+    assert (found.decided, found.wrong, found.confirmed, found.unsure) == (3, 2, 1, 1)
+    assert review.label.tolist() == [1, 1, 1, UNSURE, NOBODY, NOBODY]
+    assert review.remaining == pytest.approx((0.6 + 0.2, 0.6))
+    assert reviewed(review.run) is not None
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 10), (7, 10), (10, 10), (430, 500)])
+def test_the_interval_is_wilsons(k: int, n: int) -> None:
+    expected = binomtest(k, n).proportion_ci(0.95, method="wilson")
+    assert wilson(k, n) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_nothing_is_known_without_trials() -> None:
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_a_sample_is_drawn_once_and_without_regard_to_quality(
+    make: Callable[..., Review],
+) -> None:
+    review = make(np.linspace(0.01, 0.49, 400).tolist(), n=400, suspects=400)
+    assert "a sample of 100 of 400 suspects was drawn" in review.use_sample(100, "anna", seed=1)
+    first = review.suspects.tolist()
+    assert len(set(first)) == 100
+    # Of numbers 0 … 399 the mean of 100 without replacement is 199.5 ± 10.
+    assert abs(np.mean(first) - 199.5) < 40
+    again = Review(review.run)
+    assert "going on with" in again.use_sample(100, "ben", seed=1)
+    assert again.suspects.tolist() == first
+    assert "was drawn" in again.use_sample(50, "ben", seed=1)
+    assert again.suspects.tolist() == first[:50]
+    other = Review(review.run)
+    other.use_sample(100, "ben", seed=2)
+    assert other.suspects.tolist() != first
+    assert len(Review(review.run).use_sample(1000, "ben", seed=0)) > 0
+    with pytest.raises(InputError, match="--sample must be at least 1, got 0"):
+        other.use_sample(0, "ben", seed=0)
+
+
+def test_a_sample_that_is_half_decided_is_still_one(make: Callable[..., Review]) -> None:
+    """Of what was decided before, and may be the clearest mistakes, nothing counts too early."""
+    review = make(np.linspace(0.01, 0.49, 60).tolist(), n=60, suspects=60)
+    review.decisions.add([Wanted(f"id-{i}", "fox", 0) for i in range(20)], "anna", "1")  # the worst
+    review.refresh()
+    assert not review.is_sample
+    review.use_sample(40, "anna", seed=0)
+    assert review.is_sample
+    drawn = review.suspects.tolist()
+    assert review.view(View(order="drawn")).tolist() == drawn
+    assert review.view(View(order="drawn", state="open", line=review.decisions.lines)).tolist() == [
+        i for i in drawn if i >= 20
+    ]
+    before = next(k for k, i in enumerate(drawn) if i >= 20)
+    found = review.sampled()
+    assert found is not None
+    assert (found[0].decided, found[1]) == (before, 40)
+    some = [i for i in drawn if i >= 20][:7]
+    review.decisions.add([Wanted(f"id-{i}", None, 0) for i in some], "anna", "2")
+    review.refresh()
+    found = review.sampled()
+    assert found is not None
+    assert (found[0].unsure, found[0].decided) == (7, _gap(drawn, some) - 7)
+
+
+def _gap(drawn: list[int], some: list[int]) -> int:
+    """How many there are before the first that is neither among the worst nor among some."""
+    return next(k for k, i in enumerate(drawn) if i >= 20 and i not in some)
+
+
+def test_a_sample_measures_all_suspects(make: Callable[..., Review]) -> None:
+    """Even if those of the lowest quality were decided before."""
+    n = 300
+    review = make(np.linspace(0.01, 0.49, n).tolist(), n=n, suspects=n)
+    is_wrong = np.random.default_rng(0).uniform(size=n) > np.linspace(0.0, 0.8, n)
+    names = [review.names[k] for k in np.where(is_wrong, review.suggested, review.given)]
+
+    def decide(rows: Sequence[int], key: str) -> None:
+        lines = review.line[list(rows)].tolist()
+        wanted = [Wanted(f"id-{i}", names[i], b) for i, b in zip(rows, lines, strict=True)]
+        assert review.decisions.add(wanted, "anna", key) == [None] * len(wanted)
+        review.refresh()
+
+    decide(range(100), "first")
+    biased = review.precision.wrong / review.precision.decided
+    review.use_sample(120, "anna", seed=0)
+    decide([i for i in review.suspects.tolist() if review.label[i] == NOBODY], "second")
+    sampled = review.sampled()
+    assert sampled is not None
+    precision, size = sampled
+    assert size == precision.decided == 120
+    low, high = precision.interval_of_wrong
+    assert low <= is_wrong.mean() <= high
+    assert not low <= biased <= high
+
+
+def test_a_sample_of_other_suspects_is_none(make: Callable[..., Review]) -> None:
+    review = make(suspects=12)
+    review.use_sample(5, "anna", seed=0)
+    table = read_examples(review.run.directory.examples)
+    is_suspect = np.arange(24) < 11
+    place = table.column_names.index("is_suspect")
+    write_parquet(
+        table.set_column(place, "is_suspect", pa.array(is_suspect)), review.run.directory.examples
+    )
+    assert Review(Run(review.run.path)).sampled() is None
+
+
+def test_a_list_of_classes_that_has_changed(
+    make: Callable[..., Review], reviewable: Callable[..., Path], tmp_path: Path
+) -> None:
+    review = make()
+    review.decisions.add([Wanted("id-0", "fox", 0)], "anna", "1")
+    (tmp_path / "other").mkdir()
+    other = reviewable(tmp_path / "other", n=24, names=("cat", "dog", "wolf"))
+    (other / "review.jsonl").write_bytes((review.run.path / "review.jsonl").read_bytes())
+    with pytest.raises(InputError, match=r"\"fox\", which is none of the run's classes: the list"):
+        Review(Run(other))
+    (other / "labels.npz").write_bytes((review.run.path / "labels.npz").read_bytes())
+    (other / "review.jsonl").unlink()
+    with pytest.raises(InputError, match="the list of classes has changed since training"):
+        Review(Run(other))
+
+
+def test_a_run_without_examples(make: Callable[..., Review]) -> None:
+    review = make()
+    review.run.directory.examples.unlink()
+    with pytest.raises(InputError, match="so there are no suspects to review"):
+        Review(Run(review.run.path))
+
+
+def test_a_run_that_nobody_has_reviewed(make: Callable[..., Review]) -> None:
+    review = make()
+    assert reviewed(review.run) is None
+    review.decisions.add([Wanted("id-0", "fox", 0)], "anna", "1")
+    review.decisions.add([Wanted("id-0", None, 2, undo=True)], "anna", "2")
+    assert reviewed(review.run) is None
