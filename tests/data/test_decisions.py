@@ -95,7 +95,7 @@ def test_what_another_has_decided_upon_is_not_taken_back_unseen(path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "torn", [b'{"example": "b", "la', b"\0\0\0\0", b'{"example": "b"', b"\xff\xfe\n", b"nonsense\n"]
+    "torn", [b'{"example": "b", "la', b"\0\0\0\0", b'{"example": "b"', b"\xff\xfe", b"nonsense"]
 )
 def test_a_damaged_last_line_is_dropped_and_said(path: Path, torn: bytes) -> None:
     opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
@@ -110,6 +110,27 @@ def test_a_damaged_last_line_is_dropped_and_said(path: Path, torn: bytes) -> Non
     assert path.read_bytes().startswith(whole + b'{"example": "c"')
     again = opened(path)
     assert (standing(again), again.notes) == ({"a": "cat", "c": "dog"}, [])
+
+
+@pytest.mark.parametrize("damaged", [b"\xff\xfe\n", b"nonsense\n"])
+def test_a_last_line_that_was_written_whole_is_not_dropped(path: Path, damaged: bytes) -> None:
+    """What it decided was confirmed, so whoever decided must hear of its damage."""
+    opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+    whole = path.read_bytes() + damaged
+    path.write_bytes(whole)
+    with pytest.raises(InputError, match=r"line 3 of .* is damaged: put the file back"):
+        opened(path)
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("blank", [b"\n", b"\n\n", b"  \n"])
+def test_blank_lines_at_the_end_are_no_damage(path: Path, blank: bytes) -> None:
+    opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+    path.write_bytes(path.read_bytes() + blank)
+    log = opened(path)
+    assert (standing(log), log.notes) == ({"a": "cat"}, [])
+    log.add([Wanted("b", "dog", 0)], "anna", "2")
+    assert standing(opened(path)) == {"a": "cat", "b": "dog"}
 
 
 def test_a_damaged_line_before_the_last_is_not_passed_over(path: Path) -> None:

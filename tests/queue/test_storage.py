@@ -164,3 +164,24 @@ def test_a_grpc_proxy_that_is_lost_is_said() -> None:
         queue_storage.storage_errors("grpc://host:1"),
     ):
         raise grpc.RpcError("away")
+
+
+@pytest.mark.parametrize("content", ["a line of mine\n", "a line of mine", '{"op_code": 0\n'])
+def test_a_first_line_is_not_dropped_as_damage(tmp_path: Path, content: str) -> None:
+    journal = tmp_path / "journal.log"
+    journal.write_text(content)
+    with pytest.raises(InputError, match="does not begin as a journal does"):
+        queue_storage.opened(journal)
+    assert journal.read_text() == content
+
+
+def test_nothing_is_cut_off_through_a_hard_link(tmp_path: Path) -> None:
+    journal, mine = tmp_path / "journal.log", tmp_path / "mine.log"
+    assert done(journal) == 1
+    with journal.open("a") as file:
+        file.write('{"op_code": 4, "wor')
+    before = journal.read_bytes()
+    mine.hardlink_to(journal)
+    with pytest.raises(InputError, match="it is a hard link"):
+        queue_storage.opened(journal)
+    assert mine.read_bytes() == before

@@ -192,3 +192,18 @@ def test_a_study_repeats_the_code_that_its_user_has_named(
     assert was_run()
     assert command("search --out study --resume --quiet") == 2
     assert not was_run()
+
+
+def test_a_file_does_not_overwrite_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.toml").write_text("")
+    received = tmp_path / "received.toml"
+    received.write_text('data = "digits"\nout = "mine"\noverwrite = true\nsteps = 1\n')
+    assert cli.run(["train", "--config", "received.toml", "--quiet"]) == 2
+    assert "add --overwrite to the command if you want that" in capsys.readouterr().err
+    assert (tmp_path / "mine" / "config.toml").read_text() == ""
+    assert cli.run(["train", "--config", "received.toml", "--quiet", "--overwrite"]) == 0
+    assert (tmp_path / "mine" / "summary.json").is_file()

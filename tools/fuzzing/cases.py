@@ -99,7 +99,7 @@ class Fuzzer:
         damage = self._damage(path, subject, draw)
         for command in subject.commands:
             found, expected = ended(COMMANDS[command]), self._expected[command, draws]
-            kind, words = judged(found, expected, checked=checked)
+            kind, words = judged(found, expected, path.name if checked else None)
             escaped = self._restore(str(path), all_of_it=number % 16 == 0)
             if escaped:
                 kind, words = "escaped", escaped

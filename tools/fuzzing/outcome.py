@@ -75,13 +75,14 @@ def ended(action: Callable[[io.TextIOWrapper], tuple[int, str]]) -> Ended:
     return Ended(code, result, tuple(said), error, hung)
 
 
-def judged(found: Ended, expected: Ended, *, checked: bool) -> tuple[Kind, str]:
+def judged(found: Ended, expected: Ended, checked: str | None) -> tuple[Kind, str]:
     """The kind of an outcome, and what is wrong with it in words.
 
     Args:
         found: with the damaged file.
         expected: without damage.
-        checked: whether a checksum of the file is kept.
+        checked: the name of the file if a checksum of it is kept. A note then counts only if it
+            names the file, or if the result is right all the same.
     """
     if found.hung:
         return "hang", found.error
@@ -95,9 +96,10 @@ def judged(found: Ended, expected: Ended, *, checked: bool) -> tuple[Kind, str]:
         if others == 1:
             return "refused", text
         return "traceback", f"exit code {found.code} with {others} sentences: {text[:2000]}"
-    if notes:
+    is_right = found.result == expected.result
+    if notes and (is_right or checked is None or any(checked in line for line in notes)):
         return "noted", text
-    if found.result == expected.result:
+    if is_right:
         return "correct", ""
     return ("different" if checked else "accepted"), _difference(found.result, expected.result)
 

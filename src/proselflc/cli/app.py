@@ -193,4 +193,10 @@ def _read_file(command: str, arguments: Sequence[str]) -> tuple[dict[str, Any], 
     own = config.of_search(table, path) if command == "search" else {}
     values = config.options(table, path, arguments)
     check_repeated(values.get("model", ""), path, config.flag_value(arguments, "--model"))
+    is_asked = any(word.partition("=")[0] == "--overwrite" for word in arguments)
+    if values.get("overwrite") == "true" and not is_asked:
+        raise InputError(
+            f"{path} asks to overwrite what is in --out, and a file may come from anywhere: add "
+            "--overwrite to the command if you want that, or remove the line from the file"
+        )
     return {**values, **own}, path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -253,6 +254,10 @@ def _drop_damaged_line(journal: Path, report: Callable[[str], None] | None) -> N
             return
         if before and not _is_record(before[-1]):
             raise ValueError("more than its last line cannot be read")
+        if not before and (last.endswith(b"\n") or not last.startswith(b'{"op_code"')):
+            raise ValueError("it does not begin as a journal does")
+        if os.fstat(file.fileno()).st_nlink > 1:
+            raise ValueError("it is a hard link, and nothing is cut off through a link")
         file.truncate(len(content) - len(last))
     if report is not None:
         report(f"the last line of {journal} was not written to its end and is dropped")

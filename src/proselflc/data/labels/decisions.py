@@ -252,11 +252,9 @@ class Decisions:
                 raise self._damaged(self.lines)
             self._is_open, self._offset, added = False, self._offset + 1, added[1:]
         *lines, rest = added.split(b"\n")
-        for k, line in enumerate(lines):
-            if not rest and k == len(lines) - 1 and self.lines and parsed(line) is None:
-                rest = line
-                break
-            self._read(line)
+        for line in lines:
+            if line.strip() or not self.lines:  # an editor may have left blank lines
+                self._read(line)
             self._offset += len(line) + 1
         if rest and (not self.lines or parsed(rest) is not None):  # an editor took the line break
             self._read(rest)
