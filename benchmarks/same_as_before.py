@@ -4,6 +4,9 @@ Both learn in a process of their own from the same command lines, a few epochs e
 by which everything that a method does happens within these. Weights, and the columns of
 `examples.parquet` that both have, must be equal bit for bit.
 
+One difference from 4a06c7b is intended: trusted examples are now drawn from a random stream of
+their own, so that `pseudo_label`, whose case has `--trusted 0.1`, learns from others.
+
     python benchmarks/same_as_before.py 4a06c7b           # also written to results/
     python benchmarks/same_as_before.py 4a06c7b elr sat   # some methods, and no file
 """
