@@ -58,7 +58,10 @@ PROGRAM = """
 import contextlib, json, sys
 import torch
 import proselflc
-from proselflc.app import cli
+try:
+    from proselflc.cli import app as cli
+except ImportError:  # an earlier commit
+    from proselflc.app import cli
 assert proselflc.__file__.startswith(sys.argv[1]), proselflc.__file__
 torch.set_num_threads(1)
 codes = {}

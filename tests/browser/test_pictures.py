@@ -146,7 +146,7 @@ def decide(page: Page, keys: str) -> None:
 
 def test_no_picture_is_forgotten() -> None:
     """A picture that is kept is made here, and one that is made is shown somewhere."""
-    kept = {path.name for path in KEPT.iterdir()}
+    kept = {path.name for path in KEPT.iterdir()} - {"house.svg"}  # which tools/house.py draws
     own = Path(__file__).read_text(encoding="utf-8")
     pages = (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
     documents = "".join(path.read_text(encoding="utf-8") for path in pages)

@@ -250,7 +250,7 @@ def test_damage_that_pillow_logs_stays_off_stderr(tmp_path: Path) -> None:
     assert content.count(samples) == 1
     path.write_bytes(content.replace(samples, samples[:-2] + struct.pack("<H", 999)))
     # In a process of its own: pytest has log handlers, which keep Pillow quiet anyway.
-    code = f"from proselflc.data import image; print(image.probe(image.Path({str(path)!r})))"
+    code = f"from proselflc.data.images import image; print(image.probe(image.Path({str(path)!r})))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "no JPEG" in run.stdout
     assert run.stderr == ""

@@ -26,7 +26,7 @@ ENTRIES = 12
 WORKER = f"""
 import sys, time
 from pathlib import Path
-from proselflc.app import queue_storage, run_queue
+from proselflc.queue import run_queue, storage as queue_storage
 run_queue.ALIVE_EVERY, run_queue.DEAD_AFTER = 0.2, 3.0
 folder, url, seconds = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 storage = queue_storage.opened(folder / "journal.log", url)

@@ -194,7 +194,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_running as t
-from proselflc.app.reproduction import artefacts
+from proselflc.paper import artefacts
 artefacts.ARTEFACTS["table2"] = artefacts.Artefact("table2", "two runs", t.Tiny.make)
 from dataclasses import replace
 short = t.small()

@@ -115,7 +115,7 @@ def test_an_entry_that_is_not_finished_is_left_with_its_values_and_reports(make:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from proselflc.app import queue_storage
+from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Queue
 folder, url = Path(sys.argv[1]), sys.argv[2] or None
 queue = Queue(queue_storage.opened(folder.parent / "journal.log", url), "a/b", folder)

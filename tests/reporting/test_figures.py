@@ -713,7 +713,7 @@ def test_no_learning_curve_is_too_large(p: list[float]) -> None:
 def test_the_first_figure_of_all_is_drawn_quietly_and_without_a_window(tmp_path: Path) -> None:
     program = """
 import sys
-from proselflc.presenting import figures
+from proselflc.reporting import figures
 assert "matplotlib" not in sys.modules
 print(len(figures.dynamics({"日本": [{"epoch": 1, "test_accuracy": 0.5}]})))
 assert "matplotlib.pyplot" not in sys.modules

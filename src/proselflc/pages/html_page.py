@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proselflc import __version__
-from proselflc.files.regular import NotRegularError, open_regular
+from proselflc.files.regular import open_regular
 
 if TYPE_CHECKING:
     import jinja2
@@ -85,9 +85,11 @@ def is_ours(path: Path) -> bool:
 
 
 def begins_with(path: Path, tag: str) -> bool:
-    """Whether a tag is among the first of a file."""
+    """Whether a tag is among the first of a file; a folder has none."""
+    if path.is_dir():
+        return False
     try:
         with open_regular(path) as file:
             return tag.encode() in file.read(1000)
-    except (OSError, NotRegularError):
+    except OSError:
         return False

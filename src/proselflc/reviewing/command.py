@@ -107,9 +107,6 @@ def review(
         name = _in_address(place.host)
         gate = served(sheet, frozenset(f"{one}:{port}" for one in names(place.host)))
         address = f"http://{name}:{port}/?token={gate.token}"
-        show(address)
-        if place.opens and not _opened(address):
-            say("no browser could be opened: open the address above in one")
         config = uvicorn.Config(
             gate,
             http=connection(place.patience),
@@ -122,6 +119,9 @@ def review(
             timeout_graceful_shutdown=GRACE,
         )
         with suppress(KeyboardInterrupt), stopping_on_signals():  # that is how it ends
+            show(address)
+            if place.opens and not _opened(address):
+                say("no browser could be opened: open the address above in one")
             uvicorn.Server(config).run(sockets=[door])
     reviewed.refresh()
     return reviewed
