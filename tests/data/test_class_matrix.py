@@ -114,3 +114,8 @@ def test_damaged_cells_are_refused(
     np.savez(path, **arrays)
     with pytest.raises(InputError, match=words):
         Labels.load(path)
+
+
+def test_numbers_whose_sum_overflows_are_refused_without_a_warning() -> None:
+    with pytest.raises(InputError, match="row 0 of the transition matrix is not a distribution"):
+        class_matrix.checked_transition(np.full((2, 2), 1.7e308), 2)

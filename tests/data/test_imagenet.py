@@ -187,3 +187,23 @@ def test_links_are_listed(root: Path) -> None:
     data = imagenet.load(root)
     assert data.names == tuple(SYNSETS)
     assert [s.id for s in data.skipped] == ["train/n00000009", f"val/{SYNSETS[0]}/round"]
+
+
+def test_a_development_kit_that_ends_its_reader_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SciPy ends the process for some damaged files: a segmentation fault."""
+    (tmp_path / "meta.mat").write_bytes(b"damaged")
+    program = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    monkeypatch.setattr(imagenet, "_READ_SYNSETS", program)
+    with pytest.raises(InputError, match="the reader was ended by the damage"):
+        imagenet._numbered_synsets(tmp_path / "meta.mat")
+
+
+def test_a_damaged_development_kit_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "meta.mat").write_bytes(b"damaged" * 100)
+    with pytest.raises(
+        InputError, match=r"cannot read .*meta\.mat \(.*\): expected the meta"
+    ) as one:
+        imagenet._numbered_synsets(tmp_path / "meta.mat")
+    assert "\n" not in str(one.value)

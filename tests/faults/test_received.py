@@ -485,3 +485,12 @@ def test_a_file_system_that_cannot_be_written(
         assert say(*words) == (2, f"cannot write {out}: Read-only file system\n")
     page = run / "report.html"
     assert say("report", run) == (2, f"cannot write {page}: Read-only file system\n")
+
+
+def test_a_folder_in_place_of_a_later_epoch_is_not_resumed_over(run: Path, say: Say) -> None:
+    for name in ("summary.json", "manifest.json"):
+        (run / name).unlink()
+    (run / "dynamics" / "epoch-00099.npy").mkdir()
+    code, complaint = say("train", "--resume", "--out", run, "--quiet")
+    assert code == 2
+    assert "epoch-00099.npy is a folder" in complaint

@@ -22,7 +22,7 @@ from proselflc.data.batches import Batch
 from proselflc.data.memory_budget import DENSE_NUMBERS
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
-from proselflc.files.regular import open_regular
+from proselflc.files.regular import is_regular, open_regular
 from proselflc.files.whole import whole_file
 from proselflc.training.strategy import Strategy
 
@@ -204,7 +204,7 @@ class Recorder:
                 "from its checkpoint: begin it anew with --overwrite"
             )
         for number, path in there.items():
-            if number >= epoch:
+            if number >= epoch and is_regular(path):
                 path.unlink()
 
     def _tensors(self) -> dict[str, Tensor]:

@@ -166,7 +166,8 @@ def checked_transition(matrix: ClassMatrix, num_classes: int) -> ClassMatrix:
         T = matrix.astype(np.float64)
     except (TypeError, ValueError):
         raise InputError("the transition matrix does not hold numbers") from None
-    sums = T.sum(axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = T.sum(axis=1)
     if isinstance(T, np.ndarray):
         possible = np.isfinite(T).all(axis=1) & (T >= 0).all(axis=1)
     else:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -201,20 +204,36 @@ def _nth(names: list[str], number: str, first: int, where: Path) -> str:
     return names[int(number) - first]
 
 
-def _numbered_synsets(meta: Path) -> list[str]:
-    """The synsets of the development kit's meta.mat, by their numbers from 1."""
-    from scipy.io import loadmat
+_READ_SYNSETS = """
+import io, json, sys
+import numpy as np
+from scipy.io import loadmat
+content = io.BytesIO(sys.stdin.buffer.read())
+rows = np.atleast_1d(loadmat(content, variable_names=["synsets"], squeeze_me=True)["synsets"])
+print(json.dumps([[int(row["ILSVRC2012_ID"]), str(row["WNID"])] for row in rows]))
+"""
 
-    try:
-        with open_regular(meta) as file:
-            found = loadmat(file, variable_names=["synsets"], squeeze_me=True)
-        rows = np.atleast_1d(found["synsets"])
-        numbered = {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in rows}
-    except Exception as error:  # a damaged file ends in errors of many types
-        words = " ".join(str(error).split())[:200]
+
+def _numbered_synsets(meta: Path) -> list[str]:
+    """Return the synsets of the development kit's meta.mat, by their numbers from 1.
+
+    SciPy reads it in a process of its own, which some damaged files end by a segmentation fault.
+    """
+    with open_regular(meta) as file:
+        done = subprocess.run(
+            [sys.executable, "-c", _READ_SYNSETS],
+            stdin=file,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    if done.returncode != 0:
+        words = (done.stderr.strip().splitlines() or ["the reader was ended by the damage"])[-1]
         raise InputError(
-            f"cannot read {meta} ({words}): expected the meta.mat of ILSVRC2012_devkit_t12"
-        ) from None
+            f"cannot read {meta} ({words[:200]}): expected the meta.mat of ILSVRC2012_devkit_t12"
+        )
+    numbered = {int(number): name for number, name in json.loads(done.stdout)}
     # Numbers beyond the 1,000 leaves are inner nodes, which no image carries.
     order = sorted(numbered)
     if order != list(range(1, len(order) + 1)):
