@@ -494,3 +494,15 @@ def test_a_folder_in_place_of_a_later_epoch_is_not_resumed_over(run: Path, say: 
     code, complaint = say("train", "--resume", "--out", run, "--quiet")
     assert code == 2
     assert "epoch-00099.npy is a folder" in complaint
+
+
+def test_a_damaged_run_does_not_cost_a_whole_page(run: Path, say: Say) -> None:
+    assert say("report", run)[0] == 0
+    whole = (run / "report.html").read_bytes()
+    os.truncate(run / "examples.parquet", 1000)
+    code, complaint = say("report", run)
+    assert code == 2
+    assert "report.html would be replaced by a page without examples" in complaint
+    assert (run / "report.html").read_bytes() == whole
+    assert say("report", run, "--overwrite")[0] == 0
+    assert (run / "report.html").read_bytes() != whole

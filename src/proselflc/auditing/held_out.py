@@ -27,7 +27,7 @@ Halves: TypeAlias = npt.NDArray[Any]  # [n, C] float16, or [n, 1 + k] of TOP
 
 
 def form(num_examples: int, num_classes: int) -> tuple[np.dtype[Any], tuple[int, int]]:
-    """Return the dtype and the shape of a file about so many examples and classes."""
+    """Return the dtype and the shape of a file for n examples of C classes."""
     if is_dense(num_classes):
         return np.dtype("<f2"), (num_examples, num_classes)
     return TOP, (num_examples, 1 + min(few_classes.KEPT, num_classes - 1))

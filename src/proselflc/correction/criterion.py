@@ -24,7 +24,7 @@ from proselflc.correction.parameter import number, whole_number
 from proselflc.correction.snapshot import snapshot
 from proselflc.correction.target import Correction
 
-LATE, FEW = 1.5, 10  # a schedule has ended long ago after so many times Γ, and so many calls more
+LATE, FEW = 1.5, 10  # calls beyond 1.5 Γ, and at least 10 beyond Γ, get a second warning
 
 
 class Criterion(nn.CrossEntropyLoss):

@@ -99,6 +99,11 @@ def write(
             f"{path} shows the examples, and a new page could not: {made.why_gone}; or choose "
             "another --out, or pass --overwrite"
         )
+    if made.why_incomplete and not overwrite and path.exists():
+        raise InputError(
+            f"{path} would be replaced by a page without examples: {made.why_incomplete}; or "
+            "choose another --out, or pass --overwrite"
+        )
     files: list[Path] = []
     if folder is not None:
         files = figures.write(made.figures, folder)

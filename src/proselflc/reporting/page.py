@@ -56,6 +56,7 @@ class Report:
         shown: how many suspects are on it.
         why_gone: why one cannot see the examples themselves; empty where one can.
         notes: a sentence for each thing that could not be read or shown.
+        why_incomplete: why the table of examples could not be read; empty where it could.
     """
 
     html: str
@@ -63,6 +64,7 @@ class Report:
     shown: int
     why_gone: str
     notes: tuple[str, ...]
+    why_incomplete: str = ""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,9 @@ def make(
     """
     first, is_single = readings[0], len(readings) == 1
     notes = [note if is_single else f"{one.name}: {note}" for one in readings for note in one.notes]
-    table = _or_note(lambda: first.run.examples, notes)
+    lost: list[str] = []
+    table = _or_note(lambda: first.run.examples, lost)
+    notes += lost
     shown = _Shown()
     if table is not None:
         shown = _shown(readings, table, inputs, data, notes)
@@ -239,6 +243,7 @@ def make(
         shown=len(cards),
         why_gone=shown.why_gone,
         notes=tuple(said),
+        why_incomplete="".join(lost),
     )
 
 

@@ -53,7 +53,7 @@ def added(path: Path, offset: int) -> bytes:
 
 
 def append(path: Path, offset: int, text: bytes) -> None:
-    """Add to a file that has so many bytes; when this returns it is on disk.
+    """Append to a file of `offset` bytes; the text is on disk when this returns.
 
     Raises:
         InputError: it cannot be written; then nothing was.
