@@ -34,7 +34,7 @@ from proselflc.cli import demo
 from proselflc.data.batches import one_thread
 from proselflc.paper.records import made_with
 from proselflc.run.config import Config
-from proselflc.run.output_options import Start
+from proselflc.run.output_options import OutputOptions
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent
 from proselflc.training.run_directory import RunDirectory
@@ -85,7 +85,7 @@ def run(known: dict[str, Any]) -> None:
             if wanted is None or (key(method, noise, seed) in known and not teaches):
                 continue
             with one_thread():  # so small a network is slower with two
-                out = Start(folder / f"{method}-{noise}-{seed}")
+                out = OutputOptions(folder / f"{method}-{noise}-{seed}")
                 directory = RunDirectory(train(wanted, out, Silent(notes=False)))
             summary = directory.read_json(directory.summary)
             measured = {measure: summary[measure] for measure in MEASURES}

@@ -17,6 +17,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "proselflc"
 
 # From the ground up: a folder may import those on floors below its own, and nothing beside it.
 FLOORS: tuple[tuple[str, ...], ...] = (
+    ("wording",),
     ("errors",),
     ("options", "files"),
     ("correction", "data", "models"),
@@ -29,6 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 ABOUT = {
+    "wording": "how options are written",
     "errors": "what a user is told",
     "options": "checked values of options",
     "files": "whole files, regular files",

@@ -19,7 +19,7 @@ from proselflc import methods
 from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.run.config import Config
-from proselflc.run.output_options import Start
+from proselflc.run.output_options import OutputOptions
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent
@@ -77,7 +77,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     class Made(dict[str, Path]):
         def __missing__(self, name: str) -> Path:
-            self[name] = train(config(name), Start(folder / name), Silent(notes=False))
+            self[name] = train(config(name), OutputOptions(folder / name), Silent(notes=False))
             return self[name]
 
     return Made()
@@ -150,8 +150,8 @@ def test_a_run_that_crashes_goes_on_as_if_it_had_not(
 ) -> None:
     out = tmp_path / "run"
     with pytest.raises(CrashError):
-        train(config(name), Start(out), Crashing(epoch))
-    train(config(name), Start(out, resume=True), Silent(notes=False))
+        train(config(name), OutputOptions(out), Crashing(epoch))
+    train(config(name), OutputOptions(out, resume=True), Silent(notes=False))
     whole = runs[name]
     for file in ("model.safetensors", "examples.parquet", "dynamics/recent_target.npy"):
         assert (out / file).read_bytes() == (whole / file).read_bytes()
@@ -184,16 +184,16 @@ def test_it_trains_from_python_in_parts_with_an_average(name: str) -> None:
 def test_more_than_one_process_is_refused(name: str) -> None:
     from proselflc.data.dataset import Features
     from proselflc.data.preprocessing import fit
-    from proselflc.training.strategy import Situation
+    from proselflc.training.strategy import RunContext
 
-    situation = Situation(
+    context = RunContext(
         total_steps=10,
         batches=5,
         given=np.arange(40) % 4,
         names=("a", "b", "c", "d"),
         preprocessing=fit(Features(np.eye(4, dtype=np.float32))),
     )
-    one = methods.strategy(name, methods.resolved(name, {}), situation)
+    one = methods.strategy(name, methods.resolved(name, {}), context)
     several = cast("Any", SimpleNamespace(num_processes=2))
     with pytest.raises(InputError) as caught:
         Training(torch.nn.Linear(4, 4), one, Recipe(), 10, 5, accelerator=several)
@@ -220,7 +220,7 @@ def test_bad_parameters_are_one_sentence(
 ) -> None:
     bad = replace(config(name), parameters=parameters)
     with pytest.raises(InputError) as caught:
-        train(bad, Start(tmp_path / "run"), Silent(notes=False))
+        train(bad, OutputOptions(tmp_path / "run"), Silent(notes=False))
     assert reason in str(caught.value)
     assert f"method {name}" in str(caught.value)
     assert "\n" not in str(caught.value)

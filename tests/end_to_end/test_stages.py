@@ -17,7 +17,7 @@ from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.reporting.command import report
 from proselflc.run.config import Config
-from proselflc.run.output_options import Start
+from proselflc.run.output_options import OutputOptions
 from proselflc.run.reader import load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent
@@ -54,7 +54,9 @@ class Crashing(Silent):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
-    return train(CONFIG, Start(tmp_path_factory.mktemp("stages") / "run"), Silent(notes=False))
+    return train(
+        CONFIG, OutputOptions(tmp_path_factory.mktemp("stages") / "run"), Silent(notes=False)
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_what_a_method_was_given_is_found_from_anywhere(
     out = tmp_path / "run"
     monkeypatch.chdir(here)
     with pytest.raises(CrashError):
-        train(config, Start(out), Crashing(step=8))
+        train(config, OutputOptions(out), Crashing(step=8))
     monkeypatch.chdir(there)
     assert cli.run(["train", "--out", str(out), "--resume", "--quiet"]) == 0
     again = ["--config", str(out / "config.toml"), "--out", str(tmp_path / "again"), "--quiet"]
@@ -129,8 +131,8 @@ def test_a_run_that_crashes_in_any_stage_goes_on_as_if_it_had_not(
 ) -> None:
     out = tmp_path / "run"
     with pytest.raises(CrashError):
-        train(CONFIG, Start(out), Crashing(epoch * 11))
-    train(CONFIG, Start(out, resume=True), Silent(notes=False))
+        train(CONFIG, OutputOptions(out), Crashing(epoch * 11))
+    train(CONFIG, OutputOptions(out, resume=True), Silent(notes=False))
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert history(out) == history(whole)
     for name in ("stages.json", "examples.parquet", "dynamics/recent_target.npy"):
@@ -145,9 +147,9 @@ def test_the_report_marks_the_second_stage(whole: Path) -> None:
 def test_a_run_in_its_place_that_has_no_stages_has_no_such_file(tmp_path: Path) -> None:
     out = tmp_path / "run"
     short = replace(CONFIG, recipe=Recipe(epochs=2))
-    train(short, Start(out), Silent(notes=False))
+    train(short, OutputOptions(out), Silent(notes=False))
     assert (out / "stages.json").is_file()
-    train(replace(short, method="cce"), Start(out, overwrite=True), Silent(notes=False))
+    train(replace(short, method="cce"), OutputOptions(out, overwrite=True), Silent(notes=False))
     assert not (out / "stages.json").exists()
     assert load_run(out).stages == []
     assert {line["stage"] for line in history(out)} == {None}
@@ -156,7 +158,9 @@ def test_a_run_in_its_place_that_has_no_stages_has_no_such_file(tmp_path: Path) 
 def test_fewer_epochs_than_stages_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has 2 stages .* needs an epoch for each, got 1"):
         train(
-            replace(CONFIG, recipe=Recipe(epochs=1)), Start(tmp_path / "run"), Silent(notes=False)
+            replace(CONFIG, recipe=Recipe(epochs=1)),
+            OutputOptions(tmp_path / "run"),
+            Silent(notes=False),
         )
     assert not (tmp_path / "run").exists()
 

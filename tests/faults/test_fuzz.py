@@ -44,7 +44,7 @@ def test_damage_is_answered(fuzzer: Fuzzer, part: int) -> None:
 
 
 def test_every_file_of_a_run_and_every_format_is_damaged(fuzzer: Fuzzer) -> None:
-    """What the scene holds and no subject names would be left out without a word."""
+    """What the snapshot holds and no subject names would be left out without a word."""
     named = {path for one in SUBJECTS for path in fuzzer.folder.glob(one.path)}
     assert all(any(fuzzer.folder.glob(one.path)) for one in SUBJECTS)
     run = {path for path in (fuzzer.folder / "run").rglob("*") if path.is_file()}

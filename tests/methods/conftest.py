@@ -19,7 +19,7 @@ from proselflc.training import processes
 from proselflc.training.checkpoint import State
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Scene, Situation, Strategy
+from proselflc.training.strategy import RunContext, Snapshot, Strategy
 
 RECIPE = Recipe(optimizer="sgd", lr=0.1, weight_decay=1e-4, schedule="constant")
 
@@ -56,7 +56,7 @@ class Crowd:
     def batch(self, index: Tensor) -> Batch:
         return Batch(self.x[index], self.y[index], index)
 
-    def scene(self, model: nn.Module) -> Scene:
+    def snapshot(self, model: nn.Module) -> Snapshot:
         def answers(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
             was = model.training
             model.eval()
@@ -67,11 +67,11 @@ class Crowd:
                 yield index, logits
             model.train(was)
 
-        return Scene(model, self.y.numpy(), self.C, answers, self.told.append)
+        return Snapshot(model, self.y.numpy(), self.C, answers, self.told.append)
 
-    def situation(self, epochs: int, n: int | None = None) -> Situation:
+    def context(self, epochs: int, n: int | None = None) -> RunContext:
         """Of all examples, or of the first n."""
-        return Situation(
+        return RunContext(
             total_steps=epochs * self.total,
             batches=self.total,
             given=self.y[:n].numpy(),
@@ -155,7 +155,7 @@ class Clouds:
             index = order[k * self.size : (k + 1) * self.size]
             yield Batch(self.x[index], self.y[index], index)
 
-    def scene(self, model: nn.Module, notes: list[str] | None = None) -> Scene:
+    def snapshot(self, model: nn.Module, notes: list[str] | None = None) -> Snapshot:
         def answers(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
             was = model.training
             with torch.no_grad():
@@ -165,7 +165,7 @@ class Clouds:
                 yield index, logits[index]
 
         told = self.note if notes is None else notes.append
-        return Scene(model, self.y.numpy(), self.num_classes, answers, told)
+        return Snapshot(model, self.y.numpy(), self.num_classes, answers, told)
 
 
 @pytest.fixture
@@ -179,21 +179,21 @@ def goes_on_alike(new: Callable[[], Training], data: Any, at: int) -> dict[str, 
 
     Args:
         new: makes a training, always the same.
-        data: its batches, with a `scene`.
+        data: its batches, with a `snapshot`.
         at: the step.
 
     Returns:
         All that the training holds at its end, which is the same bit for bit.
     """
     whole, first, second = new(), new(), new()
-    losses = [lesson.loss for lesson in lessons(whole, data, data.scene)]
-    for lesson in lessons(first, data, data.scene):
+    losses = [lesson.loss for lesson in lessons(whole, data, data.snapshot)]
+    for lesson in lessons(first, data, data.snapshot):
         if lesson.step == at:
             break
     tensors = {name: tensor.clone() for name, tensor in first.tensors().items()}
     second.restore(State(at, tensors, json.loads(json.dumps(first.facts()))))
     torch.manual_seed(at)  # nothing is drawn from the stream that everybody shares
-    assert [lesson.loss for lesson in lessons(second, data, data.scene)] == losses[at:]
+    assert [lesson.loss for lesson in lessons(second, data, data.snapshot)] == losses[at:]
     ours, theirs = second.tensors(), whole.tensors()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)

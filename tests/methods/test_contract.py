@@ -24,7 +24,7 @@ from proselflc.methods import masking
 from proselflc.training.checkpoint import State
 from proselflc.training.fit import lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Situation, Strategy, spans
+from proselflc.training.strategy import RunContext, Strategy, spans
 
 NAMES = methods.names()
 EPOCHS = 8
@@ -66,9 +66,9 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> proselflc.Run:
 
 
 @pytest.fixture
-def situation(crowd: Any, teacher: proselflc.Run) -> Situation:
+def context(crowd: Any, teacher: proselflc.Run) -> RunContext:
     """Everything that any method needs."""
-    few: Situation = crowd.situation(EPOCHS)
+    few: RunContext = crowd.context(EPOCHS)
     return replace(
         few,
         preprocessing=teacher.preprocessing,
@@ -82,9 +82,9 @@ def paths(name: str, teacher: proselflc.Run) -> dict[str, Any]:
     return {"teacher": teacher.path} if "teacher" in methods.find(name).takes else {}
 
 
-def made(name: str, situation: Situation, teacher: proselflc.Run) -> Strategy:
+def made(name: str, context: RunContext, teacher: proselflc.Run) -> Strategy:
     given = {**EAGER.get(name, {}), **paths(name, teacher)}
-    return methods.strategy(name, methods.resolved(name, given), situation)
+    return methods.strategy(name, methods.resolved(name, given), context)
 
 
 @pytest.fixture
@@ -96,13 +96,13 @@ def short_pretraining(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("how", RECIPES)
 @pytest.mark.parametrize("case", CASES)
 def test_it_resumes_bit_for_bit_in_every_stage(
-    crowd: Any, situation: Situation, teacher: proselflc.Run, case: str, how: str
+    crowd: Any, context: RunContext, teacher: proselflc.Run, case: str, how: str
 ) -> None:
     name, parameters = CASES[case]
 
     def new() -> Any:
         given = {**parameters, **paths(name, teacher)}
-        strategy = methods.strategy(name, methods.resolved(name, given), situation)
+        strategy = methods.strategy(name, methods.resolved(name, given), context)
         return crowd.training(strategy, EPOCHS, RECIPES[how])
 
     whole = new()
@@ -113,7 +113,7 @@ def test_it_resumes_bit_for_bit_in_every_stage(
         stops |= {1, 2 * epoch - 1, 2 * epoch, 4 * epoch + 1}
         stops |= {one.first + k for one in stages[1:] for k in (-1, 0, 1)}
     states, losses = {}, []
-    for lesson in lessons(whole, crowd, crowd.scene):
+    for lesson in lessons(whole, crowd, crowd.snapshot):
         losses.append(lesson.loss)
         if lesson.step in stops:
             tensors = {key: tensor.clone() for key, tensor in whole.tensors().items()}
@@ -129,7 +129,7 @@ def test_it_resumes_bit_for_bit_in_every_stage(
         resumed = new()
         resumed.restore(state)
         torch.manual_seed(at)  # nothing is drawn from the stream that everybody shares
-        assert [one.loss for one in lessons(resumed, crowd, crowd.scene)] == losses[at:]
+        assert [one.loss for one in lessons(resumed, crowd, crowd.snapshot)] == losses[at:]
         found = resumed.tensors()
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[key], expected[key]) for key in found)
@@ -138,12 +138,12 @@ def test_it_resumes_bit_for_bit_in_every_stage(
 @pytest.mark.usefixtures("short_pretraining")
 @pytest.mark.parametrize("name", NAMES)
 def test_what_it_teaches_can_be_recorded_in_every_step(
-    crowd: Any, situation: Situation, teacher: proselflc.Run, name: str
+    crowd: Any, context: RunContext, teacher: proselflc.Run, name: str
 ) -> None:
     """q̃ [N, C] are finite and sum to 1, but for the confidence penalty, and ε is a share."""
-    training = crowd.training(made(name, situation, teacher), EPOCHS, PLAIN)
+    training = crowd.training(made(name, context, teacher), EPOCHS, PLAIN)
     strategy, trusts = training.strategy, []
-    for lesson in lessons(training, crowd, crowd.scene):
+    for lesson in lessons(training, crowd, crowd.snapshot):
         with torch.no_grad():
             e = strategy.evidence(lesson.logits, lesson.batch, training.progress)
         target, trust = strategy.taught(e, lesson.batch)
@@ -161,14 +161,14 @@ def test_what_it_teaches_can_be_recorded_in_every_step(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_learns_what_can_be_learned(
-    crowd: Any, situation: Situation, teacher: proselflc.Run, name: str
+    crowd: Any, context: RunContext, teacher: proselflc.Run, name: str
 ) -> None:
     """Four clouds that do not touch, with right labels."""
     crowd.y = crowd.clean
     crowd.x += 4.0 * torch.nn.functional.one_hot(crowd.clean, crowd.C)
-    situation = replace(situation, given=crowd.clean.numpy())
-    training = crowd.training(made(name, situation, teacher), EPOCHS, PLAIN)
-    for lesson in lessons(training, crowd, crowd.scene):
+    context = replace(context, given=crowd.clean.numpy())
+    training = crowd.training(made(name, context, teacher), EPOCHS, PLAIN)
+    for lesson in lessons(training, crowd, crowd.snapshot):
         assert math.isfinite(lesson.loss)
     model = training.module.eval()
     with torch.no_grad():

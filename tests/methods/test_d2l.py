@@ -29,7 +29,7 @@ TURN = 6
 
 
 def strategy(crowd: Any, epochs: int = EPOCHS, begin: float = 0.1) -> DimensionalityDriven:
-    return DimensionalityDriven(crowd.situation(epochs), begin=begin, window=5)
+    return DimensionalityDriven(crowd.context(epochs), begin=begin, window=5)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def prescribe(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[float]], No
 
     def prescribed(values: Sequence[float]) -> None:
         monkeypatch.setattr(
-            DimensionalityDriven, "_dimension", lambda self, epoch, scene: values[epoch]
+            DimensionalityDriven, "_dimension", lambda self, epoch, snapshot: values[epoch]
         )
 
     return prescribed
@@ -102,15 +102,15 @@ def test_the_mean_is_over_groups_of_a_sample_in_a_drawn_order(
     monkeypatch.setattr(d2l, "SAMPLE", 60)
     monkeypatch.setattr(d2l, "GROUP", 25)
     model, asked = crowd.network(), list[Ints]()
-    scene = crowd.scene(model)
+    snapshot = crowd.snapshot(model)
 
     def answers(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         assert rows is not None
         asked.append(rows)
-        return iter(scene.answers(rows))
+        return iter(snapshot.answers(rows))
 
     one = strategy(crowd)
-    found = [one._dimension(epoch, replace(scene, answers=answers)) for epoch in (0, 0, 1)]
+    found = [one._dimension(epoch, replace(snapshot, answers=answers)) for epoch in (0, 0, 1)]
     assert found[0] == found[1] != found[2]
     assert all(len(set(rows.tolist())) == 60 for rows in asked)
     assert (asked[0] != asked[2]).any()
@@ -159,7 +159,7 @@ def test_the_turn_is_where_the_rule_says(
     one = strategy(crowd, begin=begin)
     assert turned_at(values, round(begin * EPOCHS), 5) == expected
     ours = crowd.training(one, EPOCHS)
-    for _ in lessons(ours, crowd, crowd.scene):
+    for _ in lessons(ours, crowd, crowd.snapshot):
         pass
     assert one.facts() == {"turned_at_epoch": expected}
     assert_close(one.dimensions, torch.tensor(values, dtype=torch.float32))
@@ -175,7 +175,7 @@ def test_a_dimension_that_is_none_is_the_one_before(
 ) -> None:
     prescribe([bad, 2.0, bad, bad, 3.0, bad, bad, bad, bad, bad])
     one = strategy(crowd, begin=1.0)
-    for _ in lessons(crowd.training(one, EPOCHS), crowd, crowd.scene):
+    for _ in lessons(crowd.training(one, EPOCHS), crowd, crowd.snapshot):
         pass
     assert one.dimensions.tolist() == [1, 2, 2, 2, 3, 3, 3, 3, 3, 3]
 
@@ -192,7 +192,7 @@ def test_the_weights_of_an_epoch_earlier_are_really_taken(
     recipe = Recipe(optimizer="sgd", lr=0.1, weight_decay=0.0, schedule="constant", ema=ema)
     ours = crowd.training(strategy(crowd), EPOCHS, recipe)
     after: list[dict[str, Tensor]] = []
-    for lesson in lessons(ours, crowd, crowd.scene):
+    for lesson in lessons(ours, crowd, crowd.snapshot):
         if lesson.ends_epoch:
             after.append(copied(ours.module))
             if lesson.epoch == TURN - 1:
@@ -212,7 +212,7 @@ def test_labels_are_believed_by_the_schedule(
 ) -> None:
     prescribe(RISING)
     one = strategy(crowd)
-    steps = lessons(crowd.training(one, EPOCHS), crowd, crowd.scene)
+    steps = lessons(crowd.training(one, EPOCHS), crowd, crowd.snapshot)
     in_steps = [float(one.alpha()) for _ in steps]
     found = in_steps[:: crowd.total]  # in the first step of every epoch
     expected = [1.0] * TURN + [
@@ -251,7 +251,7 @@ def test_what_learns_is_cross_entropy_until_the_turn(
     prescribe(RISING)
     plain = [one.loss for one in lessons(crowd.training(Strategy(CrossEntropy()), EPOCHS), crowd)]
     ours = crowd.training(strategy(crowd), EPOCHS)
-    found = [one.loss for one in lessons(ours, crowd, crowd.scene)]
+    found = [one.loss for one in lessons(ours, crowd, crowd.snapshot)]
     turn = TURN * crowd.total
     assert found[:turn] == pytest.approx(plain[:turn], rel=1e-4)
     assert found[turn:] != pytest.approx(plain[turn:], rel=0.01)
@@ -290,7 +290,7 @@ def test_a_model_that_is_compiled_or_learns_in_parts_has_dimensions_too(
     if compiled:
         torch._dynamo.reset()
         ours.module.compile(backend="eager")
-    losses = [lesson.loss for lesson in lessons(ours, crowd, crowd.scene)]
+    losses = [lesson.loss for lesson in lessons(ours, crowd, crowd.snapshot)]
     torch._dynamo.reset()
     assert all(map(math.isfinite, losses))
     assert (one.dimensions > 0.5).all()
@@ -300,7 +300,7 @@ def test_a_model_that_is_compiled_or_learns_in_parts_has_dimensions_too(
 @pytest.mark.parametrize("n", [1, 20])
 def test_too_few_examples_are_refused(crowd: Any, n: int) -> None:
     with pytest.raises(InputError) as caught:
-        DimensionalityDriven(crowd.situation(5, n=n), begin=0.3, window=5)
+        DimensionalityDriven(crowd.context(5, n=n), begin=0.3, window=5)
     assert str(caught.value) == (
         "method d2l looks at the 20 nearest neighbours of an example, and there are "
         f"{n} examples in all: give more, or take another --method"
@@ -308,8 +308,8 @@ def test_too_few_examples_are_refused(crowd: Any, n: int) -> None:
 
 
 def test_just_enough_examples_have_a_dimension(crowd: Any) -> None:
-    one = DimensionalityDriven(crowd.situation(5, n=21), begin=0.3, window=5)
-    assert 0 < one._dimension(0, crowd.scene(crowd.network())) < 24
+    one = DimensionalityDriven(crowd.context(5, n=21), begin=0.3, window=5)
+    assert 0 < one._dimension(0, crowd.snapshot(crowd.network())) < 24
 
 
 def test_a_model_without_a_linear_head_is_refused(crowd: Any) -> None:

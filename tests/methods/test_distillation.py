@@ -31,7 +31,7 @@ from proselflc.training import processes
 from proselflc.training.fit import Training
 from proselflc.training.observations import see
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Situation
+from proselflc.training.strategy import RunContext
 
 N, C, D = 12, 3, 4
 NAMES = ("ant", "bee", "cat")
@@ -53,13 +53,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def situation(run: Path, *, names: tuple[str, ...] = NAMES, model: str = "mlp") -> Situation:
+def context(run: Path, *, names: tuple[str, ...] = NAMES, model: str = "mlp") -> RunContext:
     given = np.arange(N) % C
-    return Situation(6, 3, given, names, load_run(run).preprocessing, model=model)
+    return RunContext(6, 3, given, names, load_run(run).preprocessing, model=model)
 
 
 def taught(run: Path, *, epsilon: float = 0.5, temperature: float = 1.0) -> KnowledgeDistillation:
-    return KnowledgeDistillation(situation(run), run, epsilon=epsilon, temperature=temperature)
+    return KnowledgeDistillation(context(run), run, epsilon=epsilon, temperature=temperature)
 
 
 def batch(seed: int = 0, size: int = N, dtype: torch.dtype = torch.float32) -> Batch:
@@ -197,7 +197,7 @@ def test_a_batch_is_asked_about_once(run: Path, parts: int) -> None:
 
 def test_classes_in_another_order_are_matched_by_name(run: Path) -> None:
     names = ("cat", "ant", "bee")
-    strategy = KnowledgeDistillation(situation(run, names=names), run, epsilon=0.5, temperature=1.0)
+    strategy = KnowledgeDistillation(context(run, names=names), run, epsilon=0.5, temperature=1.0)
     logits = strategy.teacher_logits(batch())
     with torch.no_grad():
         theirs = load_run(run).model(batch().x)
@@ -206,7 +206,7 @@ def test_classes_in_another_order_are_matched_by_name(run: Path) -> None:
         assert torch.equal(logits[:, column], theirs[:, NAMES.index(name)])
 
 
-def refused(run: Path, where: Situation) -> str:
+def refused(run: Path, where: RunContext) -> str:
     parameters = methods.resolved("distillation", dict(teacher=run))
     with pytest.raises(InputError) as caught:
         methods.strategy("distillation", parameters, where)
@@ -215,18 +215,18 @@ def refused(run: Path, where: Situation) -> str:
 
 
 def test_a_teacher_that_cannot_teach_is_refused(run: Path, tmp_path: Path) -> None:
-    here = situation(run)
+    here = context(run)
     assert "there is no run" in refused(tmp_path / "none", here)
     assert "it has no config.toml" in refused(tmp_path, here)
     unfinished = tmp_path / "unfinished"
     shutil.copytree(run, unfinished)
     (unfinished / "summary.json").unlink()
     assert "is not finished: go on with proselflc train --out" in refused(unfinished, here)
-    more = situation(run, names=(*NAMES, "dog"))
+    more = context(run, names=(*NAMES, "dog"))
     assert "has 3 classes and the data 4, and they are not the same (it does not know dog)" in (
         refused(run, more)
     )
-    assert "(it knows cat, which is none here)" in refused(run, situation(run, names=NAMES[:2]))
+    assert "(it knows cat, which is none here)" in refused(run, context(run, names=NAMES[:2]))
     with pytest.raises(InputError, match=r"^method distillation needs --method\.teacher"):
         methods.resolved("distillation", {})
 
@@ -237,9 +237,7 @@ def test_a_teacher_with_other_inputs_is_refused(run: Path, tmp_path: Path) -> No
     texts = ["ant", "bee", "cat"] * 20
     proselflc.fit(texts, np.arange(60) % 3, names=NAMES, steps=2, out=tmp_path / "texts")
     for other in ("moved", "texts"):
-        assert "sees its inputs prepared in another way" in refused(
-            tmp_path / other, situation(run)
-        )
+        assert "sees its inputs prepared in another way" in refused(tmp_path / other, context(run))
 
 
 def test_damaged_weights_are_refused(run: Path, tmp_path: Path, resealed: Any) -> None:
@@ -251,17 +249,17 @@ def test_damaged_weights_are_refused(run: Path, tmp_path: Path, resealed: Any) -
     name = next(iter(state))
     save_file({**state, name: state[name] * torch.nan}, other / "model.safetensors")
     resealed(other)
-    assert "NaN or infinite numbers" in refused(other, situation(run))
+    assert "NaN or infinite numbers" in refused(other, context(run))
     save_file({k: v for k, v in state.items() if k != name}, other / "model.safetensors")
     resealed(other)
-    assert "do not fit the model" in refused(other, situation(run))
+    assert "do not fit the model" in refused(other, context(run))
     (other / "model.safetensors").write_bytes(b"\x80\x04K\x01.")
     resealed(other)
-    assert "cannot read weights" in refused(other, situation(run))
+    assert "cannot read weights" in refused(other, context(run))
     described = json.loads((other / "model.json").read_text())
     (other / "model.json").write_text(json.dumps({**described, "names": 3}))
     resealed(other)
-    assert "lists no class names" in refused(other, situation(run))
+    assert "lists no class names" in refused(other, context(run))
 
 
 def test_a_stranger_s_code_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,13 +276,13 @@ def test_a_stranger_s_code_is_not_run(tmp_path: Path, monkeypatch: pytest.Monkey
     proselflc.fit(x, y, names=NAMES, model=made, steps=2, out=out)
     (tmp_path / "was_run").unlink()
     monkeypatch.delitem(__import__("sys").modules, "factory_of_a_teacher")
-    said = refused(out, situation(out))
+    said = refused(out, context(out))
     assert f"not one of ours ({made})" in said
     assert not (tmp_path / "was_run").exists()
     strategy = methods.strategy(
         "distillation",
         methods.resolved("distillation", dict(teacher=out)),
-        situation(out, model=made),
+        context(out, model=made),
     )
     logits = strategy.teacher_logits(batch())
     assert logits is not None

@@ -36,9 +36,7 @@ N, C = 20, 4
 def strategy(
     crowd: Any, kind: Kind, epochs: int = 60, weight: float = 1.0, begin: float = 0.35
 ) -> DynamicBootstrapping:
-    return DynamicBootstrapping(
-        crowd.situation(epochs), kind, alpha=32.0, weight=weight, begin=begin
-    )
+    return DynamicBootstrapping(crowd.context(epochs), kind, alpha=32.0, weight=weight, begin=begin)
 
 
 def believing(one: DynamicBootstrapping) -> DynamicBootstrapping:
@@ -283,7 +281,7 @@ def scene_of(crowd: Any, losses: Tensor) -> Any:
         order = torch.randperm(crowd.n, generator=torch.Generator().manual_seed(0))
         return ((index, logits[index]) for index in order.split(50))  # type: ignore[no-untyped-call]
 
-    return replace(crowd.scene(nn.Identity()), answers=answers)
+    return replace(crowd.snapshot(nn.Identity()), answers=answers)
 
 
 def test_the_model_of_losses_is_fitted_after_every_epoch_that_needs_it(crowd: Any) -> None:
@@ -333,7 +331,7 @@ def test_a_batch_in_parts_is_mixed_within_them(crowd: Any) -> None:
     recipe = Recipe(optimizer="sgd", lr=0.02, weight_decay=0.0, accumulate=3)
     ours = crowd.training(strategy(crowd, "dynamic", 2), 2, recipe)
     model = crowd.network().eval()
-    lesson = next(lessons(ours, crowd, crowd.scene))
+    lesson = next(lessons(ours, crowd, crowd.snapshot))
     assert lesson.logits.shape == (N, C)
     assert torch.equal(lesson.logits[:7], model(lesson.batch.x[:7]).detach())
     assert math.isfinite(lesson.loss)
@@ -343,7 +341,7 @@ def test_wrong_labels_are_found(crowd: Any) -> None:
     one = strategy(crowd, "dynamic", 30)
     recipe = Recipe(optimizer="sgd", lr=0.02, weight_decay=0.0)
     ours = crowd.training(one, 30, recipe)
-    for _ in lessons(ours, crowd, crowd.scene):
+    for _ in lessons(ours, crowd, crowd.snapshot):
         pass
     ours.module.eval()
     with torch.no_grad():
@@ -358,15 +356,15 @@ def test_weights_that_are_no_numbers_are_said_to_be_so(crowd: Any) -> None:
     with torch.no_grad():
         ours.module[0].weight.fill_(math.nan)
     with pytest.raises(DivergenceError, match="the loss of step 1 is nan"):
-        next(lessons(ours, crowd, crowd.scene))
+        next(lessons(ours, crowd, crowd.snapshot))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts_are_refused(crowd: Any, kind: Kind) -> None:
     texts = fit(Texts(("a text", "another text")))
-    situation = replace(crowd.situation(5), preprocessing=texts)
+    context = replace(crowd.context(5), preprocessing=texts)
     with pytest.raises(InputError) as caught:
-        DynamicBootstrapping(situation, kind, alpha=32.0, weight=1.0, begin=0.35)
+        DynamicBootstrapping(context, kind, alpha=32.0, weight=1.0, begin=0.35)
     assert str(caught.value) == (
         "the method mixes pairs of examples, and texts cannot be mixed: take another --method, or "
         "give numbers that `proselflc embed` makes of texts"

@@ -21,7 +21,7 @@ from proselflc.training.fit import lessons
 def strategy(
     crowd: Any, epochs: int = 6, momentum: float = 0.7, weight: float = 3.0
 ) -> EarlyLearningRegularization:
-    return EarlyLearningRegularization(crowd.situation(epochs), momentum=momentum, weight=weight)
+    return EarlyLearningRegularization(crowd.context(epochs), momentum=momentum, weight=weight)
 
 
 def clamped(logits: Any) -> Any:
@@ -116,7 +116,7 @@ def test_half_precision_is_remembered_in_full(crowd: Any) -> None:
 
 def test_it_remembers_the_truth_where_labels_are_wrong(crowd: Any) -> None:
     one = strategy(crowd, 20)
-    for _ in lessons(crowd.training(one, 20), crowd, crowd.scene):
+    for _ in lessons(crowd.training(one, 20), crowd, crowd.snapshot):
         pass
     wrong = crowd.y != crowd.clean
     assert (one.memory.argmax(1) == crowd.clean)[wrong].float().mean() > 0.7

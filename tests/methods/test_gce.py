@@ -19,7 +19,7 @@ from proselflc.training.recipe import Recipe
 def strategy(
     crowd: Any, epochs: int = 10, *, q: float = 0.7, k: float = 0.5, begin: float = 0.5
 ) -> TruncatedGCE:
-    return TruncatedGCE(crowd.situation(epochs), q=q, truncation=k, begin=begin)
+    return TruncatedGCE(crowd.context(epochs), q=q, truncation=k, begin=begin)
 
 
 @pytest.mark.parametrize("q", [0.1, 0.7, 1.0])
@@ -62,11 +62,11 @@ def test_labels_are_chosen_at_the_right_epochs_by_their_probability(crowd: Any) 
     for epoch in range(30):
         logits = 2 * torch.randn(crowd.n, 4, generator=generator)
         halves = torch.randperm(crowd.n, generator=generator).split(70)  # type: ignore[no-untyped-call]
-        scene = replace(
-            crowd.scene(torch.nn.Identity()),
+        snapshot = replace(
+            crowd.snapshot(torch.nn.Identity()),
             answers=lambda rows=None, z=logits, parts=halves: ((i, z[i]) for i in parts),
         )
-        one.after_epoch(0, epoch, scene)
+        one.after_epoch(0, epoch, snapshot)
         if epoch + 1 in range(15, 31, 2):
             p = torch.softmax(logits, 1)
             expected = torch.tensor([bool(p[i, crowd.y[i]] >= 0.5) for i in range(crowd.n)])
@@ -85,12 +85,12 @@ def test_when_it_begins(crowd: Any, epochs: int, begin: float, first: int, every
 
 
 def test_a_probability_of_just_k_is_kept(crowd: Any) -> None:
-    one = TruncatedGCE(crowd.situation(10), q=0.7, truncation=0.25, begin=0.5)
-    scene = replace(
-        crowd.scene(torch.nn.Identity()),
+    one = TruncatedGCE(crowd.context(10), q=0.7, truncation=0.25, begin=0.5)
+    snapshot = replace(
+        crowd.snapshot(torch.nn.Identity()),
         answers=lambda rows=None: iter([(torch.arange(crowd.n), torch.zeros(crowd.n, 4))]),
     )
-    one.after_epoch(0, 4, scene)
+    one.after_epoch(0, 4, snapshot)
     assert one.kept.all()
     assert crowd.told == []
 
@@ -98,11 +98,11 @@ def test_a_probability_of_just_k_is_kept(crowd: Any) -> None:
 def test_where_nothing_would_be_kept_all_is_and_that_is_said(crowd: Any) -> None:
     one = strategy(crowd)
     one.kept[:50] = False
-    scene = replace(
-        crowd.scene(torch.nn.Identity()),
+    snapshot = replace(
+        crowd.snapshot(torch.nn.Identity()),
         answers=lambda rows=None: iter([(torch.arange(crowd.n), torch.zeros(crowd.n, 4))]),
     )
-    one.after_epoch(0, 4, scene)
+    one.after_epoch(0, 4, snapshot)
     assert one.kept.all()
     assert crowd.told == ["after epoch 5 no label has a probability of 0.5: all are kept"]
 
@@ -110,7 +110,7 @@ def test_where_nothing_would_be_kept_all_is_and_that_is_said(crowd: Any) -> None
 def test_what_is_left_out_are_mostly_wrong_labels(crowd: Any) -> None:
     one = strategy(crowd, 20)
     slowly = Recipe(optimizer="sgd", lr=0.03, weight_decay=0.0)
-    for _ in lessons(crowd.training(one, 20, slowly), crowd, crowd.scene):
+    for _ in lessons(crowd.training(one, 20, slowly), crowd, crowd.snapshot):
         pass
     wrong = crowd.y != crowd.clean
     assert (~one.kept)[wrong].float().mean() > 0.8

@@ -22,15 +22,15 @@ from proselflc.methods.joint import BEGIN, FIRST, RING, Joint
 from proselflc.training import processes
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Scene, Situation
+from proselflc.training.strategy import RunContext, Snapshot
 
 n, C, BATCH = 90, 3, 15
 BATCHES = n // BATCH
 RECIPE = Recipe(optimizer="sgd", lr=0.1, weight_decay=1e-4)
 
 
-def situation(given: Ints, epochs: int = 16, classes: int = C) -> Situation:
-    return Situation(
+def context(given: Ints, epochs: int = 16, classes: int = C) -> RunContext:
+    return RunContext(
         total_steps=epochs * BATCHES,
         batches=BATCHES,
         given=given,
@@ -41,7 +41,7 @@ def situation(given: Ints, epochs: int = 16, classes: int = C) -> Situation:
 
 def strategy(given: Ints | None = None, *, hard: bool = False, **more: Any) -> Joint:
     labels = np.arange(n) % C if given is None else given
-    return Joint(situation(labels, **more), hard=hard, prior_weight=1.2, entropy_weight=0.8)
+    return Joint(context(labels, **more), hard=hard, prior_weight=1.2, entropy_weight=0.8)
 
 
 class Clusters:
@@ -79,8 +79,8 @@ def training(data: Clusters, *, hard: bool, epochs: int) -> Training:
     )
 
 
-def scene(model: nn.Module) -> Scene:
-    return Scene(model, np.zeros(n, np.int64), C, lambda rows=None: iter(()), pytest.fail)
+def snapshot(model: nn.Module) -> Snapshot:
+    return Snapshot(model, np.zeros(n, np.int64), C, lambda rows=None: iter(()), pytest.fail)
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
@@ -88,7 +88,7 @@ def test_labels_become_the_truth_on_separable_data(hard: bool) -> None:
     data = Clusters()
     assert (data.given == data.truth).mean() == pytest.approx(0.7)
     one = training(data, hard=hard, epochs=32)
-    for _ in lessons(one, data, scene):
+    for _ in lessons(one, data, snapshot):
         pass
     labels = one.strategy.get_buffer("labels")
     assert (labels.argmax(1).numpy() == data.truth).mean() >= 0.98
@@ -111,7 +111,7 @@ def test_labels_are_the_given_ones_until_they_are_replaced_and_then_means_of_ten
         for index in torch.randperm(n, generator=generator).split(BATCH):  # type: ignore[no-untyped-call]
             one.after_step(logits[index], Batch(torch.zeros(BATCH), batch_y[index], index))
         every.append(logits.softmax(1))
-        one.after_epoch(0, epoch, scene(nn.Identity()))
+        one.after_epoch(0, epoch, snapshot(nn.Identity()))
         expected = given if epoch < 8 else torch.stack(every[-RING:]).mean(0)
         assert_close(one.labels.float(), expected, rtol=0, atol=1e-3)
         batch = Batch(torch.zeros(3), batch_y[:3], torch.tensor([5, 1, 40]))
@@ -124,7 +124,7 @@ def test_hard_labels_are_the_largest_class_of_the_mean() -> None:
     index = torch.arange(n)
     p = torch.rand(n, C, generator=torch.Generator().manual_seed(0)).softmax(1)
     one.after_step(p.log(), Batch(p, index, index))
-    one.after_epoch(0, 0, scene(nn.Identity()))
+    one.after_epoch(0, 0, snapshot(nn.Identity()))
     assert_close(one.labels.float(), F.one_hot(p.half().argmax(1), C).float(), rtol=0, atol=0)
 
 
@@ -132,7 +132,7 @@ def test_an_example_that_no_epoch_had_keeps_its_label() -> None:
     one = strategy(epochs=3)
     index = torch.arange(n - 1)
     one.after_step(torch.zeros(n - 1, C), Batch(index, index, index))
-    one.after_epoch(0, 0, scene(nn.Identity()))
+    one.after_epoch(0, 0, snapshot(nn.Identity()))
     assert_close(one.labels[: n - 1].float(), torch.full((n - 1, C), 1 / C), rtol=1e-3, atol=0)
     assert one.labels[n - 1].tolist() == [0, 0, 1]
 
@@ -200,7 +200,7 @@ def test_the_second_stage_is_soft_cross_entropy_from_the_initial_weights() -> No
     labels = torch.zeros(n, C)
     model = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, C))
     optimizer = torch.optim.SGD(model.parameters(), momentum=0.9, weight_decay=1e-4)
-    for lesson in lessons(one, data, scene):
+    for lesson in lessons(one, data, snapshot):
         if lesson.epoch < first:
             assert lesson.lr == 0.1
             labels = one.strategy.get_buffer("labels").float()

@@ -24,7 +24,7 @@ from proselflc.methods.loss_correction import FIRST, LossCorrection
 from proselflc.training import checkpoint, processes
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Situation, Strategy
+from proselflc.training.strategy import RunContext, Strategy
 from proselflc.training.transition_estimate import (
     ESTIMATES,
     MOST_CONDITION,
@@ -48,8 +48,8 @@ def data(clouds: Any) -> Any:
     return clouds(n, BATCH, T, apart=2.0, note=lambda note: None)
 
 
-def situation(given: Tensor | None = None) -> Situation:
-    return Situation(
+def context(given: Tensor | None = None) -> RunContext:
+    return RunContext(
         total_steps=TOTAL,
         batches=BATCHES,
         given=np.zeros(n, np.int64) if given is None else given.numpy(),
@@ -74,7 +74,7 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 def test_backward_with_the_true_matrix_is_unbiased() -> None:
     """Averaged over the labels that a true class is given, the loss is that of the true class."""
-    criterion = LossCorrection(situation(), backward=True, transition=T).criterion.double()
+    criterion = LossCorrection(context(), backward=True, transition=T).criterion.double()
     logits = 3 * torch.randn(9, C, generator=torch.Generator().manual_seed(0)).double()
     for i in range(C):
         expected = sum(
@@ -95,7 +95,7 @@ def test_forward_with_the_true_matrix_has_the_clean_minimiser() -> None:
     """The best p for labels that are given by Tᵀη is η itself; for cross entropy it is Tᵀη."""
     eta = torch.tensor([0.1, 0.6, 0.25, 0.05], dtype=torch.float64)
     shares = eta @ T
-    forward = LossCorrection(situation(), backward=False, transition=T).criterion.double()
+    forward = LossCorrection(context(), backward=False, transition=T).criterion.double()
     for criterion, expected in ((forward, eta), (CrossEntropy(), shares)):
         z = torch.zeros(C, dtype=torch.float64, requires_grad=True)
         optimizer = torch.optim.LBFGS([z], max_iter=200, line_search_fn="strong_wolfe")
@@ -118,7 +118,7 @@ def test_forward_with_the_true_matrix_has_the_clean_minimiser() -> None:
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 def test_a_matrix_that_is_given_is_all_there_is_to_it(backward: bool) -> None:
-    strategy = LossCorrection(situation(), backward=backward, transition=T)
+    strategy = LossCorrection(context(), backward=backward, transition=T)
     assert len(strategy.stages) == 1
     assert strategy.processes is None
     assert strategy.facts() == {"transition": "given"}
@@ -135,12 +135,12 @@ def test_the_estimate_is_of_the_first_stage_and_the_second_begins_anew(
     notes = list[str]()
     plain = training(Strategy(CrossEntropy()), replace(RECIPE, schedule="constant"))
     ours = training(
-        LossCorrection(situation(data.y), backward=backward, estimate=estimate),
+        LossCorrection(context(data.y), backward=backward, estimate=estimate),
         replace(RECIPE, schedule="constant"),
     )
     alike = lessons(plain, data)
     base: dict[str, Tensor] = {}
-    for lesson in lessons(ours, data, lambda model: data.scene(model, notes)):
+    for lesson in lessons(ours, data, lambda model: data.snapshot(model, notes)):
         if lesson.step <= BOUNDARY:
             assert lesson.loss == next(alike).loss
             base = weights(ours.module)
@@ -172,13 +172,13 @@ def test_the_estimate_is_of_the_first_stage_and_the_second_begins_anew(
 def test_an_estimate_that_cannot_be_inverted_is_mended_and_said(data: Any) -> None:
     """A network that says almost the same of everything gives rows that are almost alike."""
     notes = list[str]()
-    strategy = LossCorrection(situation(data.y), backward=True, estimate="anchor")
+    strategy = LossCorrection(context(data.y), backward=True, estimate="anchor")
     z = 0.01 * nn.functional.one_hot(data.clean, C).float()
-    scene = replace(
-        data.scene(nn.Identity(), notes), answers=lambda rows=None: iter([(torch.arange(n), z)])
+    snapshot = replace(
+        data.snapshot(nn.Identity(), notes), answers=lambda rows=None: iter([(torch.arange(n), z)])
     )
     strategy.arrange(1, nn.Identity())
-    strategy.enter(1, scene)
+    strategy.enter(1, snapshot)
     found = strategy.transition()
     assert found is not None
     assert np.linalg.cond(found.double().numpy()) <= MOST_CONDITION * 1.001
@@ -196,7 +196,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path) -> None:
         (dict(transition=tmp_path / "small.npy"), "but there are 4 classes"),
     ):
         with pytest.raises(InputError) as caught:
-            methods.strategy("backward", methods.resolved("backward", parameters), situation())
+            methods.strategy("backward", methods.resolved("backward", parameters), context())
         assert reason in str(caught.value)
         assert "\n" not in str(caught.value)
 
@@ -205,8 +205,8 @@ def test_a_matrix_by_which_a_label_cannot_be_is_refused_before_training(tmp_path
     np.save(tmp_path / "T.npy", np.eye(C)[[0, 1, 2, 2]])  # a dog is always called a cat
     parameters = methods.resolved("forward", dict(transition=tmp_path / "T.npy"))
     with pytest.raises(InputError, match=r"nothing is ever labelled dog.* but 7 examples are: mix"):
-        methods.strategy("forward", parameters, situation(torch.tensor([3] * 7 + [0, 1, 2])))
-    methods.strategy("forward", parameters, situation(torch.arange(n) % 3))  # nobody is called so
+        methods.strategy("forward", parameters, context(torch.tensor([3] * 7 + [0, 1, 2])))
+    methods.strategy("forward", parameters, context(torch.arange(n) % 3))  # nobody is called so
 
 
 @pytest.mark.parametrize("step", [20, 22, 23, 70])

@@ -24,7 +24,7 @@ from proselflc.errors import InputError
 from proselflc.methods import masking
 from proselflc.methods.masking import CLIP, Masking, structure
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Situation
+from proselflc.training.strategy import RunContext
 
 n, C, BATCH, EPOCHS = 120, 4, 20, 8
 BATCHES = n // BATCH
@@ -40,7 +40,7 @@ def data(clouds: Any) -> Any:
     return clouds(n, BATCH, T, apart=3.0, note=lambda note: None)
 
 
-SITUATION = Situation(
+SITUATION = RunContext(
     total_steps=TOTAL,
     batches=BATCHES,
     given=np.zeros(n, np.int64),
@@ -168,9 +168,9 @@ def test_making_it_draws_nothing_from_the_stream_that_everybody_shares() -> None
     )
 
 
-def made(parameters: dict[str, Any], situation: Situation = SITUATION) -> Masking:
+def made(parameters: dict[str, Any], context: RunContext = SITUATION) -> Masking:
     resolved = methods.resolved("masking", parameters)
-    strategy = methods.strategy("masking", resolved, situation)
+    strategy = methods.strategy("masking", resolved, context)
     assert isinstance(strategy, Masking)
     return strategy
 

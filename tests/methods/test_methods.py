@@ -20,11 +20,11 @@ from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.run import method_options
-from proselflc.training.strategy import Situation, Strategy
+from proselflc.training.strategy import RunContext, Strategy
 
 NAMES = [name for name in methods.names() if name != "distillation"]  # which needs a teacher
 X = Features(np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32))
-SITUATION = Situation(
+SITUATION = RunContext(
     total_steps=10,
     batches=5,
     given=np.arange(40) % 4,
@@ -210,13 +210,13 @@ def test_what_a_method_cannot_use(name: str, parameters: dict[str, Any], reason:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_a_criterion_and_no_more_can_weigh(name: str) -> None:
     weight = np.arange(40, dtype=np.float32)
-    situation = replace(SITUATION, sample_weight=weight)
+    context = replace(SITUATION, sample_weight=weight)
     parameters = methods.resolved(name, {})
     if methods.weighs(name):
-        made = methods.strategy(name, parameters, situation)
+        made = methods.strategy(name, parameters, context)
         assert made.sample_weight is not None
         assert_close(made.sample_weight, torch.from_numpy(weight))
     else:
         with pytest.raises(InputError, match=rf"{name} cannot weigh examples: .*boot_soft, cce"):
-            methods.strategy(name, parameters, situation)
+            methods.strategy(name, parameters, context)
     assert methods.weighs(name) == (type(strategy(name)) is Strategy)

@@ -28,17 +28,17 @@ from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.methods.pseudo_label import PseudoLabel
 from proselflc.run.config import Config
-from proselflc.run.prepare import Setting, prepare
+from proselflc.run.prepare import PreparedRun, prepare
 from proselflc.training.observations import see
-from proselflc.training.strategy import Situation
+from proselflc.training.strategy import RunContext
 
 n, C, N, BATCHES = 40, 3, 8, 5
 TRUSTED = np.arange(n) % 4 == 0  # ten of forty
 GIVEN = np.arange(n) % C
 
 
-def situation(trusted: Bools | None = TRUSTED) -> Situation:
-    return Situation(
+def context(trusted: Bools | None = TRUSTED) -> RunContext:
+    return RunContext(
         total_steps=20,
         batches=BATCHES,
         given=GIVEN,
@@ -49,7 +49,7 @@ def situation(trusted: Bools | None = TRUSTED) -> Situation:
 
 
 def strategy(*, weight: float = 3.0, begin: float = 0.1, end: float = 0.6) -> PseudoLabel:
-    return PseudoLabel(situation(), weight=weight, begin=begin, end=end)
+    return PseudoLabel(context(), weight=weight, begin=begin, end=end)
 
 
 def some(index: list[int], seed: int = 0) -> tuple[Tensor, Batch]:
@@ -131,12 +131,12 @@ def test_what_is_recorded_is_what_is_taught() -> None:
 
 def test_without_trusted_examples_it_says_what_to_do() -> None:
     with pytest.raises(InputError) as caught:
-        PseudoLabel(situation(None), weight=3.0, begin=0.1, end=0.6)
+        PseudoLabel(context(None), weight=3.0, begin=0.1, end=0.6)
     assert "--trusted" in str(caught.value)
     assert "pseudo_label_ramped" in str(caught.value)
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="nothing but trusted examples"):
-        PseudoLabel(situation(np.ones(n, np.bool_)), weight=3.0, begin=0.1, end=0.6)
+        PseudoLabel(context(np.ones(n, np.bool_)), weight=3.0, begin=0.1, end=0.6)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def digits() -> Dataset:
     return open_data(Request(data="digits"))
 
 
-def prepared(dataset: Dataset | None, **options: Any) -> Setting:
+def prepared(dataset: Dataset | None, **options: Any) -> PreparedRun:
     return prepare(Config(**{"model": "mlp", **options}), dataset, report=lambda text: None)
 
 

@@ -24,7 +24,7 @@ from proselflc.methods.s_adaptation import FIRST, LAYERS, NoiseLayer
 from proselflc.training import processes
 from proselflc.training.fit import Training, lessons
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Scene, Situation, Strategy
+from proselflc.training.strategy import RunContext, Snapshot, Strategy
 
 n, C, BATCH = 600, 4, 30
 BATCHES = n // BATCH
@@ -39,14 +39,14 @@ def data(clouds: Any) -> Any:
 
 
 def layer(kind: str, epochs: int = 8) -> NoiseLayer:
-    situation = Situation(
+    context = RunContext(
         total_steps=epochs * BATCHES,
         batches=BATCHES,
         given=np.zeros(n, np.int64),
         names=("ant", "bee", "cat", "dog"),
         preprocessing=fit(Features(np.eye(4, dtype=np.float32))),
     )
-    return NoiseLayer(situation, layer=kind)
+    return NoiseLayer(context, layer=kind)
 
 
 def network() -> nn.Sequential:
@@ -79,7 +79,7 @@ def test_it_begins_at_the_confusion_and_moves_towards_the_truth(data: Any, kind:
     first = torch.zeros(C, C)
     entered: list[Tensor] = []
 
-    def scene(model: nn.Module) -> Scene:
+    def snapshot(model: nn.Module) -> Snapshot:
         if ours.step == boundary:
             with torch.no_grad():
                 p = model(data.x).softmax(1)
@@ -87,10 +87,10 @@ def test_it_begins_at_the_confusion_and_moves_towards_the_truth(data: Any, kind:
             for k in range(n):
                 counts[:, data.y[k]] += p[k]
             entered.append(counts / counts.sum(1, keepdim=True))
-        found: Scene = data.scene(model)
+        found: Snapshot = data.snapshot(model)
         return found
 
-    for lesson in lessons(ours, data, scene):
+    for lesson in lessons(ours, data, snapshot):
         if lesson.step == boundary + 1:
             first = used(ours)
     assert_close(first, entered[0], rtol=0, atol=0.02)  # after the first step
@@ -108,7 +108,7 @@ def test_the_layer_is_clipped_together_with_the_model(data: Any) -> None:
     recipe = replace(RECIPE, momentum=0.0, schedule="constant", clip=0.02)
     ours = training(layer("simple"), recipe)
     before: dict[str, Tensor] = {}
-    for lesson in lessons(ours, data, data.scene):
+    for lesson in lessons(ours, data, data.snapshot):
         now = {**dict(ours.module.named_parameters()), "b": ours.strategy.get_parameter("b")}
         if before and lesson.step > 2 * BATCHES + 1:
             moved = torch.cat([(now[name].detach() - before[name]).flatten() for name in now])
@@ -121,7 +121,7 @@ def test_the_first_layer_is_the_logarithm_of_the_confusion(data: Any) -> None:
     strategy = layer("simple")
     model = network()
     strategy.arrange(1, model)
-    strategy.enter(1, data.scene(model))
+    strategy.enter(1, data.snapshot(model))
     with torch.no_grad():
         p = model(data.x).softmax(1).double()
     counts = p.T @ F.one_hot(data.y, C).double()
@@ -133,13 +133,13 @@ def test_a_class_that_is_never_predicted_keeps_its_label_and_that_is_said(data: 
     strategy, notes = layer("simple"), list[str]()
     z = torch.zeros(n, C)
     z[:, 2] = -50
-    scene = replace(
-        data.scene(nn.Identity()),
+    snapshot = replace(
+        data.snapshot(nn.Identity()),
         answers=lambda rows=None: iter([(torch.arange(n), z)]),
         note=notes.append,
     )
     strategy.arrange(1, nn.Identity())
-    strategy.enter(1, scene)
+    strategy.enter(1, snapshot)
     found = strategy.transition()
     assert found is not None
     assert_close(found[2], torch.tensor([0.0, 0.0, 1.0, 0.0]), rtol=0, atol=1e-6)
@@ -200,7 +200,7 @@ def test_the_first_stage_is_cross_entropy_and_leaves_the_layer_alone(data: Any) 
     recipe = replace(RECIPE, schedule="constant", weight_decay=0.1)
     ours, plain = training(layer("complex"), recipe), training(Strategy(CrossEntropy()), recipe)
     boundary = round(FIRST * 8) * BATCHES
-    pairs = zip(lessons(ours, data, data.scene), lessons(plain, data), strict=True)
+    pairs = zip(lessons(ours, data, data.snapshot), lessons(plain, data), strict=True)
     for lesson, alike in pairs:
         assert lesson.loss == alike.loss
         assert isinstance(ours.strategy, NoiseLayer)
@@ -221,7 +221,7 @@ def test_weight_decay_spares_the_layer(optimizer: str) -> None:
 
 def test_a_model_that_was_trained_so_can_be_copied_and_pickled(data: Any) -> None:
     ours = training(layer("complex"))
-    for _ in lessons(ours, data, data.scene):
+    for _ in lessons(ours, data, data.snapshot):
         pass
     x = data.x[:5]
     for other in (copy.deepcopy(ours.module), pickle.loads(pickle.dumps(ours.module))):
@@ -264,7 +264,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(
     for other, words in ((Unused(), "does not see a batch"), (Rows(), r"sees \[30, 2, 4\]")):
         ours = training_of(other)
         with pytest.raises(InputError, match=rf"each of 30 examples, and that layer {words}: use"):
-            next(lessons(ours, data, data.scene))
+            next(lessons(ours, data, data.snapshot))
     monkeypatch.setattr(s_adaptation, "LARGEST", 100)
     with pytest.raises(InputError, match="4 classes and 8 features has 128 weights, at most 100"):
         training_of(network())
@@ -278,8 +278,8 @@ def training_of(model: nn.Module) -> Training:
 def test_the_first_confusion_is_the_same_batch_by_batch(
     data: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = data.scene(network())
-    whole = s_adaptation._soft_counts(scene)
+    snapshot = data.snapshot(network())
+    whole = s_adaptation._soft_counts(snapshot)
     monkeypatch.setattr(memory_budget, "DENSE_NUMBERS", n * C - 1)
-    assert_close(s_adaptation._soft_counts(scene), whole, rtol=1e-12, atol=0)
+    assert_close(s_adaptation._soft_counts(snapshot), whole, rtol=1e-12, atol=0)
     assert_close(whole.sum(0), torch.bincount(data.y, minlength=C).double(), rtol=1e-6, atol=0)

@@ -23,7 +23,7 @@ from proselflc.training.strategy import Strategy
 def strategy(
     crowd: Any, epochs: int = 8, momentum: float = 0.9, begin: float = 0.5
 ) -> SelfAdaptiveTraining:
-    return SelfAdaptiveTraining(crowd.situation(epochs), momentum=momentum, begin=begin)
+    return SelfAdaptiveTraining(crowd.context(epochs), momentum=momentum, begin=begin)
 
 
 def test_it_is_cross_entropy_bit_for_bit_until_labels_move(crowd: Any) -> None:
@@ -32,7 +32,7 @@ def test_it_is_cross_entropy_bit_for_bit_until_labels_move(crowd: Any) -> None:
     plain = crowd.training(Strategy(CrossEntropy()), 8)
     ours = crowd.training(one, 8)
     moved = 4 * crowd.total
-    pairs = zip(lessons(ours, crowd, crowd.scene), lessons(plain, crowd), strict=True)
+    pairs = zip(lessons(ours, crowd, crowd.snapshot), lessons(plain, crowd), strict=True)
     for found, expected in pairs:
         same = all(
             torch.equal(ours.module.state_dict()[name], tensor)
@@ -62,7 +62,7 @@ def test_labels_follow_predictions_by_the_recurrence(crowd: Any, momentum: float
             taught, trust = one.taught(one.evidence(z, batch, 0.5), batch)
             np.testing.assert_allclose(taught, expected[batch.index], atol=1e-5)
             assert trust.tolist() == [0] * 20
-        one.after_epoch(0, epoch, crowd.scene(torch.nn.Identity()))
+        one.after_epoch(0, epoch, crowd.snapshot(torch.nn.Identity()))
         np.testing.assert_allclose(one.memory, expected, atol=1e-6)
     assert_close(one.memory.sum(1), torch.ones(crowd.n))
 
@@ -107,7 +107,7 @@ def test_extreme_and_rough_predictions_are_finite(crowd: Any) -> None:
 def test_wrong_labels_become_right(crowd: Any) -> None:
     one = strategy(crowd, 30, momentum=0.8, begin=0.1)
     slowly = Recipe(optimizer="sgd", lr=0.03, weight_decay=0.0)
-    for _ in lessons(crowd.training(one, 30, slowly), crowd, crowd.scene):
+    for _ in lessons(crowd.training(one, 30, slowly), crowd, crowd.snapshot):
         pass
     before = (crowd.y == crowd.clean).float().mean()
     after = (one.memory.argmax(1) == crowd.clean).float().mean()

@@ -32,7 +32,7 @@ from proselflc.training.checkpoint import State
 from proselflc.training.fit import Training, lessons
 from proselflc.training.observations import see
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Scene, Situation, Strategy
+from proselflc.training.strategy import RunContext, Snapshot, Strategy
 
 N, C, D = 12, 3, 5
 BATCHES, TOTAL = 3, 12  # two epochs of each stage
@@ -90,9 +90,9 @@ def training(
     )
 
 
-def scene(model: nn.Module) -> Scene:
+def snapshot(model: nn.Module) -> Snapshot:
     given = np.zeros(N * BATCHES, np.int64)
-    return Scene(model, given, C, lambda rows=None: iter(()), lambda text: None)
+    return Snapshot(model, given, C, lambda rows=None: iter(()), lambda text: None)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -110,11 +110,11 @@ def test_the_first_stage_makes_the_teacher() -> None:
     plain = training(strategy=Strategy(CrossEntropy()), total=HALF)
     losses = [lesson.loss for lesson in lessons(plain, Few())]
     ours = training()
-    for lesson, loss in zip(lessons(ours, Few(), scene), losses, strict=False):
+    for lesson, loss in zip(lessons(ours, Few(), snapshot), losses, strict=False):
         assert lesson.loss == loss
         assert ours.strategy.teacher is None
     ours = training()
-    for lesson in lessons(ours, Few(), scene):
+    for lesson in lessons(ours, Few(), snapshot):
         if lesson.step > HALF:
             assert isinstance(ours.strategy, TeacherFreeDistillation)
             assert ours.strategy.teacher is not None
@@ -124,7 +124,7 @@ def test_the_first_stage_makes_the_teacher() -> None:
 
 def test_the_average_of_the_weights_teaches_where_there_is_one() -> None:
     ours = training(replace(SGD, ema=0.7))
-    some = lessons(ours, Few(), scene)
+    some = lessons(ours, Few(), snapshot)
     for _ in range(HALF):
         next(some)
     averaged, last = weights(ours.evaluated), weights(ours.module)
@@ -139,7 +139,7 @@ def test_the_second_stage_is_a_loop_from_the_initial_weights() -> None:
     """Against a loop by hand in float64, with the published formula."""
     initial = network(norm=False, dropout=0.0).double()
     ours, loader = training(model=copy.deepcopy(initial)), Few(torch.float64)
-    found = [(lesson.loss, weights(ours.module)) for lesson in lessons(ours, loader, scene)]
+    found = [(lesson.loss, weights(ours.module)) for lesson in lessons(ours, loader, snapshot)]
     student, teacher = copy.deepcopy(initial), copy.deepcopy(initial)
     teacher.load_state_dict(found[HALF - 1][1])
     optimizer = torch.optim.SGD(student.parameters(), momentum=0.9, weight_decay=0.01)
@@ -159,7 +159,7 @@ def test_the_second_stage_is_a_loop_from_the_initial_weights() -> None:
 
 def test_the_teacher_stays_as_it_is() -> None:
     ours = training()
-    some = lessons(ours, Few(), scene)
+    some = lessons(ours, Few(), snapshot)
     for _ in range(HALF + 1):
         next(some)
     teacher = ours.strategy.teacher
@@ -176,9 +176,9 @@ def test_the_teacher_stays_as_it_is() -> None:
 
 def in_second_stage(strategy: TeacherFreeDistillation, model: nn.Module) -> None:
     strategy.arrange(0, model)
-    strategy.enter(0, scene(model))
+    strategy.enter(0, snapshot(model))
     strategy.arrange(1, model)
-    strategy.enter(1, scene(model))
+    strategy.enter(1, snapshot(model))
 
 
 @pytest.mark.parametrize("multiplier", [0.01, 1.0, 5.0])
@@ -227,25 +227,25 @@ def test_the_gradient_is_that_of_the_corrected_label_that_is_recorded(multiplier
     assert_close(seen.facts[:, 5], torch.full((N,), epsilon))
 
 
-def situation() -> Situation:
+def context() -> RunContext:
     scaling = Standardization((0.0,) * D, (1.0,) * D)
     given = np.arange(N * BATCHES) % C
-    return Situation(TOTAL, BATCHES, given, ("ant", "bee", "cat"), scaling)
+    return RunContext(TOTAL, BATCHES, given, ("ant", "bee", "cat"), scaling)
 
 
 def made(parameters: dict[str, Any]) -> Any:
     resolved = methods.resolved("tf_kd_self", parameters)
-    return methods.strategy("tf_kd_self", resolved, situation())
+    return methods.strategy("tf_kd_self", resolved, context())
 
 
 @pytest.mark.parametrize("name", FIRST)
 def test_the_first_stage_is_any_method_of_one_stage(name: str) -> None:
-    alone = methods.strategy(name, methods.resolved(name, {}), situation())
+    alone = methods.strategy(name, methods.resolved(name, {}), context())
     plain, ours = (
         training(strategy=alone, total=HALF),
         training(strategy=made(dict(first=name))),
     )
-    some = lessons(ours, Few(), scene)
+    some = lessons(ours, Few(), snapshot)
     for lesson in lessons(plain, Few()):
         mine = next(some)
         assert mine.loss == lesson.loss
@@ -258,7 +258,7 @@ def test_the_first_stage_is_any_method_of_one_stage(name: str) -> None:
 def test_the_first_method_takes_its_parameters() -> None:
     found = made(dict(first="proselflc", sharpness=4.0, trust="global")).criterion
     alone = methods.resolved("proselflc", dict(sharpness=4.0, trust="global"))
-    assert found.method == methods.strategy("proselflc", alone, situation()).criterion.method
+    assert found.method == methods.strategy("proselflc", alone, context()).criterion.method
 
 
 def test_defaults() -> None:
@@ -298,7 +298,7 @@ def test_what_it_cannot_use(parameters: dict[str, Any], reason: str) -> None:
 def test_a_restored_run_goes_on_in_half_precision(stop: int) -> None:
     recipe = replace(SGD, precision="bf16")
     whole, losses, state = training(recipe), [], None
-    for lesson in lessons(whole, Few(), scene):
+    for lesson in lessons(whole, Few(), snapshot):
         losses.append(lesson.loss)
         if lesson.step == stop:
             tensors = {name: tensor.clone() for name, tensor in whole.tensors().items()}
@@ -306,7 +306,7 @@ def test_a_restored_run_goes_on_in_half_precision(stop: int) -> None:
     assert state is not None
     resumed = training(recipe)
     resumed.restore(state)
-    assert [lesson.loss for lesson in lessons(resumed, Few(), scene)] == losses[stop:]
+    assert [lesson.loss for lesson in lessons(resumed, Few(), snapshot)] == losses[stop:]
     assert_equal(
         {name: tensor.clone() for name, tensor in whole.tensors().items()},
         {name: tensor.clone() for name, tensor in resumed.tensors().items()},

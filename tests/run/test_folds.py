@@ -28,7 +28,7 @@ from proselflc.errors import InputError
 from proselflc.run import folds
 from proselflc.run.audit import audit
 from proselflc.run.config import Config
-from proselflc.run.output_options import Start
+from proselflc.run.output_options import OutputOptions
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent
@@ -43,7 +43,7 @@ def trained(out: Path, data: Path | str, recipe: Recipe | None = None, **options
     recipe = recipe or Recipe(epochs=2)
     request = options.pop("request", Request(data=str(data)))
     config = Config(request=request, recipe=recipe, workers=0, **{"model": "mlp", **options})
-    return train(config, Start(out), QUIET)
+    return train(config, OutputOptions(out), QUIET)
 
 
 def table(path: Path, n: int = 24, seed: int = 0) -> Path:
@@ -179,7 +179,7 @@ def test_what_is_lost_is_made_again(run: Path, original: Path) -> None:
 def test_another_number_of_folds_replaces_the_first(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(config: Config, start: Start, *_: Any, **__: Any) -> None:
+    def stop(config: Config, start: OutputOptions, *_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -202,7 +202,7 @@ def test_another_number_of_folds_replaces_the_first(
 
 def test_training_anew_forgets_the_folds(run: Path) -> None:
     config = Config(request=Request(data="digits"), model="mlp", recipe=Recipe(epochs=1))
-    train(config, Start(run, overwrite=True), QUIET)
+    train(config, OutputOptions(run, overwrite=True), QUIET)
     assert not (run / "folds").exists()
 
 

@@ -16,7 +16,7 @@ from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.run.config import Config
 from proselflc.run.fit import fit
-from proselflc.run.prepare import Setting, prepare
+from proselflc.run.prepare import PreparedRun, prepare
 from proselflc.training.recipe import Recipe
 
 
@@ -25,7 +25,7 @@ def digits() -> Dataset:
     return open_data(Request(data="digits"))
 
 
-def prepared(dataset: Dataset, *, shard: tuple[int, int] = (0, 1), **options: Any) -> Setting:
+def prepared(dataset: Dataset, *, shard: tuple[int, int] = (0, 1), **options: Any) -> PreparedRun:
     notes: list[str] = []
     return prepare(Config(**options), dataset, shard=shard, report=notes.append)
 

@@ -28,7 +28,7 @@ from proselflc.queue import kept_runs
 from proselflc.queue import storage as queue_storage
 from proselflc.queue import worker_processes as helping_processes
 from proselflc.run.config import Config
-from proselflc.run.output_options import Start
+from proselflc.run.output_options import OutputOptions
 from proselflc.run.reader import load_run
 from proselflc.run.train import train
 from proselflc.searching import search_space, study
@@ -61,7 +61,7 @@ def searched(tmp_path: Path) -> Searched:
 
     def run(config: Config = CONFIG, *, name: str = "study", **options: Any) -> Outcome:
         known = {"dataset": options.pop("dataset", None), "runs": options.pop("runs", None)}
-        start = Start(
+        start = OutputOptions(
             tmp_path / name, options.pop("resume", False), options.pop("overwrite", False)
         )
         own = {"space": FEW, "quiet": True, **options}
@@ -76,7 +76,7 @@ ONE = replace(CONFIG, method="proselflc")
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """A search with three methods."""
-    start = Start(tmp_path_factory.mktemp("search") / "study")
+    start = OutputOptions(tmp_path_factory.mktemp("search") / "study")
     with one_thread():
         return search(CONFIG, Options(SPACE, quiet=True), start, Silent(notes=False))
 
@@ -190,7 +190,7 @@ def test_what_was_chosen_can_be_trained_again_to_the_same_weights(
     path = outcome.directory.chosen
     config = Config.from_table(read_toml(path), path)
     assert config == outcome.best.config
-    again = RunDirectory(train(config, Start(tmp_path / "again"), Silent()))
+    again = RunDirectory(train(config, OutputOptions(tmp_path / "again"), Silent()))
     assert outcome.best.run is not None
     before = load_file(RunDirectory(outcome.best.run).weights)
     for name, weight in load_file(again.weights).items():
@@ -292,7 +292,9 @@ def test_an_unfinished_run_is_gone_on_with_and_a_damaged_one_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolved = train(
-        replace(ONE, recipe=Recipe(epochs=2, batch_size=64)), Start(tmp_path / "r"), Silent()
+        replace(ONE, recipe=Recipe(epochs=2, batch_size=64)),
+        OutputOptions(tmp_path / "r"),
+        Silent(),
     )
     config = Config.from_table(read_toml(resolved / "config.toml"), resolved)
     starts = []

@@ -15,7 +15,7 @@ from proselflc.run.config import Config
 from proselflc.searching import search_space
 from proselflc.searching.search_space import Range, Space, Values
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Situation
+from proselflc.training.strategy import RunContext
 
 RESOLVED = Config(recipe=Recipe(epochs=30, batch_size=64, optimizer="sgd", lr=0.05, weight_decay=0))
 
@@ -54,15 +54,15 @@ def test_every_method_that_can_be_searched_has_a_default_and_takes_it() -> None:
 def test_a_method_can_do_with_its_defaults_and_the_shortest_training(name: str) -> None:
     X = Features(np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32))
     names, coarse = ("a", "b", "c", "d"), np.array([0, 0, 1, 1])
-    situation = Situation(900, 30, np.arange(40) % 4, names, fit(X), coarse=coarse)
-    search_space.check(read(names=(name,)), RESOLVED, situation)
+    context = RunContext(900, 30, np.arange(40) % 4, names, fit(X), coarse=coarse)
+    search_space.check(read(names=(name,)), RESOLVED, context)
     short = read("epochs=1..4", names=(name,))
-    stages = methods.strategy(name, methods.resolved(name, {}), situation).stages
+    stages = methods.strategy(name, methods.resolved(name, {}), context).stages
     if len(stages) == 1:
-        search_space.check(short, RESOLVED, situation)
+        search_space.check(short, RESOLVED, context)
     else:
         with pytest.raises(InputError, match="needs an epoch for each, got 1"):
-            search_space.check(short, RESOLVED, situation)
+            search_space.check(short, RESOLVED, context)
 
 
 FROM_THE_PAPER = ("boot_hard",)  # its ε is of another publication, the grid of Table 5

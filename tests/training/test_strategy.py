@@ -24,10 +24,10 @@ from proselflc.data.batches import Batch
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, fit, processes, schedule
 from proselflc.training.checkpoint import State
-from proselflc.training.fit import DivergenceError, Lesson, Training, lessons
+from proselflc.training.fit import DivergenceError, StepResult, Training, lessons
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import (
-    Scene,
+    Snapshot,
     Stage,
     Strategy,
     all_probabilities,
@@ -78,11 +78,11 @@ class Odd(Strategy):
             self.criterion = BootSoft(0.3)
             self.teacher = copy.deepcopy(model).requires_grad_(False).eval()
 
-    def enter(self, stage: int, scene: Scene) -> None:
-        self.told.append(("enter", stage, len(scene.given)))
+    def enter(self, stage: int, snapshot: Snapshot) -> None:
+        self.told.append(("enter", stage, len(snapshot.given)))
         if self.teacher is not None:
-            self.teacher.load_state_dict(scene.model.state_dict())
-            self.seen.copy_(all_probabilities(scene))
+            self.teacher.load_state_dict(snapshot.model.state_dict())
+            self.seen.copy_(all_probabilities(snapshot))
 
     def penalty(self, logits: Tensor, batch: Batch) -> Tensor | None:
         penalty = (self.scale * logits - self.seen[batch.index]).square().mean()
@@ -95,7 +95,7 @@ class Odd(Strategy):
         self.told.append(("step", len(batch.y)))
         self.seen[batch.index] = 0.5 * self.seen[batch.index] + 0.5 * logits.softmax(1)
 
-    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+    def after_epoch(self, stage: int, epoch: int, snapshot: Snapshot) -> None:
         self.told.append(("epoch", stage, epoch))
 
 
@@ -120,7 +120,7 @@ def training(strategy: Strategy, recipe: Recipe = RECIPE, total: int = TOTAL) ->
     return Training(network(), strategy, recipe, total, BATCHES, accelerator=accelerator)
 
 
-def scene(model: nn.Module) -> Scene:
+def snapshot(model: nn.Module) -> Snapshot:
     def answers(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
         model.eval()
         with torch.no_grad():
@@ -128,14 +128,14 @@ def scene(model: nn.Module) -> Scene:
                 index = torch.arange(start, min(start + 5, len(Few.y)))
                 yield index, model(Few.x[index])
 
-    return Scene(model, Few.y.numpy(), C, answers, pytest.fail)
+    return Snapshot(model, Few.y.numpy(), C, answers, pytest.fail)
 
 
-def taught(one: Training) -> Iterator[Lesson]:
-    return lessons(one, Few(), scene)
+def taught(one: Training) -> Iterator[StepResult]:
+    return lessons(one, Few(), snapshot)
 
 
-def snapshot(one: Training) -> State:
+def saved_state(one: Training) -> State:
     return State(
         one.step, {name: t.clone() for name, t in one.tensors().items()}, copy.deepcopy(one.facts())
     )
@@ -232,7 +232,7 @@ def test_a_fresh_stage_begins_with_the_initial_weights_and_nothing_else_of_the_p
             break
     assert any(not torch.equal(initial[name], trained[name]) for name in initial)
     assert one.bare_optimizer.state
-    one.enter(1, scene)
+    one.enter(1, snapshot)
     began = {name: t.clone() for name, t in one.module.state_dict().items()}
     assert_same(began, initial)
     assert one.average is not None
@@ -242,7 +242,7 @@ def test_a_fresh_stage_begins_with_the_initial_weights_and_nothing_else_of_the_p
     strategy = cast("Odd", one.strategy)
     assert strategy.teacher is not None
     assert_same(dict(strategy.teacher.state_dict()), averaged)  # what was trained is looked at
-    p = all_probabilities(scene(strategy.teacher))
+    p = all_probabilities(snapshot(strategy.teacher))
     assert_close(strategy.seen, p)
     assert one.begins_stage() is None
 
@@ -255,7 +255,7 @@ def test_a_stage_that_is_not_fresh_goes_on_with_the_weights_but_not_with_the_mom
     before = {name: t.clone() for name, t in one.module.state_dict().items()}
     assert one.average is not None
     count = int(one.average.n_averaged)
-    one.enter(1, scene)
+    one.enter(1, snapshot)
     assert_same(dict(one.module.state_dict()), before)
     assert not one.bare_optimizer.state
     assert int(one.average.n_averaged) == count
@@ -315,7 +315,7 @@ def test_a_run_that_is_resumed_in_any_stage_is_the_same(
     for lesson in taught(whole):
         losses.append(lesson.loss)
         if lesson.step == stop:
-            checkpoint.write(tmp_path, snapshot(whole))
+            checkpoint.write(tmp_path, saved_state(whole))
     state, notes = checkpoint.read_last(tmp_path)
     assert state is not None
     assert not notes
@@ -340,7 +340,7 @@ def test_initial_weights_are_kept_as_long_as_they_are_needed() -> None:
 def test_initial_weights_of_another_model_are_refused() -> None:
     one = training(Odd())
     next(taught(one))
-    state = snapshot(one)
+    state = saved_state(one)
     del state.tensors["initial.0.weight"]
     with pytest.raises(InputError, match="not of this model: its initial weights do not fit"):
         training(Odd()).restore(state)
@@ -350,7 +350,7 @@ def test_initial_weights_of_another_model_are_refused() -> None:
 def test_a_checkpoint_of_another_stage_is_refused(stage: object) -> None:
     one = training(Odd())
     next(taught(one))
-    state = replace(snapshot(one), facts={**one.facts(), "stage": stage})
+    state = replace(saved_state(one), facts={**one.facts(), "stage": stage})
     with pytest.raises(InputError, match="the checkpoint is of no stage of this method: it says "):
         training(Odd()).restore(state)
 
@@ -366,10 +366,10 @@ def test_a_state_from_before_a_stages_first_step_is_of_that_stage() -> None:
 
     whole, losses = training(Odd()), [lesson.loss for lesson in taught(training(Odd()))]
     with pytest.raises(DivergenceError, match=f"the loss of step {BOUNDARY + 1} is nan"):
-        for _ in lessons(whole, Broken(), scene):
+        for _ in lessons(whole, Broken(), snapshot):
             pass
     resumed = training(Odd())
-    resumed.restore(snapshot(whole))
+    resumed.restore(saved_state(whole))
     # Batch normalisation has seen what was no number, so that alone is mended by hand.
     resumed.module.load_state_dict(training(Odd()).module.state_dict())
     assert [lesson.loss for lesson in taught(resumed)] == losses[BOUNDARY:]
@@ -398,7 +398,7 @@ def test_a_strategy_that_is_a_criterion_is_its_criterion() -> None:
 def test_all_probabilities_are_in_the_order_of_the_examples() -> None:
     order = torch.tensor([4, 1, 0, 3, 2])
     logits = torch.randn(5, C, generator=torch.Generator().manual_seed(2))
-    one = Scene(
+    one = Snapshot(
         nn.Identity(),
         np.zeros(5, np.int64),
         C,
@@ -426,13 +426,13 @@ def test_a_lesson_is_watched_before_its_epoch_ends() -> None:
     class Counting(Strategy):
         epoch = 0
 
-        def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+        def after_epoch(self, stage: int, epoch: int, snapshot: Snapshot) -> None:
             self.epoch = epoch + 1
 
     strategy = Counting(CrossEntropy())
     ours = training(strategy)
     seen: list[tuple[int, int]] = []
-    for _ in lessons(ours, Few(), scene, lambda one: seen.append((one.epoch, strategy.epoch))):
+    for _ in lessons(ours, Few(), snapshot, lambda one: seen.append((one.epoch, strategy.epoch))):
         pass
     assert len(seen) == TOTAL
     assert all(epoch == state for epoch, state in seen)

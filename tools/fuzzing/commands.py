@@ -82,7 +82,7 @@ def train(
     def function() -> object:
         from proselflc.data.request import Request
         from proselflc.run.config import Config
-        from proselflc.run.output_options import Start
+        from proselflc.run.output_options import OutputOptions
         from proselflc.run.train import train as run_train
         from proselflc.terminal.display import Silent
         from proselflc.training.recipe import Recipe
@@ -100,7 +100,7 @@ def train(
             workers=0,
             **options,
         )
-        run_train(config, Start(Path("new")), Silent(notes=True))
+        run_train(config, OutputOptions(Path("new")), Silent(notes=True))
         return _contents(("new/model.safetensors", "new/examples.parquet", "new/labels.npz"))
 
     return called(function)

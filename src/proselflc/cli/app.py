@@ -25,6 +25,7 @@ from proselflc.run import config, method_options
 from proselflc.run.config import Config
 from proselflc.terminal.printing import complain
 from proselflc.training.method import Method
+from proselflc.wording import on_command_line
 
 app = App(
     name="proselflc",
@@ -74,7 +75,12 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; the exit code."""
+    """Run one command and return its exit code."""
+    with on_command_line():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         prepare(arguments)
         app(

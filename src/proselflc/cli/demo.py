@@ -18,7 +18,7 @@ from proselflc.data.batches import one_thread
 from proselflc.data.request import Request
 from proselflc.reporting import command as reporting
 from proselflc.run.config import Config
-from proselflc.run.output_options import Start
+from proselflc.run.output_options import OutputOptions
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent
 from proselflc.training.recipe import Recipe
@@ -85,7 +85,7 @@ def run(out: Path, seeds: int, report: Callable[[str], None]) -> Outcome:
     runs = []
     for seed in range(seeds):
         for method in COMPARED:
-            start = Start(out / f"{method}-{seed}", overwrite=True)
+            start = OutputOptions(out / f"{method}-{seed}", overwrite=True)
             with one_thread():  # so small a network is slower with two
                 path = train(config(method, seed), start, Silent(notes=False))
             directory = RunDirectory(path)

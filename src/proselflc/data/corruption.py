@@ -29,7 +29,7 @@ from proselflc.data.noise import Matrix, Noise, NoiseSpec, Numbers, Pairs
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.data.tables import spreadsheet
-from proselflc.errors import InputError, shown
+from proselflc.errors import InputError, printable
 from proselflc.files.whole import whole_file
 
 LABEL, CLEAN, ID, SPLIT = "label", "clean_label", "id", "split"
@@ -95,9 +95,9 @@ class Corrupted:
     def __str__(self) -> str:
         return (
             f"{self.noise} with seed {self.seed}: {self.flips:,} of {self.examples:,} labels of "
-            f"{shown(self.data)} flipped, realised rate {self.realised_rate:.6g}\n"
+            f"{printable(self.data)} flipped, realised rate {self.realised_rate:.6g}\n"
             f"fingerprint {self.fingerprint}\n"
-            f"written to {shown(self.out)}\n"
+            f"written to {printable(self.out)}\n"
         )
 
 

@@ -18,7 +18,7 @@ from proselflc.errors import InputError, unknown
 from proselflc.training.method import Method, Parameters
 
 if TYPE_CHECKING:
-    from proselflc.training.strategy import Situation, Strategy
+    from proselflc.training.strategy import RunContext, Strategy
 
 # By file, the methods in it and the names of their objects.
 FAMILIES = {
@@ -79,18 +79,18 @@ def weighs(name: object) -> bool:
     return isinstance(name, str) and name in _places() and find(name).weighs
 
 
-def strategy(name: str, parameters: Parameters, situation: Situation) -> Strategy:
+def strategy(name: str, parameters: Parameters, context: RunContext) -> Strategy:
     """Return the strategy of a method whose parameters are resolved.
 
     Raises:
         InputError: something that the method needs is not there, or cannot be used.
     """
-    if situation.sample_weight is not None and not weighs(name):
+    if context.sample_weight is not None and not weighs(name):
         raise InputError(
             f"method {name} cannot weigh examples: leave the sample weights out, or take one of "
             f"{', '.join(filter(weighs, names()))}"
         )
-    return find(name).make(parameters, situation)
+    return find(name).make(parameters, context)
 
 
 def costs() -> dict[str, float]:

@@ -21,7 +21,7 @@ from proselflc.errors import InputError
 from proselflc.training import method
 from proselflc.training.features import Who, last_linear, watched
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Scene, Situation, Strategy
+from proselflc.training.strategy import RunContext, Snapshot, Strategy
 
 NEIGHBOURS = 20  # k
 GROUP = 128  # examples among which neighbours are looked for
@@ -114,7 +114,7 @@ class DimensionalityDriven(Strategy):
     weights go back, and where there is an average of them it begins anew there.
 
     Args:
-        situation: of the run.
+        context: of the run.
         begin: the share of training before the turn is looked for.
         window: w.
 
@@ -126,10 +126,10 @@ class DimensionalityDriven(Strategy):
     dimensions: Tensor
     turned: Tensor
 
-    def __init__(self, situation: Situation, *, begin: float, window: int) -> None:
+    def __init__(self, context: RunContext, *, begin: float, window: int) -> None:
         alpha = _Alpha()
         super().__init__(Criterion(Target(HardPrediction(), Fallen(alpha))))
-        n = situation.num_examples
+        n = context.num_examples
         if n <= NEIGHBOURS:
             raise InputError(
                 f"method d2l looks at the {NEIGHBOURS} nearest neighbours of an example, and there "
@@ -137,9 +137,9 @@ class DimensionalityDriven(Strategy):
             )
         self.alpha = alpha
         self.window = window
-        self.begin = round(begin * situation.epochs)
-        self.epochs, self.num_examples = situation.epochs, n
-        self.num_classes, self.seed = situation.num_classes, situation.seed
+        self.begin = round(begin * context.epochs)
+        self.epochs, self.num_examples = context.epochs, n
+        self.num_classes, self.seed = context.num_classes, context.seed
         self.previous: nn.Module | None = None  # the model as it was an epoch ago
         self._models: tuple[nn.Module, ...] = ()  # the one that learns, which is not ours
         # One dimension per beginning of an epoch; the rest is not measured yet.
@@ -152,15 +152,15 @@ class DimensionalityDriven(Strategy):
             self.previous = deepcopy(model).requires_grad_(False)
             self._models = (model,)
 
-    def enter(self, stage: int, scene: Scene) -> None:
-        self._begin_epoch(0, scene)
+    def enter(self, stage: int, snapshot: Snapshot) -> None:
+        self._begin_epoch(0, snapshot)
 
-    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+    def after_epoch(self, stage: int, epoch: int, snapshot: Snapshot) -> None:
         if epoch + 1 < self.epochs:
-            self._begin_epoch(epoch + 1, scene)
+            self._begin_epoch(epoch + 1, snapshot)
 
-    def _begin_epoch(self, epoch: int, scene: Scene) -> None:
-        dimension = self._dimension(epoch, scene)
+    def _begin_epoch(self, epoch: int, snapshot: Snapshot) -> None:
+        dimension = self._dimension(epoch, snapshot)
         if not (math.isfinite(dimension) and dimension > 0):
             dimension = float(self.dimensions[epoch - 1]) if epoch else 1.0
         self.dimensions[epoch] = dimension
@@ -169,8 +169,8 @@ class DimensionalityDriven(Strategy):
             before = so_far[-1 - self.window : -1]
             if so_far[-1] - fmean(before) > 2 * pstdev(before):
                 self.turned.fill_(epoch - 1)
-                self._go_back(scene)
-                scene.note(
+                self._go_back(snapshot)
+                snapshot.note(
                     f"after epoch {epoch} the features' dimension has risen to {dimension:.2f}: "
                     "the weights of an epoch earlier are taken, and labels are believed less"
                 )
@@ -181,18 +181,18 @@ class DimensionalityDriven(Strategy):
             assert self.previous is not None
             self.previous.load_state_dict(self._models[0].state_dict())
 
-    def _go_back(self, scene: Scene) -> None:
+    def _go_back(self, snapshot: Snapshot) -> None:
         """Take the weights of an epoch ago, in what learns and in the average of its weights."""
         assert self.previous is not None
-        for model in (*self._models, scene.model):
+        for model in (*self._models, snapshot.model):
             model.load_state_dict(self.previous.state_dict())
 
-    def _dimension(self, epoch: int, scene: Scene) -> float:
+    def _dimension(self, epoch: int, snapshot: Snapshot) -> float:
         generator = generator_for("d2l", self.seed, epoch)
         rows = torch.randperm(self.num_examples, generator=generator)[:SAMPLE]
-        with watched(last_linear(scene.model, self.num_classes, WHO), WHO) as seen:
+        with watched(last_linear(snapshot.model, self.num_classes, WHO), WHO) as seen:
             features = [
-                seen.taken(len(index)).float().cpu() for index, _ in scene.answers(rows.numpy())
+                seen.taken(len(index)).float().cpu() for index, _ in snapshot.answers(rows.numpy())
             ]
         groups = torch.cat(features).split(GROUP)  # type: ignore[no-untyped-call]
         found = [local_dimension(group) for group in groups if len(group) > NEIGHBOURS]
@@ -213,7 +213,7 @@ METHOD = Method(
     "rises.",
     parameters=Parameters,
     grid={"begin": (0.15, 0.3, 0.5)},
-    strategy=lambda p, situation: DimensionalityDriven(situation, begin=p.begin, window=p.window),
+    strategy=lambda p, context: DimensionalityDriven(context, begin=p.begin, window=p.window),
     based_on="Criterion",
     target=lambda: Target(HardPrediction(), Fallen(_Alpha())),
 )

@@ -18,7 +18,7 @@ from proselflc.training import method
 from proselflc.training.method import Method, checked
 from proselflc.training.recipe import Precision
 from proselflc.training.saved_model import SavedModel, finished_run
-from proselflc.training.strategy import Situation, Strategy
+from proselflc.training.strategy import RunContext, Strategy
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class KnowledgeDistillation(Strategy):
     formula.
 
     Args:
-        situation: of the run.
+        context: of the run.
         teacher: the directory of the finished run.
         epsilon: ε, the share of the teacher.
         temperature: τ, of both softmaxes in the KL.
@@ -110,10 +110,10 @@ class KnowledgeDistillation(Strategy):
     """
 
     def __init__(
-        self, situation: Situation, teacher: Path, *, epsilon: float, temperature: float
+        self, context: RunContext, teacher: Path, *, epsilon: float, temperature: float
     ) -> None:
         super().__init__(Distillation(epsilon, temperature))
-        self.teacher = _teacher(teacher, situation)
+        self.teacher = _teacher(teacher, context)
 
     def teacher_logits(self, batch: Batch) -> Tensor | None:
         logits: Tensor = self.teacher(batch)
@@ -123,16 +123,16 @@ class KnowledgeDistillation(Strategy):
         self.teacher.end_step()
 
 
-def _teacher(path: Path, situation: Situation) -> FrozenTeacher:
+def _teacher(path: Path, context: RunContext) -> FrozenTeacher:
     """The teacher in a run, if it suits."""
     try:
         saved = SavedModel(finished_run(path))
     except InputError as error:
         raise InputError(f"--method.teacher must be a finished run: {error}") from None
-    theirs, ours = saved.names, situation.names
+    theirs, ours = saved.names, context.names
     if set(theirs) != set(ours):
         raise InputError(_why_other_classes(path, theirs, ours))
-    if saved.preprocessing.to_json() != situation.preprocessing.to_json():
+    if saved.preprocessing.to_json() != context.preprocessing.to_json():
         raise InputError(
             f"the teacher {path} sees its inputs prepared in another way (scaled by other means, "
             "or in another size): train it on the same examples, with the same --image-size, "
@@ -140,17 +140,17 @@ def _teacher(path: Path, situation: Situation) -> FrozenTeacher:
         )
     if not saved.is_ours:
         # The user has named the code of this run's own model, and so believes it.
-        if ":" not in situation.model or saved.claimed_name != situation.model:
+        if ":" not in context.model or saved.claimed_name != context.model:
             raise InputError(
                 f"the model of the teacher {path} is not one of ours ({saved.claimed_name}): such "
                 "a run can teach only where --model names the same package.module:factory"
             )
-        saved = replace(saved, made_by=situation.model)
+        saved = replace(saved, made_by=context.model)
     columns = None if theirs == ours else torch.tensor([theirs.index(name) for name in ours])
     model = saved.read()
     if not all(bool(tensor.isfinite().all()) for tensor in model.state_dict().values()):
         raise InputError(f"the weights of the teacher {path} are not finite numbers: train it anew")
-    return FrozenTeacher(model, columns, situation.precision)
+    return FrozenTeacher(model, columns, context.precision)
 
 
 def _why_other_classes(path: Path, theirs: tuple[str, ...], ours: tuple[str, ...]) -> str:
@@ -176,8 +176,8 @@ METHOD = Method(
     "ProSelfLC's run it is as good as that.",
     parameters=Parameters,
     grid={"epsilon": (0.125, 0.25, 0.5)},
-    strategy=lambda p, situation: KnowledgeDistillation(
-        situation, p.teacher, epsilon=p.epsilon, temperature=p.temperature
+    strategy=lambda p, context: KnowledgeDistillation(
+        context, p.teacher, epsilon=p.epsilon, temperature=p.temperature
     ),
     based_on="Distillation",
     target=lambda: catalogue.distillation(Parameters.epsilon, Parameters.temperature),

@@ -21,7 +21,7 @@ from proselflc.errors import InputError
 from proselflc.training import method
 from proselflc.training.beta_mixture import BINS, loss_model, normalised
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Scene, Situation, Strategy
+from proselflc.training.strategy import RunContext, Snapshot, Strategy
 
 Kind: TypeAlias = Literal["soft", "hard", "dynamic"]
 
@@ -78,7 +78,7 @@ class DynamicBootstrapping(Strategy):
     z(x_s) come from that pass too.
 
     Args:
-        situation: of the run.
+        context: of the run.
         kind: soft (M-DYR-S), hard (M-DYR-H) or dynamic (MD-DYR-SH).
         alpha: α of the mixing, 32 in the publication; there are no others in its experiments.
         weight: η.
@@ -95,17 +95,17 @@ class DynamicBootstrapping(Strategy):
     failed: Tensor
 
     def __init__(
-        self, situation: Situation, kind: Kind, *, alpha: float, weight: float, begin: float
+        self, context: RunContext, kind: Kind, *, alpha: float, weight: float, begin: float
     ) -> None:
         super().__init__(CrossEntropy(reduction="none"))
-        if isinstance(situation.preprocessing, TextHashing):
+        if isinstance(context.preprocessing, TextHashing):
             raise InputError(
                 "the method mixes pairs of examples, and texts cannot be mixed: take another "
                 "--method, or give numbers that `proselflc embed` makes of texts"
             )
         self.kind: Kind = kind
         self.alpha, self.weight = alpha, weight
-        epochs = situation.epochs
+        epochs = context.epochs
         self.mixes_from = max(1, round(begin * epochs))
         alone = max(1, round(ALONE * epochs)) if kind == "dynamic" else 0
         self.boots_from = self.mixes_from + alone
@@ -170,20 +170,20 @@ class DynamicBootstrapping(Strategy):
         B = self.wrong(e.logits, batch.y.to(e.logits.device))
         return self.bootstrapped(e.q, e.logits, B), B
 
-    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+    def after_epoch(self, stage: int, epoch: int, snapshot: Snapshot) -> None:
         self.epochs += 1
         if int(self.epochs) < self.mixes_from:
             return
-        given = torch.from_numpy(scene.given)
+        given = torch.from_numpy(snapshot.given)
         losses = torch.zeros(len(given), dtype=torch.float64)
-        for index, logits in scene.answers():
+        for index, logits in snapshot.answers():
             rows = index.cpu()
             found = F.cross_entropy(logits.float(), given[rows].to(logits.device), reduction="none")
             losses[rows] = found.cpu().double()
         model = loss_model(losses.numpy())
         if model is None:
             if int(self.failed) == 0:
-                scene.note(
+                snapshot.note(
                     f"after epoch {epoch + 1} the losses do not come in two kinds: every label is "
                     "believed until they do"
                 )
@@ -211,8 +211,8 @@ def imbalance(log_p: Tensor) -> Tensor:
     return -log_mean.mean() - math.log(C)
 
 
-def _strategy(p: Parameters, situation: Situation, *, kind: Kind) -> Strategy:
-    return DynamicBootstrapping(situation, kind, alpha=p.alpha, weight=p.weight, begin=p.begin)
+def _strategy(p: Parameters, context: RunContext, *, kind: Kind) -> Strategy:
+    return DynamicBootstrapping(context, kind, alpha=p.alpha, weight=p.weight, begin=p.begin)
 
 
 GRID = {"begin": (0.2, 0.35, 0.5)}

@@ -13,7 +13,7 @@ from proselflc.correction.parameter import factor, kept_share
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Situation, Strategy, check_memory
+from proselflc.training.strategy import RunContext, Strategy, check_memory
 
 CLAMP = 1e-4
 
@@ -42,7 +42,7 @@ class EarlyLearningRegularization(Strategy):
     mistake. What is recorded as the target is t/Σ_j t_j.
 
     Args:
-        situation: of the run.
+        context: of the run.
         momentum: β.
         weight: λ.
     """
@@ -50,9 +50,9 @@ class EarlyLearningRegularization(Strategy):
     processes = 1
     memory: Tensor
 
-    def __init__(self, situation: Situation, *, momentum: float, weight: float) -> None:
+    def __init__(self, context: RunContext, *, momentum: float, weight: float) -> None:
         super().__init__(CrossEntropy())
-        n, C = situation.num_examples, situation.num_classes
+        n, C = context.num_examples, context.num_classes
         check_memory(4 * n * C, f"a mean prediction of {n:,} examples of {C:,} classes")
         self.momentum = momentum
         self.weight = weight
@@ -91,8 +91,8 @@ METHOD = Method(
     "symmetric noise; on photos, with the published λ, it was behind cross entropy.",
     parameters=Parameters,
     grid={"momentum": (0.7, 0.9), "weight": (1.0, 3.0, 7.0)},
-    strategy=lambda p, situation: EarlyLearningRegularization(
-        situation, momentum=p.momentum, weight=p.weight
+    strategy=lambda p, context: EarlyLearningRegularization(
+        context, momentum=p.momentum, weight=p.weight
     ),
     based_on="CrossEntropy",
 )

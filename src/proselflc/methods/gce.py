@@ -15,7 +15,7 @@ from proselflc.correction.robust import Generalized
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Scene, Situation, Strategy
+from proselflc.training.strategy import RunContext, Snapshot, Strategy
 
 EVERY = 1 / 15  # of training between two choices: 10 epochs of 150
 
@@ -63,7 +63,7 @@ class TruncatedGCE(Strategy):
     would be kept, all stay.
 
     Args:
-        situation: of the run.
+        context: of the run.
         q: of L_q.
         truncation: k.
         begin: the share of training that is over when labels are first left out.
@@ -72,33 +72,33 @@ class TruncatedGCE(Strategy):
     processes = 1
     kept: Tensor
 
-    def __init__(self, situation: Situation, *, q: float, truncation: float, begin: float) -> None:
+    def __init__(self, context: RunContext, *, q: float, truncation: float, begin: float) -> None:
         method = Generalized(q)
         super().__init__(Criterion(method, reduction="none"))
         self.truncation = truncation
         self.constant = (1 - self.truncation**method.q) / method.q  # L_q(k)
-        self.begin = max(1, round(begin * situation.epochs))
-        self.every = max(1, round(EVERY * situation.epochs))
-        self.register_buffer("kept", torch.ones(situation.num_examples, dtype=torch.bool))  # v
+        self.begin = max(1, round(begin * context.epochs))
+        self.every = max(1, round(EVERY * context.epochs))
+        self.register_buffer("kept", torch.ones(context.num_examples, dtype=torch.bool))  # v
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
         losses = super().loss(logits, batch, progress)
         return torch.where(self.kept[batch.index], losses, self.constant).mean()
 
-    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+    def after_epoch(self, stage: int, epoch: int, snapshot: Snapshot) -> None:
         over = epoch + 1 - self.begin
         if over < 0 or over % self.every:
             return
-        given = torch.from_numpy(scene.given)
+        given = torch.from_numpy(snapshot.given)
         p = torch.zeros(len(given))
         with torch.no_grad():
-            for index, logits in scene.answers():
+            for index, logits in snapshot.answers():
                 rows = index.cpu()
                 said = torch.softmax(logits.float(), 1).cpu()
                 p[rows] = said.gather(1, given[rows, None])[:, 0]
         kept = p >= self.truncation
         if not kept.any():
-            scene.note(
+            snapshot.note(
                 f"after epoch {epoch + 1} no label has a probability of {self.truncation:g}: all "
                 "are kept"
             )
@@ -126,6 +126,6 @@ TRUNCATED = Method(
     when="Where generalised cross entropy works and the worst labels should not count at all.",
     parameters=TruncatedParameters,
     grid={"q": (0.5, 0.7, 0.9), "begin": (0.3, 0.5)},
-    strategy=lambda p, situation: TruncatedGCE(situation, q=p.q, truncation=p.k, begin=p.begin),
+    strategy=lambda p, context: TruncatedGCE(context, q=p.q, truncation=p.k, begin=p.begin),
     based_on="GeneralizedCrossEntropy",
 )

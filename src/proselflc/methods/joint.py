@@ -17,8 +17,8 @@ from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import (
-    Scene,
-    Situation,
+    RunContext,
+    Snapshot,
     Stage,
     Strategy,
     check_memory,
@@ -69,7 +69,7 @@ class Joint(Strategy):
     beside each other as the 200 and 120 published epochs.
 
     Args:
-        situation: of the run.
+        context: of the run.
         hard: whether labels are classes or distributions.
         prior_weight: α.
         entropy_weight: β.
@@ -89,10 +89,10 @@ class Joint(Strategy):
     epochs: Tensor
 
     def __init__(
-        self, situation: Situation, *, hard: bool, prior_weight: float, entropy_weight: float
+        self, context: RunContext, *, hard: bool, prior_weight: float, entropy_weight: float
     ) -> None:
         super().__init__(CrossEntropy())
-        n, C = situation.num_examples, situation.num_classes
+        n, C = context.num_examples, context.num_classes
         check_memory(
             2 * n * C * (RING + 1),
             f"{RING} predictions and a label of {n:,} examples of {C:,} classes",
@@ -100,10 +100,10 @@ class Joint(Strategy):
         self.hard = hard
         self.prior_weight = prior_weight
         self.entropy_weight = entropy_weight
-        first, _ = spans(self.stages, situation.total_steps, situation.batches)
-        self.begin = int(BEGIN * (first.steps // situation.batches))
+        first, _ = spans(self.stages, context.total_steps, context.batches)
+        self.begin = int(BEGIN * (first.steps // context.batches))
         self.stage = 0
-        given = torch.from_numpy(situation.given)
+        given = torch.from_numpy(context.given)
         self.register_buffer("labels", one_hot(given, C, torch.float16))  # ỹ, [n, C]
         self.register_buffer("ring", torch.zeros(RING, n, C, dtype=torch.float16))
         self.register_buffer("prior", torch.bincount(given, minlength=C) / n)  # π, [C]
@@ -130,7 +130,7 @@ class Joint(Strategy):
             slot = int(self.epochs) % RING
             self.ring[slot, batch.index] = torch.softmax(logits.float(), 1).half()
 
-    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+    def after_epoch(self, stage: int, epoch: int, snapshot: Snapshot) -> None:
         if stage > 0:
             return
         if epoch >= self.begin:
@@ -154,8 +154,8 @@ def _distributions(weights: Tensor) -> Tensor:
     return weights / weights.sum(1, keepdim=True).clamp_min(1e-6)
 
 
-def _strategy(p: Parameters, situation: Situation, *, hard: bool) -> Strategy:
-    return Joint(situation, hard=hard, prior_weight=p.alpha, entropy_weight=p.beta)
+def _strategy(p: Parameters, context: RunContext, *, hard: bool) -> Strategy:
+    return Joint(context, hard=hard, prior_weight=p.alpha, entropy_weight=p.beta)
 
 
 GRID = {"alpha": (0.4, 1.0), "beta": (0.1, 0.5)}

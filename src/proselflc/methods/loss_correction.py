@@ -18,8 +18,8 @@ from proselflc.errors import InputError, unknown
 from proselflc.training import method
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import (
-    Scene,
-    Situation,
+    RunContext,
+    Snapshot,
     Stage,
     Strategy,
     all_probabilities,
@@ -60,7 +60,7 @@ class LossCorrection(Strategy):
     the forward correction is the better one wherever labels can be learned by heart.
 
     Args:
-        situation: of the run.
+        context: of the run.
         backward: whether the loss is Σ_j (T⁻¹)_yj (−log p_j) instead of −log (Tᵀp)_y.
         transition: [C, C] T, row = true class; None to estimate it.
         estimate: how, a name in `ESTIMATES`.
@@ -73,46 +73,46 @@ class LossCorrection(Strategy):
 
     def __init__(
         self,
-        situation: Situation,
+        context: RunContext,
         *,
         backward: bool,
         transition: Tensor | None = None,
         estimate: str = "percentile",
     ) -> None:
         if transition is not None and not backward:
-            _check_possible(transition, situation)
+            _check_possible(transition, context)
         # T, its copy in the criterion, in checkpoints and in a step; an inverse needs float64.
-        n = 0 if transition is not None else situation.num_examples
-        check_probabilities(n, situation.num_classes, 80 if backward else 40)
+        n = 0 if transition is not None else context.num_examples
+        check_probabilities(n, context.num_classes, 80 if backward else 40)
         corrected: Callable[[Tensor], Criterion]
         corrected = BackwardCorrection if backward else ForwardCorrection
         super().__init__(CrossEntropy() if transition is None else corrected(transition.float()))
         self.corrected, self.backward, self.estimate = corrected, backward, estimate
         self.is_given = transition is not None
-        self.names = situation.names
+        self.names = context.names
         if transition is None:
             self.stages = (
                 Stage("cross entropy, to estimate T", FIRST),
                 Stage("corrected loss", 1 - FIRST, fresh=True),
             )
             self.processes = 1
-        T = torch.eye(situation.num_classes) if transition is None else transition.float()
+        T = torch.eye(context.num_classes) if transition is None else transition.float()
         self.register_buffer("T", T)
 
     def arrange(self, stage: int, model: nn.Module) -> None:
         if stage > 0:
             self.criterion = self.corrected(self.T)
 
-    def enter(self, stage: int, scene: Scene) -> None:
+    def enter(self, stage: int, snapshot: Snapshot) -> None:
         if stage == 0:
             return
-        given = torch.from_numpy(scene.given)
-        T, notes = ESTIMATES[self.estimate](all_probabilities(scene), given, self.names)
+        given = torch.from_numpy(snapshot.given)
+        T, notes = ESTIMATES[self.estimate](all_probabilities(snapshot), given, self.names)
         if self.backward:
             T, more = invertible(T)
             notes += more
         for note in notes:
-            scene.note(note)
+            snapshot.note(note)
         self.T.copy_(T)
         self.criterion = self.corrected(self.T)
 
@@ -123,28 +123,28 @@ class LossCorrection(Strategy):
         return {"transition": "given" if self.is_given else f"estimated by {self.estimate}"}
 
 
-def _check_possible(T: Tensor, situation: Situation) -> None:
+def _check_possible(T: Tensor, context: RunContext) -> None:
     """Refuse a matrix by which labels cannot be that are there: their loss would be infinite."""
-    there = torch.bincount(torch.from_numpy(situation.given), minlength=len(T))
+    there = torch.bincount(torch.from_numpy(context.given), minlength=len(T))
     wrong = (there > 0) & (T == 0).all(0)
     if bool(wrong.any()):
         k = int(wrong.nonzero()[0])
         raise InputError(
-            f"the transition matrix says that nothing is ever labelled {situation.names[k]}, its "
+            f"the transition matrix says that nothing is ever labelled {context.names[k]}, its "
             f"column is zero, but {int(there[k]):,} examples are: mix some identity into it"
         )
 
 
-def _strategy(p: Parameters, situation: Situation, *, backward: bool) -> Strategy:
+def _strategy(p: Parameters, context: RunContext, *, backward: bool) -> Strategy:
     T = None
     if p.transition is not None:
-        check_room_for_transition(situation.num_classes)
+        check_room_for_transition(context.num_classes)
         matrix = read_transition(p.transition)
         try:
-            T = torch.from_numpy(checked_transition(matrix, situation.num_classes))
+            T = torch.from_numpy(checked_transition(matrix, context.num_classes))
         except InputError as error:
             raise InputError(f"{p.transition}: {error}") from None
-    return LossCorrection(situation, backward=backward, transition=T, estimate=p.estimate)
+    return LossCorrection(context, backward=backward, transition=T, estimate=p.estimate)
 
 
 FORWARD = Method(

@@ -18,8 +18,8 @@ from proselflc.errors import InputError
 from proselflc.training import method
 from proselflc.training.method import Method
 from proselflc.training.strategy import (
-    Scene,
-    Situation,
+    RunContext,
+    Snapshot,
     Stage,
     Strategy,
     all_probabilities,
@@ -76,7 +76,7 @@ class Masking(Strategy):
     with a forward correction: one that has begun to learn labels by heart pulls S to the identity.
 
     Args:
-        situation: of the run.
+        context: of the run.
         mask: [C, C] bool, row = true class; None for transitions within coarse classes. A class can
             always keep its label.
     """
@@ -89,26 +89,26 @@ class Masking(Strategy):
     mask: Tensor
     turn: Tensor
 
-    def __init__(self, situation: Situation, *, mask: Tensor | None = None) -> None:
+    def __init__(self, context: RunContext, *, mask: Tensor | None = None) -> None:
         super().__init__(CrossEntropy())
-        C = situation.num_classes
+        C = context.num_classes
         if C > MOST_CLASSES:
             raise InputError(
                 f"masking makes a matrix per example and is for at most {MOST_CLASSES} classes, "
                 f"got {C}: use forward"
             )
-        check_probabilities(situation.num_examples, C, 20)
+        check_probabilities(context.num_examples, C, 20)
         if mask is None:
-            if situation.coarse is None:
+            if context.coarse is None:
                 raise InputError(
                     "masking needs to know which transitions are possible, and the data has no "
                     "coarse classes: give --method.mask FILE, [C, C] of 0 and 1, row = true class"
                 )
-            coarse = torch.from_numpy(situation.coarse)
+            coarse = torch.from_numpy(context.coarse)
             mask = coarse[:, None] == coarse
-        self.names, self.seed = situation.names, situation.seed
+        self.names, self.seed = context.names, context.seed
         self.stage = 0
-        steps = max(1, round((1 - FIRST) * situation.total_steps))
+        steps = max(1, round((1 - FIRST) * context.total_steps))
         self.rate = min(DISTANCE / steps, LARGEST_RATE)
         self.register_buffer("mask", (mask | torch.eye(C, dtype=torch.bool)).float())
         self.register_buffer("turn", torch.zeros((), dtype=torch.int64))
@@ -120,13 +120,13 @@ class Masking(Strategy):
     def arrange(self, stage: int, model: nn.Module) -> None:
         self.stage = stage
 
-    def enter(self, stage: int, scene: Scene) -> None:
+    def enter(self, stage: int, snapshot: Snapshot) -> None:
         if stage == 0:
             return
-        given = torch.from_numpy(scene.given)
-        T, notes = percentile(all_probabilities(scene), given, self.names)
+        given = torch.from_numpy(snapshot.given)
+        T, notes = percentile(all_probabilities(snapshot), given, self.names)
         for note in notes:
-            scene.note(note)
+            snapshot.note(note)
         self._pretrain(T.to(self.mask))
 
     def _pretrain(self, T: Tensor) -> None:
@@ -240,12 +240,12 @@ class _Learner(nn.Module):
             weight.clamp_(low, high)
 
 
-def _strategy(p: Parameters, situation: Situation) -> Strategy:
+def _strategy(p: Parameters, context: RunContext) -> Strategy:
     mask = None
     if p.mask is not None:
-        check_room_for_transition(situation.num_classes)  # a mask is as large as one
-        mask = torch.from_numpy(read_mask(p.mask, situation.num_classes)).bool()
-    return Masking(situation, mask=mask)
+        check_room_for_transition(context.num_classes)  # a mask is as large as one
+        mask = torch.from_numpy(read_mask(p.mask, context.num_classes)).bool()
+    return Masking(context, mask=mask)
 
 
 METHOD = Method(

@@ -23,7 +23,7 @@ from proselflc.data.batches import Batch
 from proselflc.errors import InputError
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Situation, Strategy
+from proselflc.training.strategy import RunContext, Strategy
 
 
 def _weight(value: float, name: str) -> float:
@@ -96,7 +96,7 @@ class PseudoLabel(Strategy):
     as shares of 1,000.
 
     Args:
-        situation: of the run, which has trusted examples.
+        context: of the run, which has trusted examples.
         weight: α_f.
         begin: T1, a share of training.
         end: T2, a share of training.
@@ -107,9 +107,9 @@ class PseudoLabel(Strategy):
 
     trusted: Tensor
 
-    def __init__(self, situation: Situation, *, weight: float, begin: float, end: float) -> None:
+    def __init__(self, context: RunContext, *, weight: float, begin: float, end: float) -> None:
         super().__init__(Criterion(Target(HardPrediction(), Unlabelled()), reduction="none"))
-        trusted = situation.trusted
+        trusted = context.trusted
         if trusted is None:
             raise InputError(
                 "method pseudo_label learns from the labels of trusted examples alone, and none "
@@ -125,7 +125,7 @@ class PseudoLabel(Strategy):
         self.weight = weight
         self.ramp = Ramp(1.0, begin, end)
         self.shares = n / labelled, n / (n - labelled)
-        self.num_classes = situation.num_classes
+        self.num_classes = context.num_classes
         self.register_buffer("trusted", torch.from_numpy(trusted))
 
     def targets(self, batch: Batch) -> Tensor:
@@ -154,7 +154,7 @@ METHOD = Method(
     needs="a trusted part",
     when="When a part of the labels is known to be right and the rest is worth little.",
     parameters=Parameters,
-    strategy=lambda p, situation: PseudoLabel(situation, weight=p.alpha, begin=p.begin, end=p.end),
+    strategy=lambda p, context: PseudoLabel(context, weight=p.alpha, begin=p.begin, end=p.end),
     based_on="Criterion",
     learns_trusted=True,
 )

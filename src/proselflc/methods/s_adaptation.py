@@ -15,8 +15,8 @@ from proselflc.training import method
 from proselflc.training.features import Seen, Who, last_linear
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import (
-    Scene,
-    Situation,
+    RunContext,
+    Snapshot,
     Stage,
     Strategy,
     all_probabilities,
@@ -63,7 +63,7 @@ class NoiseLayer(Strategy):
     network should.
 
     Args:
-        situation: of the run.
+        context: of the run.
         layer: "simple" or "complex".
     """
 
@@ -74,12 +74,12 @@ class NoiseLayer(Strategy):
     processes = 1
     flow: Tensor
 
-    def __init__(self, situation: Situation, *, layer: str = "simple") -> None:
+    def __init__(self, context: RunContext, *, layer: str = "simple") -> None:
         super().__init__(CrossEntropy())
-        C = situation.num_classes
+        C = context.num_classes
         # b, its gradient, what an optimiser keeps of it, the flow, and copies for a checkpoint.
         check_probabilities(0, C, 64)
-        self.layer, self.names = layer, situation.names
+        self.layer, self.names = layer, context.names
         self.stage = 0
         self.b = nn.Parameter(torch.zeros(C, C))
         self.w: nn.Parameter | None = None
@@ -101,16 +101,18 @@ class NoiseLayer(Strategy):
             self.w = nn.Parameter(torch.zeros(C, C, width))
             last.register_forward_pre_hook(self.seen)
 
-    def enter(self, stage: int, scene: Scene) -> None:
+    def enter(self, stage: int, snapshot: Snapshot) -> None:
         if stage == 0:
             return
-        counts = _soft_counts(scene)
+        counts = _soft_counts(snapshot)
         total = counts.sum(1, keepdim=True)
         never = total[:, 0] < FEWEST
         counts[never] = 0
         counts[never, never] = 1
         for k in never.nonzero()[:, 0].tolist():
-            scene.note(f"class {self.names[k]} is never predicted: it is taken to keep its label")
+            snapshot.note(
+                f"class {self.names[k]} is never predicted: it is taken to keep its label"
+            )
         confusion = counts / counts.sum(1, keepdim=True)
         with torch.no_grad():
             self.b.copy_((confusion + 1e-8).log())
@@ -143,14 +145,14 @@ class NoiseLayer(Strategy):
 
 
 @torch.no_grad()
-def _soft_counts(scene: Scene) -> Tensor:
+def _soft_counts(snapshot: Snapshot) -> Tensor:
     """Return [C, C] the sums of p (row) over the examples with each label (column)."""
-    C, given = scene.num_classes, torch.from_numpy(scene.given)
+    C, given = snapshot.num_classes, torch.from_numpy(snapshot.given)
     if keeps_all(len(given), C):
         q = nn.functional.one_hot(given, C).double()
-        return all_probabilities(scene).double().T @ q
+        return all_probabilities(snapshot).double().T @ q
     sums = torch.zeros(C, C, dtype=torch.float64)  # row = label
-    for index, logits in scene.answers():
+    for index, logits in snapshot.answers():
         p = torch.softmax(logits.float(), 1).double().cpu()
         sums.index_add_(0, given[index.cpu()], p)
     return sums.T
@@ -164,6 +166,6 @@ METHOD = Method(
     "labels already.",
     parameters=Parameters,
     grid={"layer": LAYERS},
-    strategy=lambda p, situation: NoiseLayer(situation, layer=p.layer),
+    strategy=lambda p, context: NoiseLayer(context, layer=p.layer),
     based_on="CrossEntropy",
 )

@@ -13,7 +13,7 @@ from proselflc.correction.parameter import kept_share, share_of_training
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Scene, Situation, Strategy, check_memory, one_hot
+from proselflc.training.strategy import RunContext, Snapshot, Strategy, check_memory, one_hot
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SelfAdaptiveTraining(Strategy):
     the sums are over a part of it.
 
     Args:
-        situation: of the run.
+        context: of the run.
         momentum: α.
         begin: the share of training before labels move.
     """
@@ -49,13 +49,13 @@ class SelfAdaptiveTraining(Strategy):
     memory: Tensor
     epochs: Tensor
 
-    def __init__(self, situation: Situation, *, momentum: float, begin: float) -> None:
+    def __init__(self, context: RunContext, *, momentum: float, begin: float) -> None:
         super().__init__(CrossEntropy())
-        n, C = situation.num_examples, situation.num_classes
+        n, C = context.num_examples, context.num_classes
         check_memory(4 * n * C, f"a label of {n:,} examples of {C:,} classes")
         self.momentum = momentum
-        self.begin = round(begin * situation.epochs)
-        given = torch.from_numpy(situation.given)
+        self.begin = round(begin * context.epochs)
+        given = torch.from_numpy(context.given)
         self.register_buffer("memory", one_hot(given, C, torch.float32))  # t
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
 
@@ -85,7 +85,7 @@ class SelfAdaptiveTraining(Strategy):
         p = torch.softmax(logits.float(), 1)
         return self.momentum * self.memory[batch.index] + (1 - self.momentum) * p
 
-    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+    def after_epoch(self, stage: int, epoch: int, snapshot: Snapshot) -> None:
         self.epochs += 1
 
 
@@ -99,8 +99,6 @@ METHOD = Method(
     "nothing on photos.",
     parameters=Parameters,
     grid={"begin": (0.15, 0.3, 0.5)},
-    strategy=lambda p, situation: SelfAdaptiveTraining(
-        situation, momentum=p.momentum, begin=p.begin
-    ),
+    strategy=lambda p, context: SelfAdaptiveTraining(context, momentum=p.momentum, begin=p.begin),
     based_on="CrossEntropy",
 )

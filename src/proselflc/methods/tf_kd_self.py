@@ -18,7 +18,7 @@ from proselflc.errors import InputError, unknown
 from proselflc.methods.distillation import FrozenTeacher
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import Scene, Situation, Stage, Strategy
+from proselflc.training.strategy import RunContext, Snapshot, Stage, Strategy
 
 
 def _multiplier(value: float, name: str) -> float:
@@ -106,9 +106,9 @@ class TeacherFreeDistillation(Strategy):
         if stage > 0:
             self.teacher = FrozenTeacher(deepcopy(model))
 
-    def enter(self, stage: int, scene: Scene) -> None:
+    def enter(self, stage: int, snapshot: Snapshot) -> None:
         if self.teacher is not None:
-            self.teacher.model.load_state_dict(scene.model.state_dict())
+            self.teacher.model.load_state_dict(snapshot.model.state_dict())
 
     def teacher_logits(self, batch: Batch) -> Tensor | None:
         return None if self.teacher is None else self.teacher(batch)
@@ -122,7 +122,7 @@ class TeacherFreeDistillation(Strategy):
         return loss if self.teacher is None else self.scale * loss
 
 
-def _strategy(p: Parameters, situation: Situation) -> Strategy:
+def _strategy(p: Parameters, context: RunContext) -> Strategy:
     possible = list(filter(methods.weighs, methods.names()))
     if p.first not in methods.names():
         raise InputError(f"--method.first: {unknown('method', str(p.first), possible)}")
@@ -134,7 +134,7 @@ def _strategy(p: Parameters, situation: Situation) -> Strategy:
     first = methods.find(p.first)
     others = {name: value for name, value in p.given().items() if name not in OWN}
     return TeacherFreeDistillation(
-        first.make(first.resolved(others), situation).criterion,
+        first.make(first.resolved(others), context).criterion,
         alpha=p.epsilon,
         temperature=p.temperature,
         multiplier=p.multiplier,

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from hashlib import sha256
 
-from proselflc.errors import shown
+from proselflc.errors import printable
 from proselflc.pages.names import in_the_middle
 
 NAME = 32  # letters of a run's name
@@ -21,7 +21,7 @@ def told(said: Sequence[str]) -> str:
 
 def label(text: str, limit: int = NAME) -> str:
     """A stranger's text on one line, cut in its middle; what XML cannot hold is made visible."""
-    return in_the_middle(shown(in_the_middle(text, limit)), limit)
+    return in_the_middle(printable(in_the_middle(text, limit)), limit)
 
 
 def extent(text: str, size: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from proselflc.errors import shown
+from proselflc.errors import printable
 from proselflc.models.named_code import names_code
 
 NAME = 60  # characters of a class, a run or an option's value that are shown
@@ -59,7 +59,7 @@ def warning_of_code(model: object) -> str:
         return ""
     return (
         "# The model of this run is made by code that is not part of proselflc, "
-        f"{shown(on_page(str(model), TITLE))}: add it with --model if you trust it\n"
+        f"{printable(on_page(str(model), TITLE))}: add it with --model if you trust it\n"
     )
 
 

@@ -22,7 +22,7 @@ from proselflc.files.locking import file_lock
 from proselflc.files.regular import content_of
 from proselflc.files.whole import must_be_own_folder
 from proselflc.run.config import MAY_CHANGE, Config
-from proselflc.run.output_options import Start
+from proselflc.run.output_options import OutputOptions
 from proselflc.run.train import train
 from proselflc.terminal.display import Display
 from proselflc.training import checkpoint
@@ -101,7 +101,7 @@ def once(
         if directory.is_begun and directory.is_finished:
             return directory
         goes_on = directory.is_begun and checkpoint.can_go_on(directory.checkpoints)
-        start = Start(directory.path, resume=goes_on, overwrite=not goes_on)
+        start = OutputOptions(directory.path, resume=goes_on, overwrite=not goes_on)
         train(config, start, display, dataset=dataset)
         directory.clear_checkpoints()
     return directory

@@ -16,7 +16,7 @@ from proselflc.auditing.doubts import doubts
 from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.suspect_pairs import suspect_pairs
 from proselflc.data.dataset import Dataset
-from proselflc.errors import InputError, shown
+from proselflc.errors import InputError, printable
 from proselflc.pages.names import in_ten
 from proselflc.run import folds as folds_of
 from proselflc.run.export_advice import export_command
@@ -158,7 +158,7 @@ def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
         [
             *lines,
             "",
-            f"Every label is in {shown(str(run.directory.examples))}. Next:",
+            f"Every label is in {printable(str(run.directory.examples))}. Next:",
             *_next(run, suspects=audit.suspects, is_doubted=bool(doubted)),
             "",
         ]
@@ -167,7 +167,7 @@ def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
 
 def _next(run: Run, *, suspects: int, is_doubted: bool) -> list[str]:
     """The commands that help now: nobody should take over at once what is in doubt."""
-    path = shown(shlex.quote(str(run.path)))
+    path = printable(shlex.quote(str(run.path)))
     rows = [(f"proselflc report {path}", "# a page to look at them")]
     if suspects:
         rows.append((f"proselflc review {path}", "# decide about them by keyboard"))
@@ -199,7 +199,7 @@ def _verdict(audit: Audit) -> list[str]:
 
 def _short(name: object, length: int = _NAME) -> str:
     """A stranger's name as it fits into a line."""
-    text = shown(str(name))
+    text = printable(str(name))
     return text if len(text) <= length else text[: length - 1] + "…"
 
 

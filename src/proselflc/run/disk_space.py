@@ -6,19 +6,19 @@ import shutil
 
 from proselflc.data import memory_budget
 from proselflc.errors import InputError
-from proselflc.run.prepare import Setting
+from proselflc.run.prepare import PreparedRun
 from proselflc.training import observations
 from proselflc.training.fit import Training
 from proselflc.training.run_directory import RunDirectory
 
 
-def check(directory: RunDirectory, setting: Setting, training: Training) -> None:
+def check(directory: RunDirectory, prepared: PreparedRun, training: Training) -> None:
     """Refuse a run that cannot fit.
 
     Raises:
         InputError: less is free than it needs.
     """
-    needed = needs(setting, training)
+    needed = needs(prepared, training)
     free = shutil.disk_usage(directory.path).free
     if free < needed:
         raise InputError(
@@ -27,12 +27,12 @@ def check(directory: RunDirectory, setting: Setting, training: Training) -> None
         )
 
 
-def needs(setting: Setting, training: Training) -> int:
+def needs(prepared: PreparedRun, training: Training) -> int:
     """Bytes, about: the record of every example, states to resume from, and temporary logits."""
-    n, C = len(setting.dataset.train), setting.dataset.num_classes
-    rows = observations.ROW.itemsize * n * setting.epochs
+    n, C = len(prepared.dataset.train), prepared.dataset.num_classes
+    rows = observations.ROW.itemsize * n * prepared.epochs
     means = 4 * n * min(C, observations.TOP_CLASSES * 2 if n * C > observations.LARGEST else C)
-    parts = (setting.dataset.test, setting.dataset.validation)
+    parts = (prepared.dataset.test, prepared.dataset.validation)
     evaluated = [0 if part is None else len(part) for part in parts]
     logits = sum(4 * m * C for m in evaluated if not memory_budget.keeps_all(m, C))
     weights = sum(p.numel() * p.element_size() for p in training.module.parameters())

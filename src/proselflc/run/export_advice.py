@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from proselflc.data.request import FROM_PYTHON, TABLES
-from proselflc.errors import shown
+from proselflc.errors import printable
 from proselflc.run.reader import Run
 
 
@@ -20,7 +20,7 @@ def export_command(run: Run, data: str | None = None) -> str:
     """
     moved = "" if data is None else f" --data {shlex.quote(data)}"
     config = run.config if run.directory.config.is_file() else {}
-    command = f"proselflc export {shown(shlex.quote(str(run.path)))}"
+    command = f"proselflc export {printable(shlex.quote(str(run.path)))}"
     if "noise" not in config:  # what is right on the disk is not to be corrected there
         place = str(config.get("data", "")) if data is None else data
         suffixes = [Path(one).suffix.lower() for one in (str(config.get("labels", "")), place)]

@@ -22,7 +22,7 @@ from proselflc.errors import InputError
 from proselflc.files.whole import fleeting
 from proselflc.models.weights import load_strictly, read_state
 from proselflc.run.config import Config
-from proselflc.run.output_options import Start
+from proselflc.run.output_options import OutputOptions
 from proselflc.run.parameter_names import NamingParameters, naming_parameters
 from proselflc.run.reader import Predictions, Run, load_run
 from proselflc.run.train import train
@@ -178,7 +178,7 @@ def fit(
     with contextlib.nullcontext() if out is not None else _fleeting_run():
         train(
             config,
-            Start(path, resume, overwrite),
+            OutputOptions(path, resume, overwrite),
             display,
             dataset=dataset,
             model=module,

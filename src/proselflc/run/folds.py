@@ -24,7 +24,7 @@ from proselflc.data.splits import Split
 from proselflc.errors import InputError
 from proselflc.run import original
 from proselflc.run.config import Config, differences
-from proselflc.run.output_options import Start
+from proselflc.run.output_options import OutputOptions
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Display
@@ -227,7 +227,7 @@ def _train(
             return
         if not other and checkpoint.can_go_on(directory.checkpoints):
             try:
-                start = Start(directory.path, resume=True)
+                start = OutputOptions(directory.path, resume=True)
                 train(config, start, display, dataset=dataset, preprocessing=scaling)
             except InputError as error:
                 raise InputError(
@@ -238,7 +238,7 @@ def _train(
         display.note(f"{directory.path} cannot go on and begins anew")
         with directory.locked():
             directory.clear()
-    train(config, Start(directory.path), display, dataset=dataset, preprocessing=scaling)
+    train(config, OutputOptions(directory.path), display, dataset=dataset, preprocessing=scaling)
 
 
 def _predict(

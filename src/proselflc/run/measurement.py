@@ -9,7 +9,7 @@ import torch
 from proselflc.auditing import calibration, evaluation
 from proselflc.auditing.fitting import Fitting, FittingPoint
 from proselflc.data.dataset import Dataset, Part
-from proselflc.run.prepare import Setting
+from proselflc.run.prepare import PreparedRun
 from proselflc.training import processes
 from proselflc.training.fit import DivergenceError, Training
 from proselflc.training.inference import answers, logits_of_all
@@ -17,18 +17,18 @@ from proselflc.training.run_directory import Json
 from proselflc.training.stored_logits import Logits
 
 
-def fitting(setting: Setting, training: Training) -> FittingPoint:
+def fitting(prepared: PreparedRun, training: Training) -> FittingPoint:
     """Measure what the paper plots, on the training examples with test-time transforms.
 
     ε is what the strategy teaches with, as in the records of the step that was just taken.
     """
-    clean = setting.labels.clean
+    clean = prepared.labels.clean
     truth = None if clean is None else torch.from_numpy(clean)
-    C = setting.dataset.num_classes
+    C = prepared.dataset.num_classes
     sums_of = Fitting(C, clean is not None)
-    sample = torch.from_numpy(setting.sample)
-    part = setting.dataset.train.take(setting.sample)
-    loader = setting.for_evaluation(part)
+    sample = torch.from_numpy(prepared.sample)
+    part = prepared.dataset.train.take(prepared.sample)
+    loader = prepared.for_evaluation(part)
     for batch, logits in answers(training.evaluated, loader, training.accelerator.device):
         batch = batch._replace(index=sample[batch.index])
         e = training.strategy.evidence(logits, batch, training.progress)
@@ -48,28 +48,30 @@ def fitting(setting: Setting, training: Training) -> FittingPoint:
     return Fitting.from_sums(sums, num_classes=C, clean_known=clean is not None).result()
 
 
-def accuracy(setting: Setting, training: Training, part: Part | None) -> float | None:
+def accuracy(prepared: PreparedRun, training: Training, part: Part | None) -> float | None:
     """The share of right predictions on a part; None where there is none."""
     if part is None:
         return None
     right = torch.zeros(1, dtype=torch.float64)
-    loader = setting.for_evaluation(part)
+    loader = prepared.for_evaluation(part)
     for batch, logits in answers(training.evaluated, loader, training.accelerator.device):
         right += (logits.argmax(1).cpu() == batch.y).sum()
     return float(processes.summed(training.accelerator, right)) / len(part)
 
 
-def logits(setting: Setting, training: Training, part: Part | None, folder: Path) -> Logits | None:
+def logits(
+    prepared: PreparedRun, training: Training, part: Part | None, folder: Path
+) -> Logits | None:
     """[n, C] of a part, from all processes; None where there is none.
 
     Args:
-        setting, training: of the run.
+        prepared, training: of the run.
         part: of its data.
         folder: for a temporary file, where they are too many for memory.
     """
     if part is None:
         return None
-    loader, C = setting.for_evaluation(part), setting.dataset.num_classes
+    loader, C = prepared.for_evaluation(part), prepared.dataset.num_classes
     model, accelerator = training.evaluated, training.accelerator
     return logits_of_all(model, loader, len(part), C, accelerator, folder)
 

@@ -13,7 +13,7 @@ from proselflc.training.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
-class Start:
+class OutputOptions:
     """Where a run is to be, and what to do with one that is there.
 
     Attributes:
@@ -27,7 +27,7 @@ class Start:
     overwrite: bool = False
 
 
-def place(config: Config, start: Start) -> Path:
+def place(config: Config, start: OutputOptions) -> Path:
     """The directory of the run, the same in all processes."""
     if start.resume and start.overwrite:
         raise InputError("--resume goes on with a run and --overwrite replaces it: give one")
@@ -49,7 +49,7 @@ def unused(config: Config, what: str) -> Path:
     return Path("runs") / f"{stem}-{number}"
 
 
-def may_begin(directory: RunDirectory, start: Start) -> bool:
+def may_begin(directory: RunDirectory, start: OutputOptions) -> bool:
     """Whether there is something to do; refuses to touch a run that nobody said to touch."""
     if start.resume and directory.is_begun:
         directory.check_format()

@@ -36,7 +36,7 @@ from proselflc.run.config import Config
 from proselflc.training.recipe import EPOCHS
 from proselflc.training.run_directory import RunDirectory
 from proselflc.training.serving import loader, shape_of
-from proselflc.training.strategy import Situation, Strategy
+from proselflc.training.strategy import RunContext, Strategy
 
 EVALUATIONS = 20  # about so many in a run whose user does not say
 SHORT_EVALUATIONS = 5  # and so many in one of less than two epochs
@@ -46,7 +46,7 @@ SCARCE = 5  # examples per class of which a note says that they are few
 
 
 @dataclass(frozen=True)
-class Setting:
+class PreparedRun:
     """Everything that training needs and that never changes.
 
     Attributes:
@@ -55,7 +55,7 @@ class Setting:
         labels: of the training part.
         preprocessing: fitted on the training part.
         model, strategy: fresh.
-        situation: that the strategy was made for.
+        context: that the strategy was made for.
         train: batches to learn from.
         total_steps: Γ.
         eval_steps: steps between evaluation points.
@@ -69,7 +69,7 @@ class Setting:
     preprocessing: Preprocessing
     model: nn.Module
     strategy: Strategy
-    situation: Situation
+    context: RunContext
     train: Batches
     total_steps: int
     eval_steps: int
@@ -107,7 +107,7 @@ def prepare(
     shard: tuple[int, int] = (0, 1),
     begun_in: int | None = None,
     report: Callable[[str], None],
-) -> Setting:
+) -> PreparedRun:
     """Open the data, corrupt it, and make what the config names.
 
     Args:
@@ -208,7 +208,7 @@ def prepare(
         noise=None if config.noise is None else labels.generator,
         noise_seed=_noise_seed(config) if config.noise is not None else None,
     )
-    situation = Situation(
+    context = RunContext(
         total_steps=total,
         batches=len(train),
         given=labels.given,
@@ -221,14 +221,14 @@ def prepare(
         seed=recipe.seed,
         precision=recipe.precision,
     )
-    return Setting(
+    return PreparedRun(
         config=resolved,
         dataset=dataset,
         labels=labels,
         preprocessing=scaling,
         model=model,
-        strategy=methods.strategy(config.method, parameters, situation),
-        situation=situation,
+        strategy=methods.strategy(config.method, parameters, context),
+        context=context,
         train=train,
         total_steps=total,
         eval_steps=_eval_steps(config, len(train), total),

@@ -14,7 +14,7 @@ from proselflc.files import manifest
 from proselflc.files.manifest import Written
 from proselflc.options import LARGEST_WHOLE
 from proselflc.run import config as config_file
-from proselflc.run.prepare import Setting
+from proselflc.run.prepare import PreparedRun
 from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.run_directory import RunDirectory, read_toml
@@ -30,76 +30,76 @@ def begun_in(directory: RunDirectory, now: int) -> int:
     return number if type(number) is int and 1 <= number <= LARGEST_WHOLE else now
 
 
-def facts(setting: Setting) -> dict[str, object]:
+def facts(prepared: PreparedRun) -> dict[str, object]:
     """What a state says of the run that it is of."""
-    weight = setting.dataset.sample_weight
+    weight = prepared.dataset.sample_weight
     return {
-        "config": setting.config.table(),
-        "fingerprint": setting.labels.fingerprint,
-        "batches": len(setting.train),
-        "processes": setting.begun_in,
-        "preprocessing": setting.preprocessing.to_json(),
+        "config": prepared.config.table(),
+        "fingerprint": prepared.labels.fingerprint,
+        "batches": len(prepared.train),
+        "processes": prepared.begun_in,
+        "preprocessing": prepared.preprocessing.to_json(),
         "weights": None if weight is None else hashlib.sha256(weight.tobytes()).hexdigest(),
     }
 
 
-def check_run(directory: RunDirectory, setting: Setting) -> None:
+def check_run(directory: RunDirectory, prepared: PreparedRun) -> None:
     """Refuse to go on with other options, other labels or other examples.
 
     Raises:
         InputError: they are not those of the run in the directory.
     """
     stored = read_toml(directory.config)
-    different = config_file.differences(stored, setting.config.table())
+    different = config_file.differences(stored, prepared.config.table())
     if different:
         raise InputError(
             f"the run {directory.path} was begun with other options: {', '.join(different)}; use "
             "those, or begin another run with another --out"
         )
-    if stored.get("fingerprint") != setting.labels.fingerprint:
+    if stored.get("fingerprint") != prepared.labels.fingerprint:
         raise InputError(
             f"the labels are not those that {directory.path} was begun with (fingerprint "
-            f"{str(stored.get('fingerprint'))[:12]}… there, {setting.labels.fingerprint[:12]}… "
-            f"now): {_why_other_examples(setting)}"
+            f"{str(stored.get('fingerprint'))[:12]}… there, {prepared.labels.fingerprint[:12]}… "
+            f"now): {_why_other_examples(prepared)}"
         )
     # A run that was stopped in its very beginning has no labels yet, and no state.
-    if not _draws_trusted(setting) or not directory.labels.is_file():
+    if not _draws_trusted(prepared) or not directory.labels.is_file():
         return
-    if Labels.load(directory.labels).ids != setting.labels.ids:
+    if Labels.load(directory.labels).ids != prepared.labels.ids:
         raise InputError(
             f"the training examples are not those that {directory.path} was begun with, though "
-            f"their labels are the same: {_why_other_examples(setting)}"
+            f"their labels are the same: {_why_other_examples(prepared)}"
         )
 
 
-def _why_other_examples(setting: Setting) -> str:
+def _why_other_examples(prepared: PreparedRun) -> str:
     """Say what may be the reason why a run has other examples now."""
-    if not _draws_trusted(setting):
+    if not _draws_trusted(prepared):
         return "has the data changed?"
     return (
         "has the data changed? If not, the run was begun by a version of proselflc that drew the "
-        f"examples of --trusted {setting.config.trusted} in another way, and this version cannot "
+        f"examples of --trusted {prepared.config.trusted} in another way, and this version cannot "
         "continue it: begin anew with --overwrite, or with another --out"
     )
 
 
-def _draws_trusted(setting: Setting) -> bool:
+def _draws_trusted(prepared: PreparedRun) -> bool:
     """Return whether trusted examples are a share of the data, which is drawn."""
-    trusted = setting.config.trusted
+    trusted = prepared.config.trusted
     return trusted is not None and not Path(trusted).exists()
 
 
-def check_state(state: State, directory: RunDirectory, setting: Setting) -> None:
+def check_state(state: State, directory: RunDirectory, prepared: PreparedRun) -> None:
     """Refuse a state of another run, of other inputs or of another number of processes.
 
     Raises:
         InputError: what `facts` gave when it was written is not what it gives now.
     """
-    then, now = state.facts, facts(setting)
+    then, now = state.facts, facts(prepared)
     stored = then.get("config")
     if (
         not isinstance(stored, dict)
-        or config_file.differences(stored, setting.config.table())
+        or config_file.differences(stored, prepared.config.table())
         or then.get("fingerprint") != now["fingerprint"]
     ):
         raise InputError(

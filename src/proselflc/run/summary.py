@@ -14,13 +14,13 @@ from proselflc.auditing.audit import Audit
 from proselflc.auditing.detection import detection, label_accuracy
 from proselflc.data.labels.labels import Labels
 from proselflc.files.whole import whole_file
-from proselflc.run.prepare import Setting
+from proselflc.run.prepare import PreparedRun
 from proselflc.training.run_directory import Json, RunDirectory
 from proselflc.training.strategy import Strategy
 
 
 def summary(
-    setting: Setting,
+    prepared: PreparedRun,
     history: list[Json],
     measured: Mapping[str, Any],
     table: Any,
@@ -33,7 +33,7 @@ def summary(
     """The run in a few numbers, named as in the interface.
 
     Args:
-        setting: of the run.
+        prepared: of the run.
         history: its evaluation points.
         measured: as `measurement.everything` gives it.
         table, audit: as `suspects.examine` makes them.
@@ -44,10 +44,10 @@ def summary(
     last = history[-1] if history else {}
     test = measured.get("test", {})
     return {
-        "method": setting.config.method,
-        "data": setting.dataset.name,
-        "noise": setting.labels.generator,
-        "seed": setting.config.recipe.seed,
+        "method": prepared.config.method,
+        "data": prepared.dataset.name,
+        "noise": prepared.labels.generator,
+        "seed": prepared.config.recipe.seed,
         "steps": steps,
         "test_accuracy": test.get("accuracy"),
         "test_accuracy_at_best_validation": best_validation(history),
@@ -57,11 +57,11 @@ def summary(
         "ece": test.get("ece"),
         "nll": test.get("nll"),
         "brier": test.get("brier"),
-        **of_labels(setting.labels, table, audit),
-        **setting.strategy.facts(),
+        **of_labels(prepared.labels, table, audit),
+        **prepared.strategy.facts(),
         **({"notes": list(notes)} if notes else {}),
         "seconds": round(seconds, 3),
-        "fingerprint": setting.labels.fingerprint,
+        "fingerprint": prepared.labels.fingerprint,
     }
 
 
@@ -105,7 +105,7 @@ def write_transition(directory: RunDirectory, strategy: Strategy) -> None:
             np.lib.format.write_array(file, array, allow_pickle=False)
 
 
-def write_model(directory: RunDirectory, setting: Setting, module: nn.Module) -> None:
+def write_model(directory: RunDirectory, prepared: PreparedRun, module: nn.Module) -> None:
     """Write the weights, and what else a prediction needs."""
     state = {
         name: tensor.detach().cpu().clone().contiguous()
@@ -113,16 +113,16 @@ def write_model(directory: RunDirectory, setting: Setting, module: nn.Module) ->
     }
     with whole_file(directory.weights) as file:
         file.write(save(state))
-    values = setting.labels.values
+    values = prepared.labels.values
     directory.write_json(
         directory.model,
         {
-            "model": setting.config.model,
-            "num_classes": setting.dataset.num_classes,
-            "names": list(setting.dataset.names),
-            "preprocessing": setting.preprocessing.to_json(),
+            "model": prepared.config.model,
+            "num_classes": prepared.dataset.num_classes,
+            "names": list(prepared.dataset.names),
+            "preprocessing": prepared.preprocessing.to_json(),
             **({} if values is None else {"label_type": values.to_json()}),
-            "averaged": setting.config.recipe.ema is not None,
-            "skipped": [asdict(one) for one in setting.dataset.skipped],
+            "averaged": prepared.config.recipe.ema is not None,
+            "skipped": [asdict(one) for one in prepared.dataset.skipped],
         },
     )

@@ -26,26 +26,26 @@ from proselflc.files.manifest import Written
 from proselflc.run import disk_space, measurement, normalization, resumption, tracking
 from proselflc.run import wording as run_words
 from proselflc.run.config import Config
-from proselflc.run.output_options import Start, may_begin, place
-from proselflc.run.prepare import Setting, prepare
+from proselflc.run.output_options import OutputOptions, may_begin, place
+from proselflc.run.prepare import PreparedRun, prepare
 from proselflc.run.summary import summary, write_model, write_transition
 from proselflc.terminal.display import Display, showing
 from proselflc.terminal.interruption import Interrupted, stop_signals
 from proselflc.training import checkpoint, observations, processes
 from proselflc.training.checkpoint import State
-from proselflc.training.fit import DivergenceError, Lesson, Training, lessons
+from proselflc.training.fit import DivergenceError, StepResult, Training, lessons
 from proselflc.training.inference import answers
 from proselflc.training.meter import Meter
 from proselflc.training.observations import Recorder, Seen, see
 from proselflc.training.run_directory import Json, RunDirectory
-from proselflc.training.strategy import Scene, described
+from proselflc.training.strategy import Snapshot, described
 
 SHOWN_EVERY = 0.2  # seconds between two movements of the bar
 
 
 def train(
     config: Config,
-    start: Start,
+    start: OutputOptions,
     display: Display,
     *,
     dataset: Dataset | None = None,
@@ -95,7 +95,7 @@ def train(
                 f"{count}: it learns from the same batches, but batch normalisation and dropout "
                 "depend on the number of processes"
             )
-        setting = prepare(
+        prepared = prepare(
             config,
             dataset,
             model=model,
@@ -104,10 +104,10 @@ def train(
             begun_in=begun_in,
             report=display.note if accelerator.is_main_process else _nobody,
         )
-        run = _Run(setting, directory, accelerator, display)
+        run = _Run(prepared, directory, accelerator, display)
         run.begin(start.resume)
         if config.tracker is not None:
-            tracking.start(accelerator, setting.config, directory, stack)
+            tracking.start(accelerator, prepared.config, directory, stack)
         with showing(display), run.losing_its_workers():
             run.learn(stack)
         run.finish()
@@ -119,30 +119,30 @@ class _Run:
 
     def __init__(
         self,
-        setting: Setting,
+        prepared: PreparedRun,
         directory: RunDirectory,
         accelerator: Accelerator,
         display: Display,
     ) -> None:
-        self.setting = setting
+        self.prepared = prepared
         self.directory = directory
         self.accelerator = accelerator
         self.display = display
         self.is_main = bool(accelerator.is_main_process)
         self.training = Training(
-            setting.model,
-            setting.strategy,
-            setting.config.recipe,
-            setting.total_steps,
-            len(setting.train),
+            prepared.model,
+            prepared.strategy,
+            prepared.config.recipe,
+            prepared.total_steps,
+            len(prepared.train),
             accelerator=accelerator,
         )
         self.recorder = Recorder(
             directory.dynamics,
-            len(setting.dataset.train),
-            setting.dataset.num_classes,
-            setting.epochs,
-            first=self.training.spans[-1].first // len(setting.train),
+            len(prepared.dataset.train),
+            prepared.dataset.num_classes,
+            prepared.epochs,
+            first=self.training.spans[-1].first // len(prepared.train),
         )
         self.history: list[Json] = []
         self.written = Written(directory.path)
@@ -153,11 +153,11 @@ class _Run:
 
     def begin(self, resume: bool) -> None:
         """Put everything where the last checkpoint left it, or at the beginning."""
-        setting, directory = self.setting, self.directory
+        prepared, directory = self.prepared, self.directory
         state = None
         if resume and processes.agreed(directory.is_begun):
             resumption.check_everybody_sees(directory, self.accelerator)
-            resumption.check_run(directory, setting)
+            resumption.check_run(directory, prepared)
             state, notes = checkpoint.read_last(directory.checkpoints)
             if state is None and notes:
                 raise InputError(
@@ -185,13 +185,13 @@ class _Run:
                 )
             if resume:
                 self.display.note(f"there is no state in {directory.path} yet: the run begins")
-            disk_space.check(directory, setting, self.training)
+            disk_space.check(directory, prepared, self.training)
             directory.clear()
-            setting.config.write(directory.config, setting.labels.fingerprint)
-            setting.labels.save(directory.labels)
+            prepared.config.write(directory.config, prepared.labels.fingerprint)
+            prepared.labels.save(directory.labels)
             spans = self.training.spans
             if len(spans) > 1:
-                stages = described(spans, len(setting.train))
+                stages = described(spans, len(prepared.train))
                 directory.write_json(directory.stages, {"stages": stages})
             for path in directory.listed():
                 self.written.add(path)
@@ -199,31 +199,31 @@ class _Run:
 
     def learn(self, stack: contextlib.ExitStack) -> None:
         """Train to the end, recording, evaluating and saving on the way."""
-        setting, training = self.setting, self.training
+        prepared, training = self.prepared, self.training
         stack.enter_context(stop_signals(training))
         if self.is_main:
             self.display.begin(
-                run_words.title(self.setting, self.directory, self.accelerator.num_processes),
+                run_words.title(self.prepared, self.directory, self.accelerator.num_processes),
                 training.step,
-                setting.total_steps,
+                prepared.total_steps,
             )
         saved = shown = time.monotonic()
         self.meter.start()
         for lesson in self._lessons():
             now = time.monotonic()
-            is_point = setting.is_point(lesson.step)  # its evaluation has shown it already
+            is_point = prepared.is_point(lesson.step)  # its evaluation has shown it already
             if self.is_main and not is_point and now - shown >= SHOWN_EVERY:
                 shown = now
                 numbers = {"epoch": float(lesson.epoch + 1), **self.meter.numbers(self._g())}
                 self.display.step(lesson.step, numbers)
-            due = now - saved >= setting.config.checkpoint_seconds
-            if self.is_main and (due or lesson.stop or lesson.step == setting.total_steps):
+            due = now - saved >= prepared.config.checkpoint_seconds
+            if self.is_main and (due or lesson.stop or lesson.step == prepared.total_steps):
                 self._save()
                 saved = time.monotonic()
-            if lesson.stop and lesson.step < setting.total_steps:
+            if lesson.stop and lesson.step < prepared.total_steps:
                 self.accelerator.wait_for_everyone()
                 raise Interrupted(
-                    f"stopped after step {lesson.step} of {setting.total_steps}", self._advice()
+                    f"stopped after step {lesson.step} of {prepared.total_steps}", self._advice()
                 )
 
     @contextlib.contextmanager
@@ -242,37 +242,37 @@ class _Run:
                 saved = f"the state after step {self.saved_step} is saved; go on"
             raise Interrupted(
                 "stopped together with the processes that read images",
-                f"{saved} with: {run_words.command(self.directory, self.setting.config)}",
+                f"{saved} with: {run_words.command(self.directory, self.prepared.config)}",
             ) from None
 
-    def _lessons(self) -> Iterator[Lesson]:
+    def _lessons(self) -> Iterator[StepResult]:
         """Take the steps; where the loss of one is not finite, the state before it is saved.
 
         Where the model's outputs are not finite after a step, that state is not worth saving.
         """
         try:
-            yield from lessons(self.training, self.setting.train, self._scene, self._watch)
+            yield from lessons(self.training, self.prepared.train, self._scene, self._watch)
         except DivergenceError:
             is_usable = self.saved_step < self.training.step and not self.is_evaluating
             if self.is_main and is_usable:
                 self._save()
             raise
 
-    def _scene(self, model: nn.Module) -> Scene:
+    def _scene(self, model: nn.Module) -> Snapshot:
         """What a strategy may look at when a stage begins or an epoch is over."""
-        setting = self.setting
+        prepared = self.prepared
 
         def said(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
             self.training.share_buffers()
-            part = setting.dataset.train
-            batches = setting.for_evaluation(part if rows is None else part.take(rows))
+            part = prepared.dataset.train
+            batches = prepared.for_evaluation(part if rows is None else part.take(rows))
             for batch, logits in answers(model, batches, self.accelerator.device):
                 yield batch.index if rows is None else torch.from_numpy(rows)[batch.index], logits
 
-        return Scene(
+        return Snapshot(
             model,
-            setting.labels.given,
-            setting.dataset.num_classes,
+            prepared.labels.given,
+            prepared.dataset.num_classes,
             said,
             self._note,
         )
@@ -285,41 +285,41 @@ class _Run:
 
     def finish(self) -> None:
         """Write what a reader of the run wants, then the summary and last the manifest."""
-        setting, directory, training = self.setting, self.directory, self.training
+        prepared, directory, training = self.prepared, self.directory, self.training
         training.share_buffers()
         test, validation = (
-            measurement.logits(setting, training, part, directory.path)
-            for part in (setting.dataset.test, setting.dataset.validation)
+            measurement.logits(prepared, training, part, directory.path)
+            for part in (prepared.dataset.test, prepared.dataset.validation)
         )
         if self.is_main:
             self.recorder.end()
-            write_model(directory, setting, training.evaluated)
+            write_model(directory, prepared, training.evaluated)
             write_transition(directory, training.strategy)
             table, audit = suspects.examine(
-                setting.labels,
+                prepared.labels,
                 Records(observations.Epochs(directory.dynamics, self.written.checked)),
             )
             write_parquet(table, directory.examples)
             audit.save(directory)
-            measured = measurement.everything(setting.dataset, test, validation)
+            measured = measurement.everything(prepared.dataset, test, validation)
             directory.write_json(directory.evaluation, measured)
             steps, seconds = training.step, self.meter.seconds
             numbers = summary(
-                setting,
+                prepared,
                 self.history,
                 measured,
                 table,
                 audit,
                 steps=steps,
                 seconds=seconds,
-                notes=[*self.notes, *doubts.of_labels(setting.config.table())],
+                notes=[*self.notes, *doubts.of_labels(prepared.config.table())],
             )
             directory.write_json(directory.summary, numbers)
             self.written.seal(directory.listed())
         self.accelerator.wait_for_everyone()
 
     def _restore(self, state: State) -> None:
-        resumption.check_state(state, self.directory, self.setting)
+        resumption.check_state(state, self.directory, self.prepared)
         self.training.restore(state)
         self.meter.restore(state.facts.get("meter"))
         notes = state.facts.get("notes")
@@ -332,8 +332,8 @@ class _Run:
                 state, self.directory, self.directory.history_of(self.history)
             )
             self.directory.reopen()  # a manifest or a summary would be of what is replaced now
-            batches, total = len(self.setting.train), self.setting.total_steps
-            epoch = self.setting.epochs if state.step == total else state.step // batches
+            batches, total = len(self.prepared.train), self.prepared.total_steps
+            epoch = self.prepared.epochs if state.step == total else state.step // batches
             self.recorder.restore(checkpoint.part(state.tensors, "recorder"), epoch)
             self.directory.write_history(self.history)
 
@@ -341,7 +341,7 @@ class _Run:
         """How to go on after a stop."""
         if self.is_main and self.saved_step != self.training.step:
             return "and the state could not be saved, for its weights are not finite numbers"
-        command = run_words.command(self.directory, self.setting.config)
+        command = run_words.command(self.directory, self.prepared.config)
         return f"the state is saved; go on with: {command}"
 
     def _save(self) -> None:
@@ -354,7 +354,7 @@ class _Run:
         tensors |= checkpoint.named("recorder", self.recorder.tensors())
         facts = {
             **self.training.facts(),
-            **resumption.facts(self.setting),
+            **resumption.facts(self.prepared),
             "meter": self.meter.facts(),
             "notes": self.notes,
             **resumption.files(self.written, self.directory.history_of(self.history)),
@@ -362,19 +362,19 @@ class _Run:
         checkpoint.write(self.directory.checkpoints, State(self.training.step, tensors, facts))
         self.saved_step = self.training.step
 
-    def _watch(self, lesson: Lesson) -> None:
+    def _watch(self, lesson: StepResult) -> None:
         """Record a step and evaluate after it, before the strategy changes at an epoch's end.
 
         So the history's ε is that of the targets of this step, as in the records.
         """
         self._record(lesson)
         self.meter.add(lesson)
-        if self.setting.is_point(lesson.step):
+        if self.prepared.is_point(lesson.step):
             self.is_evaluating = True
             self._evaluate(lesson)
             self.is_evaluating = False
 
-    def _record(self, lesson: Lesson) -> None:
+    def _record(self, lesson: StepResult) -> None:
         """Keep what the step has shown, all processes' in the main one."""
         seen = see(
             self.training.strategy,
@@ -393,23 +393,23 @@ class _Run:
             if lesson.ends_epoch:
                 self.written.add(self.recorder.end_epoch(lesson.epoch))
 
-    def _evaluate(self, lesson: Lesson) -> None:
+    def _evaluate(self, lesson: StepResult) -> None:
         self.meter.pause()
-        setting, training = self.setting, self.training
+        prepared, training = self.prepared, self.training
         training.share_buffers()
-        fitting = measurement.fitting(setting, training)
+        fitting = measurement.fitting(prepared, training)
         accuracies = {
-            name: measurement.accuracy(setting, training, part)
+            name: measurement.accuracy(prepared, training, part)
             for name, part in (
-                ("test_accuracy", setting.dataset.test),
-                ("val_accuracy", setting.dataset.validation),
+                ("test_accuracy", prepared.dataset.test),
+                ("val_accuracy", prepared.dataset.validation),
             )
         }
         measured = {**asdict(fitting), **accuracies}
         line: Json = {
             "step": lesson.step,
-            "epoch": round(lesson.step / len(setting.train), 6),
-            "progress": lesson.step / setting.total_steps,
+            "epoch": round(lesson.step / len(prepared.train), 6),
+            "progress": lesson.step / prepared.total_steps,
             "stage": training.span.stage.name if len(training.spans) > 1 else None,
             "train_loss": self.meter.loss,
             "train_accuracy": measured.pop("train_accuracy"),
@@ -425,7 +425,7 @@ class _Run:
             self.history.append(line)
             self.directory.write_history(self.history)
             self.display.point(line)
-        if setting.config.tracker is not None:
+        if prepared.config.tracker is not None:
             numbers = {key: one for key, one in line.items() if isinstance(one, int | float)}
             self.accelerator.log(numbers, step=lesson.step)
         self.meter.start_anew()

@@ -7,19 +7,21 @@ import shlex
 from proselflc.data.request import FROM_PYTHON
 from proselflc.models.named_code import flag_for
 from proselflc.run.config import Config
-from proselflc.run.prepare import Setting
+from proselflc.run.prepare import PreparedRun
 from proselflc.training.run_directory import RunDirectory
 
 
-def title(setting: Setting, directory: RunDirectory, processes: int) -> tuple[str, str]:
+def title(prepared: PreparedRun, directory: RunDirectory, processes: int) -> tuple[str, str]:
     """What is learned from, and how and where."""
-    config, labels = setting.config, setting.labels
-    first = f"{setting.dataset.name}: {len(labels.given):,} examples of {len(labels.names)} classes"
+    config, labels = prepared.config, prepared.labels
+    first = (
+        f"{prepared.dataset.name}: {len(labels.given):,} examples of {len(labels.names)} classes"
+    )
     if labels.clean is not None:
         first += f", {labels.flipped.mean():.1%} of the labels wrong"
     return first, (
-        f"{config.method} with {config.model}, {setting.total_steps:,} "
-        f"step{'s' if setting.total_steps != 1 else ''}"
+        f"{config.method} with {config.model}, {prepared.total_steps:,} "
+        f"step{'s' if prepared.total_steps != 1 else ''}"
         f"{f' in {processes} processes' if processes > 1 else ''}, into {directory.path}"
     )
 

@@ -25,8 +25,8 @@ from proselflc.queue import storage as queue_storage
 from proselflc.queue.worker_processes import helping, stopping_on_signals
 from proselflc.run import method_options
 from proselflc.run.config import Config
-from proselflc.run.output_options import Start, unused
-from proselflc.run.prepare import Setting, prepare
+from proselflc.run.output_options import OutputOptions, unused
+from proselflc.run.prepare import PreparedRun, prepare
 from proselflc.searching import search_space
 from proselflc.searching.search_part import FIRST, Part, Task, is_share, work
 from proselflc.searching.study import NOISY, Outcome, Plan, write
@@ -69,7 +69,7 @@ class Options:
 def search(
     config: Config,
     options: Options,
-    start: Start,
+    start: OutputOptions,
     display: Display,
     *,
     dataset: Dataset | None = None,
@@ -134,7 +134,7 @@ def search(
     return outcome
 
 
-def _place(config: Config, start: Start) -> Path:
+def _place(config: Config, start: OutputOptions) -> Path:
     if start.out is not None:
         return start.out
     if start.resume:
@@ -158,7 +158,7 @@ def _planned(
         notes.append(NOISY)
     resolved = replace(setting.config, parameters=config.parameters, tracker=None)
     space = search_space.read(options.space, names, config, resolved)
-    search_space.check(space, resolved, setting.situation)
+    search_space.check(space, resolved, setting.context)
     plan = Plan(
         data=setting.dataset.name,
         config=resolved,
@@ -186,7 +186,7 @@ def _methods(config: Config) -> tuple[str, ...]:
     return names
 
 
-def _prepared(config: Config, dataset: Dataset | None) -> tuple[Setting, list[str]]:
+def _prepared(config: Config, dataset: Dataset | None) -> tuple[PreparedRun, list[str]]:
     """What a trial learns from and is chosen by, and what the user may not expect of it."""
     notes: list[str] = []
     if config.trusted is None:
@@ -199,7 +199,7 @@ def _prepared(config: Config, dataset: Dataset | None) -> tuple[Setting, list[st
 
 
 def _begun(
-    plan: Plan, directory: StudyDirectory, options: Options, start: Start, display: Display
+    plan: Plan, directory: StudyDirectory, options: Options, start: OutputOptions, display: Display
 ) -> BaseStorage:
     """The storage of a study that is new now, or is the one that was asked for."""
     url = options.storage

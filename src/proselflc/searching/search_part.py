@@ -14,7 +14,7 @@ import numpy as np
 from proselflc import methods
 from proselflc.data.dataset import Dataset
 from proselflc.data.labels.labels import Labels
-from proselflc.errors import InputError, shown
+from proselflc.errors import InputError, printable
 from proselflc.queue import kept_runs
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Claim, Queue
@@ -177,7 +177,7 @@ class Part:
 
     def _say(self, text: str) -> None:
         if not self.quiet:
-            sys.stderr.write(shown(text) + "\n")
+            sys.stderr.write(printable(text) + "\n")
             sys.stderr.flush()
 
     def _config(self, method: str, recipe: Chosen, parameters: Chosen) -> Config:

@@ -15,7 +15,7 @@ from proselflc.training.method import Value
 from proselflc.training.recipe import EPOCHS, Recipe
 
 if TYPE_CHECKING:
-    from proselflc.training.strategy import Situation
+    from proselflc.training.strategy import RunContext
 
 Chosen: TypeAlias = Mapping[str, Value]  # a value for every name of a space
 
@@ -254,7 +254,7 @@ def _range(name: str, text: str, kind: type, word: str) -> Range:
     return Range(low, high, kind is int, scale == "log")
 
 
-def check(space: Space, config: Config, situation: Situation) -> None:
+def check(space: Space, config: Config, context: RunContext) -> None:
     """Refuse values that a recipe or a method refuses, before anything is trained.
 
     A method must be able to do with the shortest training that may be chosen.
@@ -262,7 +262,7 @@ def check(space: Space, config: Config, situation: Situation) -> None:
     Args:
         space: to look at.
         config: resolved but for the parameters.
-        situation: that the methods will be in, but for Γ.
+        context: that the methods will be in, but for Γ.
 
     Raises:
         InputError: there is one.
@@ -278,10 +278,10 @@ def check(space: Space, config: Config, situation: Situation) -> None:
         if name in ("epochs", "steps")
     }
     shortest = applied(config, "cce", lengths, {}).recipe
-    situation = replace(situation, total_steps=shortest.total_steps(situation.batches))
+    context = replace(context, total_steps=shortest.total_steps(context.batches))
     for method, choices in space.methods.items():
         values = [{name: value} for name, choice in choices.items() for value in choice.corners()]
         for chosen in ({}, *values):
             own = methods.resolved(method, applied(config, method, {}, chosen).parameters)
-            stages = methods.strategy(method, own, situation).stages
-            spans(stages, situation.total_steps, situation.batches)
+            stages = methods.strategy(method, own, context).stages
+            spans(stages, context.total_steps, context.batches)

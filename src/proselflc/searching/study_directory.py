@@ -15,7 +15,7 @@ from proselflc.files.locking import file_lock
 from proselflc.files.regular import is_regular
 from proselflc.files.whole import must_be_own, must_be_own_folder, whole_file
 from proselflc.run.config import differences, versions
-from proselflc.run.output_options import Start
+from proselflc.run.output_options import OutputOptions
 from proselflc.training.run_directory import FORMAT, RunDirectory, check_format, read_toml
 
 # What study.toml holds beside the options of its runs, as the command line names it.
@@ -112,7 +112,7 @@ class StudyDirectory:
         finally:
             lock.release()
 
-    def check_start(self, start: Start) -> None:
+    def check_start(self, start: OutputOptions) -> None:
         """Refuse to touch a study, or something else, that nobody said to touch.
 
         Raises:

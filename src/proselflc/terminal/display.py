@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
-from proselflc.errors import shown
+from proselflc.errors import printable
 
 
 class Display(Protocol):
@@ -41,7 +41,7 @@ class Silent:
 
     def note(self, text: str) -> None:
         if self.notes:
-            sys.stderr.write(f"note: {shown(text)}\n")
+            sys.stderr.write(f"note: {printable(text)}\n")
 
     def begin(self, titles: Sequence[str], step: int, total: int) -> None:
         pass
@@ -66,7 +66,7 @@ class Lines(Silent):
 
     def begin(self, titles: Sequence[str], step: int, total: int) -> None:
         for title in titles:
-            sys.stderr.write(f"{shown(title)}\n")
+            sys.stderr.write(f"{printable(title)}\n")
         if step:
             sys.stderr.write(f"going on after step {step} of {total}\n")
 
@@ -101,11 +101,11 @@ class Terminal(Silent):
         self._task: Any = None
 
     def note(self, text: str) -> None:
-        self._print(f"note: {shown(text)}")
+        self._print(f"note: {printable(text)}")
 
     def begin(self, titles: Sequence[str], step: int, total: int) -> None:
         for title in titles:
-            self._print(shown(title))
+            self._print(printable(title))
         self._progress.start()
         self._task = self._progress.add_task("training", total=total, completed=step, numbers="")
 
@@ -158,7 +158,7 @@ def in_words(line: Mapping[str, Any]) -> str:
     }
     words = [f"epoch {round(line['epoch'], 2):g}", f"step {line['step']}"]
     if line.get("stage") is not None:
-        words.append(f"stage {shown(line['stage'])}")
+        words.append(f"stage {printable(line['stage'])}")
     words += [
         f"{word} {_number(word, line[name])}"
         for name, word in names.items()

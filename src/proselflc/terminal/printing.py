@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
-from proselflc.errors import shown
+from proselflc.errors import printable
 
 
 def is_main() -> bool:
@@ -24,14 +24,14 @@ def say(text: str) -> None:
 def say_notes(notes: Iterable[str]) -> None:
     """Tell the user what may not be expected, a line each."""
     for note in notes:
-        say(f"note: {shown(note)}")
+        say(f"note: {printable(note)}")
 
 
 def complain(text: str) -> None:
     """Tell the user what is wrong, in a line."""
     # Once on every machine: what is wrong may be wrong on one of them alone.
     if os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) == "0":
-        sys.stderr.write(shown(" ".join(text.split())) + "\n")
+        sys.stderr.write(printable(" ".join(text.split())) + "\n")
 
 
 def print_json(value: object) -> None:

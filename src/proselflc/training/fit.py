@@ -24,7 +24,7 @@ from proselflc.data.batches import Batch, Batches, generator_for
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, processes, schedule
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Scene, Strategy, spans, trainable
+from proselflc.training.strategy import Snapshot, Strategy, spans, trainable
 
 
 class DivergenceError(Exception):
@@ -32,7 +32,7 @@ class DivergenceError(Exception):
 
 
 @dataclass(frozen=True)
-class Lesson:
+class StepResult:
     """One optimiser step that was just taken.
 
     Attributes:
@@ -138,15 +138,15 @@ class Training:
         stage = firsts.index(self.step) if self.step in firsts else -1
         return stage if stage > self._entered else None
 
-    def enter(self, stage: int, scene: Callable[[nn.Module], Scene] | None) -> None:
+    def enter(self, stage: int, snapshot: Callable[[nn.Module], Snapshot] | None) -> None:
         """Begin a stage; what the one before has left is there to be looked at.
 
         Args:
             stage: its number.
-            scene: what its strategy may look at, of the model; None for one that looks at nothing.
+            snapshot: makes what its strategy may look at; None for one that looks at nothing.
         """
         self.share_buffers()  # what is kept of the model must be the same in every process
-        looked_at = None if scene is None else scene(self.evaluated)
+        looked_at = None if snapshot is None else snapshot(self.evaluated)
         self._arrange(stage)
         if looked_at is not None:
             self.strategy.enter(stage, looked_at)
@@ -340,34 +340,34 @@ class Training:
 def lessons(
     training: Training,
     loader: Batches,
-    scene: Callable[[nn.Module], Scene] | None = None,
-    watch: Callable[[Lesson], None] | None = None,
-) -> Iterator[Lesson]:
+    snapshot: Callable[[nn.Module], Snapshot] | None = None,
+    watch: Callable[[StepResult], None] | None = None,
+) -> Iterator[StepResult]:
     """Train from where it stands to Γ, a lesson after every step.
 
     Args:
         training: that goes on.
         loader: what to learn from.
-        scene: what a strategy may look at when a stage begins or an epoch is over, of the model;
+        snapshot: what a strategy may look at when a stage begins or an epoch is over, of the model;
             None for one that looks at nothing.
         watch: sees every lesson before the strategy ends an epoch, with all as it was in the step.
     """
-    assert scene is not None or type(training.strategy) is Strategy
+    assert snapshot is not None or type(training.strategy) is Strategy
     batches = len(loader)
     while training.step < training.total_steps:
         epoch, start = divmod(training.step, batches)
         stage = training.begins_stage()
         if stage is not None:
-            training.enter(stage, scene)
+            training.enter(stage, snapshot)
         for number, batch in enumerate(loader.batches(epoch, start), start):
             logits, loss, size, lr, stop = training.learn(batch)
             last = number == batches - 1 or training.step == training.total_steps
-            lesson = Lesson(training.step, epoch, last, batch, logits, loss, size, lr, stop)
+            lesson = StepResult(training.step, epoch, last, batch, logits, loss, size, lr, stop)
             if watch is not None:
                 watch(lesson)
-            if last and scene is not None:
+            if last and snapshot is not None:
                 of_stage = epoch - training.span.first // batches
-                seen = scene(training.evaluated)
+                seen = snapshot(training.evaluated)
                 training.strategy.after_epoch(training.stage, of_stage, seen)
             yield lesson
             if training.step == training.total_steps:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from proselflc.errors import InputError
-from proselflc.training.fit import Lesson
+from proselflc.training.fit import StepResult
 from proselflc.training.observations import ROW
 from proselflc.training.run_directory import Json
 
@@ -42,7 +42,7 @@ class Meter:
         seconds = self.seconds - self._at_point
         return self.examples / seconds if seconds > 0 else None
 
-    def add(self, lesson: Lesson) -> None:
+    def add(self, lesson: StepResult) -> None:
         self.examples += lesson.size
         self.loss_sum += lesson.loss * lesson.size
 

@@ -19,7 +19,7 @@ from proselflc.options import make_plain
 if TYPE_CHECKING:
     from proselflc.correction.criterion import Criterion
     from proselflc.correction.target import Target
-    from proselflc.training.strategy import Situation, Strategy
+    from proselflc.training.strategy import RunContext, Strategy
 
 Value: TypeAlias = str | int | float  # what a search chooses from
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class Method(Generic[P]):
     parameters: type[P]
     grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     criterion: Callable[[P, int], Criterion] | None = None
-    strategy: Callable[[P, Situation], Strategy] | None = None
+    strategy: Callable[[P, RunContext], Strategy] | None = None
     based_on: str = ""
     target: Callable[[], Target] | None = None
     learns_trusted: bool = False
@@ -165,7 +165,7 @@ class Method(Generic[P]):
         except (ValueError, TypeError) as error:
             raise InputError(f"method {self.name}: {error}") from None
 
-    def make(self, parameters: P, situation: Situation) -> Strategy:
+    def make(self, parameters: P, context: RunContext) -> Strategy:
         """Return the strategy.
 
         Raises:
@@ -175,10 +175,10 @@ class Method(Generic[P]):
 
         try:
             if self.strategy is not None:
-                return self.strategy(parameters, situation)
+                return self.strategy(parameters, context)
             assert self.criterion is not None
-            criterion = self.criterion(parameters, situation.total_steps)
-            return Strategy(criterion, situation.sample_weight)
+            criterion = self.criterion(parameters, context.total_steps)
+            return Strategy(criterion, context.sample_weight)
         except InputError:
             raise
         except (ValueError, TypeError) as error:

@@ -111,7 +111,7 @@ def spans(stages: tuple[Stage, ...], total_steps: int, batches: int) -> tuple[Sp
 
 
 @dataclass(frozen=True)
-class Situation:
+class RunContext:
     """What a strategy is made for.
 
     Attributes:
@@ -164,7 +164,7 @@ class Answers(Protocol):
 
 
 @dataclass(frozen=True)
-class Scene:
+class Snapshot:
     """What a strategy may look at when a stage begins or an epoch is over.
 
     No true labels: no method can peek.
@@ -217,7 +217,7 @@ class Strategy(nn.Module):
     def arrange(self, stage: int, model: nn.Module) -> None:
         """Be what a stage needs, without computing anything: also called when a run resumes."""
 
-    def enter(self, stage: int, scene: Scene) -> None:
+    def enter(self, stage: int, snapshot: Snapshot) -> None:
         """Compute what a stage begins with; a run that resumes in it has it from its checkpoint."""
 
     def targets(self, batch: Batch) -> Tensor:
@@ -235,7 +235,7 @@ class Strategy(nn.Module):
     def after_step(self, logits: Tensor, batch: Batch) -> None:
         """Look at what the model said in a step, [N, C] detached, before the step."""
 
-    def after_epoch(self, stage: int, epoch: int, scene: Scene) -> None:
+    def after_epoch(self, stage: int, epoch: int, snapshot: Snapshot) -> None:
         """An epoch of a stage, counted from 0 in it, is over."""
 
     def transition(self) -> Tensor | None:
@@ -368,9 +368,9 @@ def trainable(module: nn.Module) -> list[nn.Parameter]:
 
 
 @torch.no_grad()
-def all_probabilities(scene: Scene) -> Tensor:
+def all_probabilities(snapshot: Snapshot) -> Tensor:
     """[n, C] float32 what the model says of every training example, in their order, on the CPU."""
-    p = torch.zeros(len(scene.given), scene.num_classes)
-    for index, logits in scene.answers():
+    p = torch.zeros(len(snapshot.given), snapshot.num_classes)
+    for index, logits in snapshot.answers():
         p[index.cpu()] = torch.softmax(logits.float(), 1).cpu()
     return p

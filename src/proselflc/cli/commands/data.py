@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from proselflc.data.request import Request
-from proselflc.errors import shown
+from proselflc.errors import printable
 from proselflc.options import Whole
 from proselflc.terminal.printing import print_json
 
@@ -53,7 +53,7 @@ def noise(
         request, Corruption(kind, out, rate, seed, transition, human, pairs, overwrite)
     )
     for note in result.notes:
-        sys.stderr.write(f"note: {shown(note)}\n")
+        sys.stderr.write(f"note: {printable(note)}\n")
     if json:
         print_json(asdict(result))
         sys.stderr.write(str(result))
@@ -105,4 +105,4 @@ def embed(
         print_json(result)
     else:
         written = "{dimensions} numbers per example written to {out}".format(**result)
-        sys.stdout.write(f"{shown(written)}\n")
+        sys.stdout.write(f"{printable(written)}\n")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-from proselflc.errors import InputError, RunError, shown
+from proselflc.errors import InputError, RunError, printable
 from proselflc.options import Whole
 from proselflc.terminal.printing import print_json, say, say_notes
 
@@ -93,7 +93,7 @@ def report(
             }
         )
     else:
-        sys.stdout.write(f"{shown(str(written.path))}\n")
+        sys.stdout.write(f"{printable(str(written.path))}\n")
 
 
 def export(
@@ -168,7 +168,7 @@ def export(
     if json:
         print_json({"run": str(run), **asdict(done)})
     else:
-        sys.stdout.write("".join(f"{shown(path)}\n" for path in done.written.values()))
+        sys.stdout.write("".join(f"{printable(path)}\n" for path in done.written.values()))
 
 
 def review(
@@ -210,11 +210,11 @@ def review(
 
     def note(text: str) -> None:
         if not quiet:
-            say(f"note: {shown(text)}")
+            say(f"note: {printable(text)}")
 
     def show(address: str) -> None:
         stream = sys.stderr if json else sys.stdout
-        stream.write(f"{shown(address)}\n")
+        stream.write(f"{printable(address)}\n")
         stream.flush()
         if not quiet:
             say("The page is open until you press Ctrl-C here.")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from proselflc.data.request import InputsRequest
-from proselflc.errors import InputError, RunError, shown
+from proselflc.errors import InputError, RunError, printable
 from proselflc.files.regular import is_regular
 from proselflc.options import MOST_PROCESSES, Several, Whole
 from proselflc.run.config import Config
@@ -39,7 +39,7 @@ def train(
         options: what to do.
     """
     from proselflc.run import audit as auditing
-    from proselflc.run.output_options import Start
+    from proselflc.run.output_options import OutputOptions
     from proselflc.run.reader import Run
     from proselflc.run.train import train as run_train
     from proselflc.terminal.display import Silent, chosen
@@ -49,7 +49,7 @@ def train(
 
     try:
         display = chosen(quiet) if is_main() else Silent(notes=False)
-        path = run_train(options, Start(out, resume, overwrite), display)
+        path = run_train(options, OutputOptions(out, resume, overwrite), display)
     except DivergenceError as error:
         raise RunError(str(error)) from None
     except RuntimeError as error:
@@ -68,7 +68,7 @@ def train(
         if is_regular(directory.audit):
             found = Run(path)
             say("\n" + auditing.in_words(found, found.audit, found.examples, 3))
-        sys.stdout.write(f"{shown(str(path))}\n")
+        sys.stdout.write(f"{printable(str(path))}\n")
 
 
 def search(
@@ -117,7 +117,7 @@ def search(
         json: print the result as JSON.
         options: what is fixed.
     """
-    from proselflc.run.output_options import Start
+    from proselflc.run.output_options import OutputOptions
     from proselflc.searching import search as searching
     from proselflc.searching import study
     from proselflc.searching.search_part import SearchError
@@ -125,14 +125,14 @@ def search(
 
     how = searching.Options(tuple(space), trials, prune, storage, jobs, not no_retrain, quiet)
     try:
-        start = Start(out, resume, overwrite)
+        start = OutputOptions(out, resume, overwrite)
         found = searching.search(options, how, start, chosen(quiet))
     except SearchError as error:
         raise RunError(str(error)) from None
     if json:
         print_json(study.to_json(found))
     elif quiet:
-        sys.stdout.write(f"{shown(str(found.directory.path))}\n")
+        sys.stdout.write(f"{printable(str(found.directory.path))}\n")
     else:
         sys.stdout.write(study.told(found))
 
@@ -179,7 +179,7 @@ def predict(
     if accuracy is not None:
         say(f"{len(judged.examples):,} examples, {accuracy:.1%} predicted as they are labelled")
     for one in judged.examples.skipped:
-        say(f"note: {shown(one.id)} was left out: {shown(one.reason)}")
+        say(f"note: {printable(one.id)} was left out: {printable(one.reason)}")
     if json:
         print_json(
             {
@@ -194,7 +194,7 @@ def predict(
     elif out is None:
         sys.stdout.write(prediction.table(judged))
     else:
-        sys.stdout.write(f"{shown(str(out))}\n")
+        sys.stdout.write(f"{printable(str(out))}\n")
 
 
 def demo(

@@ -1,0 +1,79 @@
+"""JSON and TOML read into dataclasses, whose types say what a file may hold."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import msgspec
+
+from proselflc.errors import InputError
+from proselflc.files.text import decoded
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+T = TypeVar("T")
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)]
+Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """Return the content of a JSON file as the given type.
+
+    Raises:
+        InputError: the file cannot be read, is not JSON, or a value does not fit its type.
+    """
+    return decode_json(decoded(path), kind, path)
+
+
+def decode_json(text: str | bytes, kind: type[T], source: object) -> T:
+    """Return JSON text as the given type; `source` names it in errors.
+
+    >>> decode_json('{"a": 1}', dict[str, int], "x.json")
+    {'a': 1}
+    >>> decode_json('{"a": [1, "b"]}', dict[str, list[int]], "x.json")
+    Traceback (most recent call last):
+    proselflc.errors.InputError: x.json is damaged: expected `int`, got `str` at `$[...][1]`
+    """
+    try:
+        return msgspec.json.decode(text, type=kind, dec_hook=_convert_path)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise damaged(source, error) from None
+
+
+def read_toml(path: Path, kind: type[T]) -> T:
+    """Return the content of a TOML file as the given type.
+
+    Raises:
+        InputError: the file cannot be read, is not TOML, or a value does not fit its type.
+    """
+    try:
+        table = tomllib.loads(decoded(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not a TOML file: {error}") from None
+    return convert(table, kind, path)
+
+
+def convert(value: object, kind: type[T], source: object) -> T:
+    """Return plain Python values as the given type; `source` names them in errors."""
+    try:
+        return msgspec.convert(value, type=kind, dec_hook=_convert_path)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise damaged(source, error) from None
+
+
+def damaged(source: object, error: Exception) -> InputError:
+    """Return the error for a file that does not hold what it should."""
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    reason = reason.replace(" - at `", " at `")
+    return InputError(f"{source} is damaged: {reason[:1].lower()}{reason[1:]}")
+
+
+def _convert_path(kind: type, value: object) -> Any:
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise NotImplementedError(f"{kind} cannot be read from a file")

@@ -1,0 +1,78 @@
+"""How options and commands are written in messages: as the reader would type them.
+
+Messages below the command line name an option by `option("lr")`. The command line has it written
+`--lr`; everywhere else it is a keyword argument, `lr=`. No other module spells an option.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+Value = str | int | float | bool | None
+
+
+def _keyword(field: str, value: Value) -> str:
+    own = field.removeprefix("method.")
+    if own != field:
+        field = f'parameters["{own}"]'
+        return field if value is None else f"{field} = {value!r}"
+    return f"{field}=" if value is None else f"{field}={value!r}"
+
+
+def _flag(field: str, value: Value) -> str:
+    name = "--" + field.replace("_", "-")
+    return name if value is None or value is True else f"{name} {shlex.quote(str(value))}"
+
+
+_spelling: ContextVar[Callable[[str, Value], str]] = ContextVar("spelling", default=_keyword)
+
+
+@contextmanager
+def on_command_line() -> Iterator[None]:
+    """Write options as flags: `--lr` instead of `lr=`."""
+    token = _spelling.set(_flag)
+    try:
+        yield
+    finally:
+        _spelling.reset(token)
+
+
+def option(field: str, value: Value = None) -> str:
+    """Return an option as the reader would type it.
+
+    Args:
+        field: its Python name; a method's own parameter is "method.NAME".
+        value: a value to show with it; True for a flag.
+
+    >>> option("lr"), option("clip", 1), option("resume", True), option("method.epsilon")
+    ('lr=', 'clip=1', 'resume=True', 'parameters["epsilon"]')
+    >>> with on_command_line():
+    ...     option("batch_size"), option("clip", 1), option("resume", True), option("method.b")
+    ('--batch-size', '--clip 1', '--resume', '--method.b')
+    """
+    return _spelling.get()(field, value)
+
+
+def command(name: str, *arguments: object, **options: object) -> str:
+    """Return a command for the shell, quoted where needed.
+
+    Options that are None or False are left out; True is a flag without a value, and a tuple is an
+    option with several values.
+
+    >>> command("train", data="my data.csv", epochs=30, resume=True, out=None)
+    "proselflc train --data 'my data.csv' --epochs 30 --resume"
+    >>> command("export", "runs/a", ignore_column=("x", "y"))
+    'proselflc export runs/a --ignore-column x y'
+    """
+    words = ["proselflc", name, *(shlex.quote(str(one)) for one in arguments)]
+    for field, value in options.items():
+        if value is None or value is False:
+            continue
+        words.append("--" + field.replace("_", "-"))
+        if value is not True:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [shlex.quote(str(one)) for one in values]
+    return " ".join(words)
