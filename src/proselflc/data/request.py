@@ -22,24 +22,23 @@ class Request:
     """Which data to open, and how to read it.
 
     Attributes:
-        data: a name (see `proselflc datasets`), an image folder, a .csv, .tsv or .parquet table,
-            or an .npz file.
-        data_root: where named data sets live.
-        labels: a file of labels to use instead of the data's own, or a run, whose corrected labels
-            are meant; what a person has decided comes before what the run suggests.
-        reviewed: of the labels of a run, follow what a person has decided and, unless
-            --min-confidence says how sure they must be, no suggestions.
-        min_confidence: of the labels of a run, follow a suggestion only if the run is at least so
-            sure of it, from 0 to 1.
-        label_column: the table's column of labels.
-        text_column: the table's column of texts.
-        path_column: the table's column of image paths.
-        id_column: the table's column of ids.
-        ignore_column: columns of the table that are not learned from; several, one after the
-            other.
-        features: precomputed embeddings (.npy or .npz) to use instead of the inputs, row for row.
-        on_bad_image: what to do with an image that cannot be read.
-        cache: a folder for faster copies of archives.
+        data: a named data set (`proselflc datasets` lists them), an image folder, a .csv, .tsv or
+            .parquet table, or an .npz file.
+        data_root: folder that holds the named data sets.
+        labels: labels to use instead of the data's own: a file, or a run directory, which stands
+            for the run's corrected labels. Review decisions take precedence over suggestions.
+        reviewed: use only the reviewed labels of the run given by --labels; add --min-confidence to
+            use confident suggestions as well.
+        min_confidence: minimum confidence, from 0 to 1, of the suggestions that are used from the
+            run given by --labels.
+        label_column: column of the table that holds the labels.
+        text_column: column of the table that holds texts.
+        path_column: column of the table that holds image paths.
+        id_column: column of the table that holds ids.
+        ignore_column: columns of the table to ignore; separate several names by spaces.
+        features: precomputed embeddings (.npy or .npz, one row per example) to use as inputs.
+        on_bad_image: what to do with an image that cannot be read: stop with an error, or skip it.
+        cache: folder for copies of archives that are faster to read.
     """
 
     data: str = "digits"
@@ -69,6 +68,6 @@ class Request:
 
 @dataclass(frozen=True)
 class InputsRequest(Request):
-    """Which data to ask a model about: there is no default, and features may stand alone."""
+    """Which data to predict: it has no default, and features may be given alone."""
 
     data: str = ""

@@ -45,35 +45,36 @@ _OF_TRAIN = ("out", "resume", "overwrite", "quiet", "json")  # options of the co
 
 @dataclass(frozen=True)
 class Config:
-    """A run, before it begins.
+    """The options of one training run.
 
     Attributes:
-        request: which data.
-        noise: put on the labels before training, KIND:RATE as in symmetric:0.4, or none; see
-            `proselflc noise --help` for the kinds.
-        noise_seed: of the noise; the run's seed unless given.
-        trusted: examples whose labels are right, for validation: a share of the training data to
-            cut out, such as 0.2 (with its true labels where they are known), or a folder or file.
-            A method that learns from them, as `proselflc methods` says, has no validation part.
-        method: see `proselflc methods`; `--method NAME --help` shows its own parameters.
-        parameters: the method's own, by name; what is left out is the method's default.
-        model: see `proselflc models`; left out, one that suits the data. package.module:factory,
-            timm:NAME and torchvision:NAME work too.
-        weights: of the model to start from, a safetensors file or a state dict.
-        normalize: by which mean and deviation pixels are scaled: data, as measured; imagenet; none,
-            for pixels from 0 to 1; or numbers, as in 0.5,0.5,0.5/0.5,0.5,0.5. Left out, those that
-            the weights were trained with, where there are weights and these are known; else data.
-        augment: of training images: random crops, flips left to right, both or none; left out,
-            both for photos, none for grey images.
-        image_size: height and width that image files are seen at.
+        request: data to train on.
+        noise: label noise to add before training, as KIND:RATE, such as symmetric:0.4, or none;
+            `proselflc noise --help` lists the kinds.
+        noise_seed: seed of the noise (default: the run's seed).
+        trusted: examples with correct labels, used for validation: a share of the training data to
+            set aside, such as 0.2 (with its true labels if they are known), or a folder or file.
+            A method that trains on them (see `proselflc methods`) has no validation part.
+        method: training method; `proselflc methods` lists them, and `--method NAME --help` shows
+            the parameters of one.
+        parameters: the method's own parameters by name; the others keep their defaults.
+        model: model to train; `proselflc models` lists them. Also package.module:factory,
+            timm:NAME or torchvision:NAME. The default depends on the data.
+        weights: initial weights of the model, a safetensors file or a state dict.
+        normalize: mean and standard deviation that pixels are normalised by: data, as measured;
+            imagenet; none, for pixels from 0 to 1; or numbers, as in 0.5,0.5,0.5/0.5,0.5,0.5. The
+            default is those of the initial weights if they are known, otherwise data.
+        augment: augmentation of training images: random crops, horizontal flips, both or none. The
+            default is both for photos and none for greyscale images.
+        image_size: height and width that image files are resized to.
         recipe: how to train.
-        eval_epochs: evaluate every so many epochs; left out, about twenty times in all.
-        eval_steps: evaluate every so many steps, instead.
-        eval_examples: look at no more training examples than this when evaluating, always the
-            same ones, evenly spread.
-        checkpoint_seconds: save the state at the first step after so many seconds.
-        workers: processes that decode image files.
-        tracker: where numbers also go: tensorboard, or another one that Accelerate knows.
+        eval_epochs: number of epochs between evaluations (default: about twenty evaluations).
+        eval_steps: number of steps between evaluations, instead of eval-epochs.
+        eval_examples: maximum number of training examples to evaluate on; always the same ones,
+            evenly spaced.
+        checkpoint_seconds: minimum number of seconds between checkpoints.
+        workers: number of processes that decode image files.
+        tracker: experiment tracker to log to: tensorboard, or another one that Accelerate supports.
     """
 
     request: Annotated[Request, Parameter(name="*")] = field(default_factory=Request)

@@ -22,26 +22,27 @@ class Recipe:
     """How to train.
 
     Attributes:
-        epochs: passes over the training data; 30 unless steps are given.
-        steps: optimiser steps, instead of epochs.
-        batch_size: examples per optimiser step, over all processes together; 128 unless there are
-            fewer examples.
-        optimizer: the optimiser; left out, the one that suits the model.
-        lr: its learning rate; left out, the one that suits the model.
-        momentum: of SGD.
-        weight_decay: its weight decay; left out, the one that suits the model.
-        schedule: of the learning rate: multistep is the paper's on CIFAR-100 (÷10 at 1/2 and 22/30
-            of training), poly its on ImageNet and Clothing1M (power 2).
-        warmup: steps over which the learning rate rises at the beginning.
-        precision: mixed precision; losses are computed in float32 all the same.
-        accumulate: parts that a batch is cut into, one after the other, to save memory.
-        clip: largest norm of the gradient; left out, any.
-        ema: decay of an average of the weights, such as 0.999, to evaluate and save instead of the
-            last ones; left out, none.
-        channels_last: keep images in the memory order that convolutions on many devices like.
+        epochs: number of passes over the training data (default: 30).
+        steps: number of optimiser steps, instead of epochs.
+        batch_size: examples per optimiser step, summed over all processes (default: 128, or fewer
+            for small data).
+        optimizer: optimiser (the default depends on the model).
+        lr: learning rate (the default depends on the model).
+        momentum: momentum of SGD.
+        weight_decay: weight decay (the default depends on the model).
+        schedule: learning rate schedule; multistep is the paper's for CIFAR-100 (÷10 at 1/2 and
+            22/30 of training), poly its schedule for ImageNet and Clothing1M (power 2).
+        warmup: number of steps over which the learning rate rises linearly at the start.
+        precision: mixed precision; the loss is always computed in float32.
+        accumulate: number of parts that a batch is split into to save memory.
+        clip: maximum norm of the gradient (default: unlimited).
+        ema: decay of a moving average of the weights, such as 0.999; the average is evaluated and
+            saved instead of the last weights.
+        channels_last: store images in channels-last order, which speeds up convolutions on many
+            devices.
         compile: use torch.compile, which needs a C++ compiler.
-        deterministic: use deterministic algorithms only, even where they are slower.
-        seed: of initialisation, order, augmentation and dropout, and of the noise.
+        deterministic: use only deterministic algorithms, even if they are slower.
+        seed: seed of initialisation, data order, augmentation, dropout and noise.
     """
 
     epochs: Whole | None = None
