@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -34,14 +35,20 @@ from proselflc.errors import InputError
 COMMAND = [sys.executable, "-m", "proselflc"]
 
 
-def run(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run the command away from any terminal; its exit code must be the one expected."""
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == code, done.stderr
-    assert "\x1b" not in done.stdout + done.stderr  # no colour
-    return done
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(program: Any) -> Run:
+    """Run the command in the current folder; its exit code must be the one expected."""
+
+    def go(*arguments: object, code: int = 0) -> Any:
+        done = program.start(*arguments, folder=Path.cwd()).wait()
+        assert done.code == code, done.stderr
+        assert "\x1b" not in done.stdout + done.stderr  # no colour
+        return done
+
+    return go
 
 
 @pytest.fixture
@@ -53,7 +60,7 @@ def table(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["noise", "--help"], ["train", "--help"]])
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+def test_help_imports_nothing_heavy(run: Run, arguments: list[str]) -> None:
     assert run(*arguments).stdout.startswith("Usage: proselflc")
     traced = subprocess.run(
         [sys.executable, "-X", "importtime", *COMMAND[1:], *arguments],
@@ -66,13 +73,13 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert not packages & {"numpy", "torch", "sklearn", "scipy", "pyarrow", "PIL", "pydantic"}
 
 
-def test_help_names_every_kind_of_noise() -> None:
+def test_help_names_every_kind_of_noise(run: Run) -> None:
     words = run("noise", "--help").stdout.replace("│", " ").replace(",", " ").replace(".", " ")
     kinds = {*noise.SHORT_NAMES, *noise.GENERATORS, *noise.GENERATORS_WITHOUT_RATE}
     assert kinds <= set(words.split())
 
 
-def test_help_flows_and_loses_no_character(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_flows_and_loses_no_character(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     def words(command: str, form: Literal["plaintext", "markdown"]) -> str:
         command_app = cli.app[command]
         before, command_app.help_format = command_app.help_format, form
@@ -88,13 +95,13 @@ def test_help_flows_and_loses_no_character(capsys: pytest.CaptureFixture[str]) -
     assert not any(line.rstrip("│ ").endswith("rows and columns,") for line in lines)
 
 
-def test_version() -> None:
+def test_version(run: Run) -> None:
     from proselflc import __version__
 
     assert run("--version").stdout == f"{__version__}\n"
 
 
-def test_datasets_lists_every_name() -> None:
+def test_datasets_lists_every_name(run: Run) -> None:
     lines = run("datasets").stdout.splitlines()
     assert [line.split()[0] for line in lines[1 : 1 + len(DATASETS)]] == list(DATASETS)
     assert "Section 5.3" in next(line for line in lines if line.startswith("clothing1m"))
@@ -109,7 +116,7 @@ def test_datasets_lists_every_name() -> None:
     }
 
 
-def test_methods_lists_every_method() -> None:
+def test_methods_lists_every_method(run: Run) -> None:
     from proselflc import methods
 
     lines = run("methods").stdout.splitlines()
@@ -125,7 +132,7 @@ def test_methods_lists_every_method() -> None:
     assert "× 1.0" in lines[1]  # cross entropy, beside itself
 
 
-def test_one_method_is_shown_in_full() -> None:
+def test_one_method_is_shown_in_full(run: Run) -> None:
     shown = run("methods", "boot_hard").stdout
     assert "(1 − ε) q + ε argmax p" in shown
     assert re.search(r"^--method\.epsilon  0\.2 +0\.125, 0\.25, 0\.5  ε, how much", shown, re.M)
@@ -154,7 +161,7 @@ def test_methods_without_measured_costs(
     assert "cost" not in capsys.readouterr().out
 
 
-def test_help_shows_the_parameters_of_the_chosen_method(tmp_path: Path) -> None:
+def test_help_shows_the_parameters_of_the_chosen_method(run: Run, tmp_path: Path) -> None:
     def shown(*arguments: str) -> str:
         return " ".join(run(*arguments, "--help").stdout.replace("│", " ").split())
 
@@ -173,7 +180,7 @@ def test_help_shows_the_parameters_of_the_chosen_method(tmp_path: Path) -> None:
     )
 
 
-def test_options_of_all_methods_are_completed() -> None:
+def test_options_of_all_methods_are_completed(run: Run) -> None:
     script = run("completion", "bash").stdout
     for option in ("sharpness", "epsilon", "teacher", "window", "multiplier"):
         assert f"--method.{option}" in script
@@ -188,7 +195,7 @@ def test_methods_in_a_terminal_without_greek() -> None:
     assert "\\u03b5" in done.stdout
 
 
-def test_noise_on_digits_goes_round(tmp_path: Path) -> None:
+def test_noise_on_digits_goes_round(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "noisy.npz"
     done = run("noise", "--kind", "symmetric", "--rate", 0.4, "--seed", 3, "--out", out, "--json")
     result = json.loads(done.stdout)
@@ -209,7 +216,7 @@ def test_noise_on_digits_goes_round(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["noisy.npz"]
 
 
-def test_prose_without_json_is_on_stdout_alone(tmp_path: Path) -> None:
+def test_prose_without_json_is_on_stdout_alone(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "labels.npz"
     done = run("noise", "--kind", "symmetric:0.4", "--out", out)
     assert done.stderr == ""
@@ -223,7 +230,7 @@ def test_prose_without_json_is_on_stdout_alone(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.clean, open_data(Request("digits")).train.labels)
 
 
-def test_the_same_seed_writes_the_same_bytes(tmp_path: Path, table: Path) -> None:
+def test_the_same_seed_writes_the_same_bytes(run: Run, tmp_path: Path, table: Path) -> None:
     for name in ("a.csv", "b.csv", "a-labels.npz", "b-labels.npz"):
         run("noise", "--data", table, "--kind", "pair:0.5", "--out", tmp_path / name)
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
@@ -233,7 +240,7 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path: Path, table: Path) -> Non
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".npz"])
-def test_a_table_of_numbers_goes_round(tmp_path: Path, table: Path, suffix: str) -> None:
+def test_a_table_of_numbers_goes_round(run: Run, tmp_path: Path, table: Path, suffix: str) -> None:
     out = tmp_path / f"noisy{suffix}"
     result = json.loads(
         run("noise", "--data", table, "--kind", "pair:0.4", "--out", out, "--json").stdout
@@ -248,7 +255,7 @@ def test_a_table_of_numbers_goes_round(tmp_path: Path, table: Path, suffix: str)
     assert noise.fingerprint(back.train.labels, 3) == result["fingerprint"]
 
 
-def test_a_folder_of_images_goes_round(tmp_path: Path) -> None:
+def test_a_folder_of_images_goes_round(run: Run, tmp_path: Path) -> None:
     root = tmp_path / "pets"
     for i in range(24):
         place = root / ("train", "test")[i % 2] / ("cat", "dog", "owl")[i % 3] / f"{i}.png"
@@ -265,7 +272,7 @@ def test_a_folder_of_images_goes_round(tmp_path: Path) -> None:
     assert "pets/train/cat/0.png" in (tmp_path / "noisy.csv").read_text()  # can be moved along
 
 
-def test_cells_that_a_spreadsheet_would_execute_are_neutralised(tmp_path: Path) -> None:
+def test_cells_that_a_spreadsheet_would_execute_are_neutralised(run: Run, tmp_path: Path) -> None:
     source, out = tmp_path / "texts.csv", tmp_path / "noisy.csv"
     rows = "".join(f'=ID{k},"@SUM(1,{k})",{("+a", "b")[k % 2]}\n' for k in range(10))
     source.write_text("id,text,label\n" + rows)
@@ -290,7 +297,9 @@ def test_cells_that_a_spreadsheet_would_execute_are_neutralised(tmp_path: Path) 
     assert all(path.is_file() for path in found.inputs.paths)
 
 
-def test_noise_starts_from_the_truth_where_it_is_known(tmp_path: Path, table: Path) -> None:
+def test_noise_starts_from_the_truth_where_it_is_known(
+    run: Run, tmp_path: Path, table: Path
+) -> None:
     once, twice = tmp_path / "once.csv", tmp_path / "twice.csv"
     run("noise", "--data", table, "--kind", "symmetric:0.5", "--out", once)
     done = run("noise", "--data", once, "--kind", "symmetric:0.2", "--seed", 9, "--out", twice)
@@ -304,7 +313,7 @@ def test_noise_starts_from_the_truth_where_it_is_known(tmp_path: Path, table: Pa
     assert int((back.train.labels != back.clean).sum()) == 6
 
 
-def test_what_kinds_need_comes_from_options(tmp_path: Path, table: Path) -> None:
+def test_what_kinds_need_comes_from_options(run: Run, tmp_path: Path, table: Path) -> None:
     def noisy(*options: object) -> Dataset:
         out = tmp_path / "noisy.csv"
         run("noise", "--data", table, "--out", out, "--overwrite", *options)
@@ -397,10 +406,14 @@ def test_what_kinds_need_comes_from_options(tmp_path: Path, table: Path) -> None
             'unknown class "dg"; did you mean "dog"?',
         ),
         (["datasets", "--jsn"], "Unknown option: --jsn. Did you mean"),
-        (["embed", "--data", "digits", "--model", "x", "--out", "e.npz"], 'model "x" is none of'),
+        (
+            ["embed", "--data", "digits", "--model", "x", "--out", "e.npz"],
+            "--model must be package.module:factory",
+        ),
     ],
 )
 def test_wrong_input_is_one_plain_line_and_exit_code_2(
+    run: Run,
     arguments: list[str],
     sentence: str,
     table: Path,
@@ -417,7 +430,9 @@ def test_wrong_input_is_one_plain_line_and_exit_code_2(
     assert os.listdir(here) == []
 
 
-def test_a_file_that_is_there_is_not_replaced_unasked(tmp_path: Path, table: Path) -> None:
+def test_a_file_that_is_there_is_not_replaced_unasked(
+    run: Run, tmp_path: Path, table: Path
+) -> None:
     before = table.read_text()
     done = run("noise", "--data", table, "--kind", "pair:0.4", "--out", table, code=2)
     assert done.stderr == f"{table} exists: choose another name or pass --overwrite\n"
@@ -630,58 +645,52 @@ def test_coarse_classes_make_pair_noise_and_are_noted_as_lost(
     assert moved == {(0, 2), (2, 0), (1, 3), (3, 1)}
 
 
-def test_a_seed_is_not_rounded(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "noise", "--kind", "symmetric:0.4", "--seed", "1.5", "--out", "n.npz"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=60,
-    )
-    assert done.returncode == 2
+def test_a_seed_is_not_rounded(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("noise", "--kind", "symmetric:0.4", "--seed", "1.5", "--out", "n.npz", code=2)
     assert "1.5" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "n.npz").exists()
 
 
-def outcome(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, timeout=60, check=False
-    )
-
-
-def test_noise_that_leaves_one_class_does_not_blame_the_file(tmp_path: Path) -> None:
+def test_noise_that_leaves_one_class_does_not_blame_the_file(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("text,label\na b,pos\nc d,neg\n")
     kind = ("noise", "--data", "t.csv", "--kind", "symmetric:0.5")
-    done = outcome(*kind, "--out", "n.csv", cwd=tmp_path)
-    assert done.returncode == 2
+    done = run(*kind, "--out", "n.csv", code=2)
     assert 'after sym_exclusive_exact:0.5 all 2 labels are "' in done.stderr
     assert not (tmp_path / "n.csv").exists()
 
 
-def test_what_may_surprise_is_noted(tmp_path: Path) -> None:
+def test_what_may_surprise_is_noted(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     np.savez(tmp_path / "gaps.npz", x=np.zeros((20, 2), np.float32), y=np.arange(20) % 2 * 5)
     kind = ("noise", "--data", "gaps.npz", "--kind", "symmetric:0.4")
-    done = outcome(*kind, "--out", "n.npz", cwd=tmp_path)
+    done = run(*kind, "--out", "n.npz")
     assert "note: no example is truly of class 1, 2, 3, 4, but" in done.stderr
     names = np.array(list("abcdefghij"))
     x = np.zeros((20, 2), np.float32)
     np.savez(tmp_path / "ten.npz", x=x, y=np.arange(20) % 10, names=names)
     kind = ("noise", "--data", "ten.npz", "--kind", "asym_cifar10:0.1")
-    done = outcome(*kind, "--out", "m.npz", cwd=tmp_path)
-    assert done.returncode == 0
+    done = run(*kind, "--out", "m.npz")
     assert "note: asym_cifar10 is made for the classes airplane, " in done.stderr
     assert "note: no label was flipped" in done.stderr
 
 
-def test_a_folder_with_a_line_break_is_refused_before_a_table_is_written(tmp_path: Path) -> None:
+def test_a_folder_with_a_line_break_is_refused_before_a_table_is_written(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for name in ("a", "b\nc"):
         (tmp_path / "img" / name).mkdir(parents=True)
         for i in range(2):
             Image.new("RGB", (4, 4)).save(tmp_path / "img" / name / f"{i}.png")
     kind = ("noise", "--data", "img", "--kind", "symmetric:0.3")
-    done = outcome(*kind, "--out", "n.csv", cwd=tmp_path)
-    assert done.returncode == 2
+    done = run(*kind, "--out", "n.csv", code=2)
     assert "which has a line break" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "n.csv").exists()
@@ -694,4 +703,4 @@ def test_a_full_disk_behind_stdout_is_one_sentence() -> None:
             [*COMMAND, "datasets"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
         )
     assert done.returncode == 1
-    assert done.stderr == "cannot write the output: no space is left where it goes\n"
+    assert done.stderr == "cannot write the output: no space left on the device\n"

@@ -17,7 +17,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def short(method: str, seed: int) -> Config:
         config = whole(method, seed)
-        return replace(config, recipe=replace(config.recipe, epochs=4))
+        return replace(config, recipe=replace(config.recipe, epochs=2))
 
     monkeypatch.setattr(demo, "config", short)
 

@@ -50,7 +50,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(metadata, "version", version)
         monkeypatch.setattr(metadata, "requires", lambda name: REQUIRES)
-        monkeypatch.setattr(doctor, "_tried", tried)
+        monkeypatch.setattr(doctor, "_run_python", tried)
 
     return pretend
 
@@ -68,7 +68,7 @@ def test_all_is_well(machine: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert found.versions["proselflc"] == __version__
     assert run(["doctor"]) == 0
     printed = capsys.readouterr().out
-    assert "2 of 2 packages are there" in printed
+    assert "2 of 2 packages are installed" in printed
     assert "Tesla" in printed
     assert 'pip install "proselflc[lightning]"' in printed
     assert "search      yes" in printed
@@ -78,7 +78,10 @@ def test_all_is_well(machine: Any, capsys: pytest.CaptureFixture[str]) -> None:
     ("installed", "fault"),
     [
         ({"torch": "2.13"}, 'numpy is not installed: pip install "numpy>=1.26"'),
-        ({"torch": "2.5.1", "numpy": "2.0"}, 'torch 2.5.1 does not do: pip install "torch>=2.6"'),
+        (
+            {"torch": "2.5.1", "numpy": "2.0"},
+            'torch 2.5.1 is not supported: pip install "torch>=2.6"',
+        ),
     ],
 )
 def test_what_is_needed_and_not_there_is_a_fault(
@@ -98,7 +101,7 @@ def test_a_torch_that_cannot_be_imported_is_a_fault(machine: Any) -> None:
     assert found.devices == {}
     assert len(found.faults) == 1
     assert "ImportError: no libtorch.so" in found.faults[0]
-    assert "torch could not be asked" in doctor.in_words(found)
+    assert "torch cannot be imported" in doctor.describe(found)
 
 
 def test_oddities_are_noted_and_are_no_faults(machine: Any) -> None:
@@ -108,7 +111,7 @@ def test_oddities_are_noted_and_are_no_faults(machine: Any) -> None:
     assert not found.faults
     notes = "\n".join(found.notes)
     assert "ONEDNN_MAX_CPU_ISA=AVX512_CORE" in notes
-    assert "torchvision is installed and cannot be imported (RuntimeError: no nms)" in notes
+    assert "torchvision is installed but cannot be imported (RuntimeError: no nms)" in notes
     assert "lightning 2.6.3 steals credentials" in notes
     assert "lightning 2.6.3 is not supported" in notes
 
@@ -132,15 +135,15 @@ def test_from_its_source_extras_are_tried(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(metadata, "version", version)
     monkeypatch.setattr(metadata, "requires", requires)
-    monkeypatch.setattr(doctor, "_tried", tried)
+    monkeypatch.setattr(doctor, "_run_python", tried)
     found = doctor.Diagnosis({}, doctor.packages(), {}, {})
-    lines = {line.split()[0]: line for line in doctor.in_words(found).splitlines() if line}
+    lines = {line.split()[0]: line for line in doctor.describe(found).splitlines() if line}
     assert "search      yes  `proselflc search` (optuna 4.5)" in lines["search"]
     assert "timm        no " in lines["timm"]
     assert "timm cannot be imported" in lines["timm"]
     for extra in ("review", "hf"):
         assert f'pip install "proselflc[{extra}]"' in lines[extra]
-    assert "runs from its source" in lines["needed"]
+    assert "runs from a source tree" in lines["required"]
     assert not any("?" in line for line in lines.values())
     assert "import lightning" not in asked  # that version steals credentials
 
@@ -152,7 +155,7 @@ def test_extras_are_those_of_the_project() -> None:
         for extra, packages in project["optional-dependencies"].items()
         if extra != "all"
     }
-    assert brought == doctor.BROUGHT
+    assert brought == doctor.PACKAGES
     assert set(doctor.EXTRAS) == set(project["optional-dependencies"]) - {"all"}
 
 

@@ -183,8 +183,8 @@ def test_every_usual_kind_of_output_is_pooled(output: object, expected: str | No
     ("output", "message"),
     [
         (lambda x: (x,), "neither a tensor nor"),
-        (lambda x: x.mean(), r"gave \[\] for a batch of 7, expected \[7, D\]"),
-        (lambda x: x.mean((2, 3))[:3], r"gave \[3, 3\] for a batch of 7"),
+        (lambda x: x.mean(), r"returned \[\] for a batch of 7, expected \[7, D\]"),
+        (lambda x: x.mean((2, 3))[:3], r"returned \[3, 3\] for a batch of 7"),
         (lambda x: x.mean((2, 3)) * float("nan"), "NaN or infinite"),
         (lambda x: x @ torch.zeros(3, 3), "the model failed on a batch of 7: RuntimeError"),
     ],
@@ -203,17 +203,17 @@ def test_other_outputs_are_refused_in_a_sentence(output: object, message: str) -
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("resnet50", "none of package.module:factory"),
-        (":x", "none of"),
-        ("own_model:", "none of"),
+        ("resnet50", "must be package.module:factory"),
+        (":x", "must be package"),
+        ("own_model:", "must be package"),
         ("not_there:x", "No module named 'not_there'"),
         ("own_model:missing", "no attribute 'missing'"),
         ("own_model:needs", "missing 1 required positional argument"),
         ("own_model:fails", "OSError: no such luck"),
         ("own_model:number", "not callable"),
         ("collections:OrderedDict", "gave OrderedDict, expected an nn.Module"),
-        ("timm:resnet18", "needs --weights"),
-        ("hf:nowhere", "holds no config.json"),
+        ("timm:resnet18", "needs a file with its trained weights"),
+        ("hf:nowhere", "has no config.json"),
     ],
 )
 def test_models_that_cannot_be_made_are_refused(here: Path, model: str, message: str) -> None:

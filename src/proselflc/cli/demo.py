@@ -1,8 +1,8 @@
-"""`proselflc demo`: the idea in a minute, on data that comes with scikit-learn.
+"""`proselflc demo`: a comparison of methods in a minute, on data that comes with scikit-learn.
 
-The setting lets early learning come before memorising, as the paper has it: a network with one
-hidden layer, 60 epochs, the learning rate lowered from half of training on. Cross entropy then
-learns most of the wrong labels by heart; the methods are all given the same budget.
+The runs are long enough for early learning to precede memorisation, as in the paper: a network with
+one hidden layer, 60 epochs, and a learning rate that drops after half of training. Cross entropy
+then memorises most of the wrong labels. All methods have the same budget.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the demo has shown.
+    """The results of the demo.
 
     Attributes:
-        runs: the summary of every run, with its directory as `run`.
-        report: a page about the runs of the first seed.
+        runs: summary of every run, with its directory as `run`.
+        report: page about the runs of the first seed.
     """
 
     runs: tuple[dict[str, Any], ...]
@@ -46,16 +46,16 @@ class Outcome:
 
     @property
     def best(self) -> str:
-        """The run whose suggested labels are right most often; the test set has no say."""
+        """Return the run whose suggested labels are most often right; test data is not used."""
         return str(max(self.runs, key=lambda run: run["label_accuracy_after"])["run"])
 
     @property
     def label_accuracy_before(self) -> tuple[float, float]:
-        """Mean and standard deviation of the share of given labels that are right."""
+        """Return mean and standard deviation of the share of given labels that are right."""
         return _mean_std([run["label_accuracy_before"] for run in self.runs])
 
     def rows(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """Mean and standard deviation over the seeds of every measure, by method."""
+        """Return mean and standard deviation over the seeds of every measure, by method."""
         return {
             method: {
                 measure: _mean_std([run[measure] for run in self.runs if run["method"] == method])
@@ -66,7 +66,7 @@ class Outcome:
 
 
 def config(method: str, seed: int) -> Config:
-    """One run of the demo."""
+    """Return the options of one run."""
     return Config(
         request=Request(data="digits"),
         noise="pair:0.4",
@@ -78,16 +78,16 @@ def config(method: str, seed: int) -> Config:
 
 
 def run(out: Path, seeds: int, report: Callable[[str], None]) -> Outcome:
-    """Train every method with every seed; what was there from an earlier demo is replaced."""
+    """Train every method with every seed, replacing the runs of an earlier demo."""
     page = out / reporting.NAME
     if page.exists():
         reporting.check_out(page, overwrite=False)  # before anything is trained
     runs = []
     for seed in range(seeds):
         for method in COMPARED:
-            start = OutputOptions(out / f"{method}-{seed}", overwrite=True)
-            with one_thread():  # so small a network is slower with two
-                path = train(config(method, seed), start, Silent(notes=False))
+            output = OutputOptions(out / f"{method}-{seed}", overwrite=True)
+            with one_thread():  # a network this small is slower with two
+                path = train(config(method, seed), output, Silent(notes=False))
             directory = RunDirectory(path)
             summary = directory.read_json(directory.summary)
             runs.append({"run": str(path), **summary})
@@ -95,13 +95,13 @@ def run(out: Path, seeds: int, report: Callable[[str], None]) -> Outcome:
                 f"seed {seed}  {methods.find(method).title:20}  "
                 f"test accuracy {summary['test_accuracy']:6.1%}"
             )
-    first = sorted(runs[: len(COMPARED)], key=lambda one: str(one["method"]) != "proselflc")
-    written = reporting.write([Path(str(one["run"])) for one in first], page)
+    first = sorted(runs[: len(COMPARED)], key=lambda run: str(run["method"]) != "proselflc")
+    written = reporting.write([Path(str(run["run"])) for run in first], page)
     return Outcome(tuple(runs), written.path)
 
 
-def in_words(outcome: Outcome) -> str:
-    """The table, and what to do next."""
+def describe(outcome: Outcome) -> str:
+    """Return a table of the results, and the commands to try next."""
     before, _ = outcome.label_accuracy_before
     seeds = len(outcome.runs) // len(COMPARED)
     lines = [
@@ -122,11 +122,11 @@ def in_words(outcome: Outcome) -> str:
             f"Open in a browser: {outcome.report}",
             "",
             "Next:",
-            f"  proselflc audit {best}            # which labels are probably wrong",
-            f"  proselflc review {best}           # decide about them by keyboard",
+            f"  proselflc audit {best}            # list labels that are probably wrong",
+            f"  proselflc review {best}           # accept or reject suggested labels",
             f"  proselflc export {best} --out labels.csv",
             "  proselflc train --data YOUR.csv           # a table, a folder of images, an .npz",
-            "  proselflc methods                         # what else there is to try",
+            "  proselflc methods                         # list all methods",
             "",
         ]
     )

@@ -1,6 +1,6 @@
-"""`proselflc doctor`: what is installed, what is not and how to get it, and what is odd here.
+"""`proselflc doctor`: installed and missing packages, and problems of this machine.
 
-Nothing is imported that may be missing or broken; what must be tried is tried in another process.
+Packages that may be missing or broken are not imported here, but tried in another process.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 from proselflc import __version__
 
-# What an extra is for, in the words of who may want it; a test holds it against pyproject.toml.
+# What each extra is for; a test compares it with pyproject.toml.
 EXTRAS = {
-    "cleanlab": "comparing with cleanlab, data frames of label issues",
+    "cleanlab": "comparisons with cleanlab, data frames of label issues",
     "hf": "Hugging Face models and Trainer",
     "hub": "Hugging Face data sets",
     "lightning": "Lightning's Trainer",
@@ -29,8 +29,8 @@ EXTRAS = {
     "tensorboard": "`--tracker tensorboard`",
     "timm": "models of timm",
 }
-# What an extra brings, where no installation says it; they are imported by the same names.
-BROUGHT = {
+# The packages of each extra, for a source tree that is not installed. Import names are the same.
+PACKAGES = {
     "cleanlab": ("cleanlab",),
     "hf": ("transformers",),
     "hub": ("datasets",),
@@ -58,15 +58,15 @@ _DEVICES = (
 
 @dataclass(frozen=True)
 class Package:
-    """A package that something of ours needs.
+    """A package that proselflc or one of its extras requires.
 
     Attributes:
-        name: as pip knows it.
-        wanted: the versions that are, such as ">=2.6"; "" where the installation does not say it.
-        installed: the version that is there, or None.
-        extra: that brings it, or "" for one without which nothing works.
-        fits: whether the installed version is a wanted one; where none is, whether it can be
-            imported.
+        name: name on PyPI.
+        wanted: required versions, such as ">=2.6", or "" if they are not known.
+        installed: installed version, or None.
+        extra: extra that requires it, or "" if proselflc always does.
+        fits: whether the installed version is a required one; if these are not known, whether the
+            package can be imported.
     """
 
     name: str
@@ -78,15 +78,15 @@ class Package:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found.
+    """The state of an installation.
 
     Attributes:
-        versions: of proselflc, Python and the system.
-        packages: that are needed, and those that extras bring.
-        devices: what torch can compute on.
-        places: folders and files that matter, by what they are for.
-        notes: what is odd and what to do about it; nothing that keeps the rest from working.
-        faults: what keeps it from working, a sentence each.
+        versions: versions of proselflc, Python and the system.
+        packages: required packages and those of extras.
+        devices: devices and threads of torch.
+        places: relevant folders, by purpose.
+        notes: problems of some features, each with its fix.
+        faults: problems that make proselflc unusable, each with its fix.
     """
 
     versions: dict[str, str]
@@ -101,20 +101,20 @@ class Diagnosis:
 
 
 def diagnose() -> Diagnosis:
-    """Look at everything; nothing is changed and nothing is fetched."""
+    """Check everything, without changing or downloading anything."""
     found, notes, faults = packages(), [], []
-    for one in found:
-        if not one.extra and not one.fits:
-            what = "is not installed" if one.installed is None else f"{one.installed} does not do"
-            faults.append(f'{one.name} {what}: pip install "{one.name}{one.wanted}"')
-        elif one.installed is not None and one.wanted and not one.fits:
-            asked = f'pip install "{one.name}{one.wanted}"'
-            notes.append(f"{one.name} {one.installed} is not supported: {asked}")
-        if one.installed in MALICIOUS.get(one.name, ()):
-            notes.append(f"{one.name} {one.installed} steals credentials: remove it at once")
-    devices, said = _devices()
-    faults += said
-    notes += _odd()
+    for package in found:
+        named = f"{package.name} {package.installed}"
+        install = f'pip install "{package.name}{package.wanted}"'
+        if package.installed is None:
+            faults += [] if package.extra else [f"{package.name} is not installed: {install}"]
+        elif package.wanted and not package.fits:
+            (notes if package.extra else faults).append(f"{named} is not supported: {install}")
+        if package.installed in MALICIOUS.get(package.name, ()):
+            notes.append(f"{named} steals credentials: remove it at once")
+    devices, broken = _devices()
+    faults += broken
+    notes += _machine_notes()
     return Diagnosis(
         {
             "proselflc": __version__,
@@ -130,16 +130,12 @@ def diagnose() -> Diagnosis:
 
 
 def packages() -> tuple[Package, ...]:
-    """What proselflc says that it needs, and what is there of it.
-
-    Nothing of that is imported; what an extra brings that the installation does not know of is
-    tried in another process.
-    """
+    """Return the required packages and those of extras, with their installed versions."""
     from packaging.requirements import Requirement
 
     try:
         needed = metadata.requires("proselflc") or []
-    except metadata.PackageNotFoundError:  # run from its source, without being installed
+    except metadata.PackageNotFoundError:  # a source tree that is not installed
         needed = []
     result = []
     for line in needed:
@@ -149,61 +145,62 @@ def packages() -> tuple[Package, ...]:
             is_meant = marker is None or marker.evaluate({"extra": extra})
             if not is_meant or (extra and (marker is None or marker.evaluate({"extra": ""}))):
                 continue
-            there = _version(wanted.name)
-            fits = there is not None and wanted.specifier.contains(there, prereleases=True)
-            result.append(Package(wanted.name, str(wanted.specifier), there, extra, fits))
+            version = _version(wanted.name)
+            fits = version is not None and wanted.specifier.contains(version, prereleases=True)
+            result.append(Package(wanted.name, str(wanted.specifier), version, extra, fits))
             break
-    told = {one.extra for one in result}
+    listed = {package.extra for package in result}
     result += [
-        _tried_package(name, extra)
-        for extra, names in BROUGHT.items()
-        if extra not in told
+        _try_package(name, extra)
+        for extra, names in PACKAGES.items()
+        if extra not in listed
         for name in names
     ]
-    return tuple(sorted(result, key=lambda one: (one.extra, one.name)))
+    return tuple(sorted(result, key=lambda package: (package.extra, package.name)))
 
 
-def _tried_package(name: str, extra: str) -> Package:
-    there = _version(name)
-    may_run = there is not None and there not in MALICIOUS.get(name, ())
-    return Package(name, "", there, extra, may_run and _tried(f"import {name}").returncode == 0)
+def _try_package(name: str, extra: str) -> Package:
+    installed = _version(name)
+    may_run = installed is not None and installed not in MALICIOUS.get(name, ())
+    fits = may_run and _run_python(f"import {name}").returncode == 0
+    return Package(name, "", installed, extra, fits)
 
 
-def in_words(found: Diagnosis) -> str:
-    """The diagnosis for a terminal."""
+def describe(found: Diagnosis) -> str:
+    """Return the diagnosis as text for a terminal."""
     lines = ["  ".join(f"{name} {version}" for name, version in found.versions.items()), ""]
-    own = [one for one in found.packages if not one.extra]
-    needed = (
-        f"{sum(one.fits for one in own)} of {len(own)} packages are there: "
-        + ", ".join(f"{one.name} {one.installed or 'MISSING'}" for one in own)
+    own = [package for package in found.packages if not package.extra]
+    required = (
+        f"{sum(package.fits for package in own)} of {len(own)} packages are installed: "
+        + ", ".join(f"{package.name} {package.installed or 'MISSING'}" for package in own)
         if own
-        else "proselflc runs from its source, and no installation says what it needs"
+        else "unknown, because proselflc runs from a source tree that is not installed"
     )
     lines += [
-        f"needed      {needed}",
-        f"devices     {_in_words(found.devices)}",
+        f"required    {required}",
+        f"devices     {_describe_devices(found.devices)}",
         *(f"{what:11} {place}" for what, place in found.places.items()),
         "",
     ]
     for extra, purpose in EXTRAS.items():
-        brought = [one for one in found.packages if one.extra == extra]
-        missing = [one.name for one in brought if one.installed is None]
-        there = ", ".join(f"{one.name} {one.installed}" for one in brought if one.installed)
-        broken = [one.name for one in brought if not one.wanted and not one.fits]
+        needed = [package for package in found.packages if package.extra == extra]
+        missing = [package.name for package in needed if package.installed is None]
+        broken = [package.name for package in needed if not package.wanted and not package.fits]
+        installed = ", ".join(f"{package.name} {package.installed}" for package in needed)
         if missing:
             lines.append(f'{extra:11} no   {purpose}: pip install "proselflc[{extra}]"')
         elif broken:
             lines.append(f"{extra:11} no   {purpose}: {broken[0]} cannot be imported")
         else:
-            lines.append(f"{extra:11} yes  {purpose} ({there})")
-    lines += ["", *(f"note: {one}" for one in found.notes)] if found.notes else []
-    lines += ["", "Everything that is needed is there."] if own and not found.faults else []
+            lines.append(f"{extra:11} yes  {purpose} ({installed})")
+    lines += ["", *(f"note: {note}" for note in found.notes)] if found.notes else []
+    lines += ["", "Everything that is required is installed."] if own and not found.faults else []
     return "\n".join(lines) + "\n"
 
 
-def _in_words(devices: dict[str, Any]) -> str:
+def _describe_devices(devices: dict[str, Any]) -> str:
     if not devices:
-        return "torch could not be asked"
+        return "unknown, because torch cannot be imported"
     parts = [*devices["cuda"], *(["Apple GPU"] if devices["mps"] else [])]
     cores = f"{os.cpu_count()} CPU cores, {devices['threads']} threads"
     return ", ".join([*parts, cores]) + ("" if parts else "; no GPU")
@@ -217,57 +214,57 @@ def _version(name: str) -> str | None:
 
 
 def _devices() -> tuple[dict[str, Any], list[str]]:
-    """What torch sees, and what is wrong with it, asked in another process: it may be broken."""
+    """Return the devices of torch, and what is wrong if it cannot be imported."""
     import json
 
-    done = _tried(_DEVICES)
+    done = _run_python(_DEVICES)
     if done.returncode == 0:
         devices: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return devices, []
-    said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return {}, [f"torch cannot be imported ({said}): install it anew, see pytorch.org"]
+    reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return {}, [f"torch cannot be imported ({reason}): reinstall it, see pytorch.org"]
 
 
-def _odd() -> list[str]:
-    """What works here in another way than one would think."""
+def _machine_notes() -> list[str]:
+    """Return the problems that some features have on this machine."""
     notes = []
-    if _tried(_BF16).returncode < 0:
+    if _run_python(_BF16).returncode < 0:
         notes.append(
-            "--precision bf16 dies here with an illegal instruction: the processor promises "
-            f"matrix instructions that this machine refuses. Set {AVOID_AMX}=AVX512_CORE"
+            "--precision bf16 crashes on this machine with an illegal instruction, because the "
+            f"processor reports AMX but cannot use it: set {AVOID_AMX}=AVX512_CORE"
         )
     for name in ("torchvision", "timm"):
         if _version(name) is not None:
-            done = _tried(f"import {name}")
+            done = _run_python(f"import {name}")
             if done.returncode != 0:
-                said = (done.stderr.strip().splitlines() or ["it ended"])[-1]
-                notes.append(f"{name} is installed and cannot be imported ({said[:120]})")
+                reason = (done.stderr.strip().splitlines() or ["it ended"])[-1]
+                notes.append(f"{name} is installed but cannot be imported ({reason[:120]})")
     if shutil.which("g++") is None and shutil.which("c++") is None:
-        notes.append("--compile needs a C++ compiler, and there is none")
+        notes.append("--compile needs a C++ compiler, but none is installed")
     return notes
 
 
 def _places() -> dict[str, str]:
-    """Where things are kept: the program, data that is fetched, runs, other libraries' caches."""
+    """Return the folders of the program, downloaded data, runs and models."""
     places = {"program": str(Path(__file__).parents[1])}
     try:
         from proselflc.data.opening import root
         from proselflc.data.request import Request
 
         cache = root(Request())
-        places["data"] = f"{cache}{'' if cache.is_dir() else ' (not there yet)'}"
+        places["data"] = f"{cache}{'' if cache.is_dir() else ' (does not exist yet)'}"
     except ImportError:
-        pass  # what is missing is said elsewhere; this must answer all the same
+        pass  # a missing package is reported elsewhere
     here = Path.cwd()
     free = shutil.disk_usage(here).free / 1e9
-    writable = "" if os.access(here, os.W_OK) else ", cannot be written to"
+    writable = "" if os.access(here, os.W_OK) else ", not writable"
     places["runs"] = f"{here / 'runs'} ({free:,.0f} GB free{writable})"
     places["models"] = os.environ.get("HF_HOME") or str(Path.home() / ".cache" / "huggingface")
     return places
 
 
-def _tried(code: str) -> subprocess.CompletedProcess[str]:
-    """What a few lines do in a Python of their own, which may die of them."""
+def _run_python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run a few lines of code that may crash in a separate Python process."""
     try:
         return subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False

@@ -1,23 +1,23 @@
-"""Embeddings made once by a model that is already here, to learn from afterwards.
+"""Embeddings of a data set by a local model, to train on afterwards.
 
-A few thousand photos on a CPU: embed them once with a good model, then train on the numbers.
-Nothing is fetched from a network, and no weights are read that could run code.
+A few thousand photos can be embedded once on a CPU by a good model, and then trained on in seconds.
+Nothing is downloaded, and weights that could run code are not read.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from msgspec import Meta
 from torch import Tensor, nn
 
 from proselflc.data.batches import Order
@@ -26,32 +26,35 @@ from proselflc.data.opening import open_data
 from proselflc.data.preprocessing import ImageScaling
 from proselflc.data.request import Request
 from proselflc.data.streaming import FileLoader
-from proselflc.errors import InputError
-from proselflc.files.regular import content_of, is_regular
+from proselflc.errors import InputError, invalid_option
+from proselflc.files.regular import is_regular
+from proselflc.files.typed import read_json
 from proselflc.files.whole import whole_file
 from proselflc.models.factory import call_factory, import_timm
 from proselflc.models.pixels import IMAGENET
 from proselflc.models.weights import load_strictly, read_state, words
+from proselflc.wording import option
 
-IMAGENET_MEAN, IMAGENET_STD = IMAGENET.mean, IMAGENET.std
-
-Tokenize = Callable[[list[str]], "Tensor | Mapping[str, Tensor]"]
+Three = Meta(min_length=3, max_length=3)
+Arguments = Tensor | Mapping[str, Tensor]  # of a module: a batch, or keyword arguments
+Tokenize = Callable[[list[str]], Arguments]
 
 
 @dataclass(frozen=True)
 class Embedder:
-    """A model, and how its inputs are made.
+    """A model and the preparation of its inputs.
 
     Attributes:
-        module: maps a batch to [N, D], or to an object with `pooler_output` or
+        module: model that maps a batch to [N, D], or to an object with `pooler_output` or
             `last_hidden_state`.
-        mean, std: of pixels / 255 in the images it was trained on, three numbers each.
-        tokenize: makes a batch of texts into what the module takes, or None if it takes none.
+        mean, std: mean and standard deviation of pixels / 255 that it was trained with, three
+            numbers each.
+        tokenize: function from texts to the module's arguments, or None if it takes no texts.
     """
 
     module: nn.Module
-    mean: tuple[float, ...] = IMAGENET_MEAN
-    std: tuple[float, ...] = IMAGENET_STD
+    mean: tuple[float, ...] = IMAGENET.mean
+    std: tuple[float, ...] = IMAGENET.std
     tokenize: Tokenize | None = None
 
 
@@ -67,33 +70,35 @@ def embed(
     overwrite: bool = False,
     quiet: bool = False,
 ) -> dict[str, object]:
-    """Embed every example of a data set and write the numbers, row for row.
+    """Embed every example of a data set and write one row per example.
 
-    Images are warped to `size` × `size` and scaled as the model was trained; grey ones become
-    three equal channels. Features are passed on as they are. Texts need a model that knows how to
-    take them apart: `hf:`, or a factory whose module has a method `tokenize(list of str)`.
+    Images are resized to `size` × `size` and normalised as the model was trained; greyscale images
+    get three equal channels. Features are passed on unchanged. Texts need a model with a tokenizer:
+    `hf:`, or a factory whose module has a method `tokenize(list of str)`.
 
     Args:
-        request: which data to open.
-        model: `package.module:factory` (called without arguments, gives an `nn.Module`),
-            `timm:NAME` with `weights`, or `hf:DIR`, a directory that `save_pretrained` wrote.
-        out: an `.npz` file with `x` and, where the data has such parts, `x_test` and
-            `x_validation`; or an `.npy` file with their rows one after the other. `--features`
-            takes both.
-        weights: a safetensors file or a state dict, all of whose names must fit the model.
-        workers: processes that decode image files.
+        request: data to open.
+        model: `package.module:factory` (called without arguments, returns an `nn.Module`),
+            `timm:NAME` with `weights`, or `hf:DIR`, a directory written by `save_pretrained`.
+        out: an `.npz` file with `x` and, if the data has such parts, `x_test` and `x_validation`;
+            or an `.npy` file with the rows of all parts. `--features` reads both.
+        weights: safetensors file or state dict, whose names must all fit the model.
 
     Returns:
-        what was done: `out`, `rows` per part, and `dimensions`.
+        the path `out`, the `rows` of each part, and the `dimensions`.
     """
-    if batch_size < 1 or size < 1:
-        raise InputError(f"batch size and size must be positive, got {batch_size} and {size}")
+    for name, value in (("batch_size", batch_size), ("size", size)):
+        if value < 1:
+            raise invalid_option(name, f"must be positive, got {value}")
     if out.suffix not in (".npy", ".npz"):
-        raise InputError(f'--out must end in .npy or .npz, got "{out.name}"')
+        raise invalid_option("out", f'must end in .npy or .npz, got "{out.name}"')
     if not out.parent.is_dir():
-        raise InputError(f"there is no directory {out.parent} to write {out.name} into: make it")
+        raise InputError(
+            f"there is no directory {out.parent} for {out.name}", field="out", fix="create it"
+        )
     if out.exists() and not overwrite:
-        raise InputError(f"{out} exists: choose another name or pass --overwrite")
+        fix = f"choose another name or pass {option('overwrite', True)}"
+        raise InputError(f"{out} exists", field="out", fix=fix)
     embedder = load_embedder(model, weights=weights)
     dataset = open_data(request)
     parts = {"x": dataset.train, "x_test": dataset.test, "x_validation": dataset.validation}
@@ -104,7 +109,11 @@ def embed(
         )
         for name, part in present.items()
     }
-    _write(out, arrays)
+    with whole_file(out) as file:
+        if out.suffix == ".npy":
+            np.save(file, np.concatenate(list(arrays.values())), allow_pickle=False)
+        else:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
     return {
         "out": str(out),
         "rows": {name: len(array) for name, array in arrays.items()},
@@ -121,10 +130,10 @@ def embeddings(
     workers: int = 2,
     quiet: bool = True,
 ) -> Floats:
-    """[n, D] float32 the embedding of every example of a part, in its order.
+    """Return the embeddings of a part, [n, D] float32, in the order of its examples.
 
-    The module runs in evaluation mode without gradients and is left in evaluation mode. Progress
-    goes to stderr unless `quiet`.
+    The module runs without gradients in evaluation mode, and stays in it. Progress goes to stderr
+    unless `quiet`.
     """
     embedder.module.eval()
     rows: list[Floats] = []
@@ -132,17 +141,21 @@ def embeddings(
     with torch.inference_mode():
         batches = _batches(part, embedder, batch_size=batch_size, size=size, workers=workers)
         for count, arguments in batches:
-            rows.append(_embedded(embedder.module, arguments, count))
+            rows.append(_embed_batch(embedder.module, arguments, count))
             if not quiet:
-                _progress(done, done + count, len(part))
+                _show_progress(done, done + count, len(part))
             done += count
     if len({row.shape[1] for row in rows}) > 1:
-        raise InputError("the model gives embeddings of different sizes for different batches")
+        raise _model_error("returned embeddings of different sizes for different batches")
     return np.concatenate(rows)
 
 
-def _embedded(module: nn.Module, arguments: Tensor | Mapping[str, Tensor], count: int) -> Floats:
-    """[N, D] what the module makes of one batch."""
+def _model_error(problem: str, fix: str | None = None) -> InputError:
+    return InputError(f"the model {problem}", field="model", fix=fix)
+
+
+def _embed_batch(module: nn.Module, arguments: Arguments, count: int) -> Floats:
+    """Return the embeddings of one batch of `count` examples, [N, D]."""
     mask = None
     try:
         if isinstance(arguments, Tensor):
@@ -150,23 +163,26 @@ def _embedded(module: nn.Module, arguments: Tensor | Mapping[str, Tensor], count
         else:
             mask = arguments.get("attention_mask")
             output = module(**arguments)
-    except Exception as error:  # it is the user's code, and may fail in any way
-        raise InputError(
-            f"the model failed on a batch of {count}: {type(error).__name__}: {words(error)}"
+    except Exception as error:  # the user's code may fail in any way
+        raise _model_error(
+            f"failed on a batch of {count}: {type(error).__name__}: {words(error)}"
         ) from None
-    return _pooled(output, count, mask)
+    return _pool(output, count, mask)
 
 
 def load_embedder(model: str, *, weights: Path | None = None) -> Embedder:
-    """The model that a string names; see `embed`."""
+    """Return the model that a string names; see `embed`."""
     kind, _, name = model.partition(":")
     if not kind or not name:
-        raise InputError(f'model "{model}" is none of package.module:factory, timm:NAME and hf:DIR')
+        raise invalid_option(
+            "model", f'must be package.module:factory, timm:NAME or hf:DIR, got "{model}"'
+        )
     if kind == "timm":
         return _timm(name, weights)
     if kind == "hf":
         if weights is not None:
-            raise InputError("an hf: directory holds its own weights: leave --weights out")
+            fix = f"remove {option('weights')}"
+            raise InputError("an hf: directory holds its own weights", field="weights", fix=fix)
         return _hugging_face(Path(name))
     module = call_factory(kind, name, arguments={}, gives="maps a batch to embeddings [N, D]")
     if weights is not None:
@@ -177,36 +193,40 @@ def load_embedder(model: str, *, weights: Path | None = None) -> Embedder:
 def _timm(name: str, weights: Path | None) -> Embedder:
     if weights is None:
         raise InputError(
-            f"timm:{name} needs --weights, a file with its trained weights: nothing is downloaded, "
-            "and a network without training gives no useful embeddings"
+            f"timm:{name} needs a file with its trained weights, because nothing is downloaded",
+            field="weights",
+            fix=f"pass {option('weights')}",
         )
     timm = import_timm(name)
     state = read_state(weights)
     module = timm.create_model(name, pretrained=False)
     config = getattr(module, "pretrained_cfg", {})
     head = state.get(f"{config.get('classifier', '')}.weight")
-    if head is not None:  # weights tuned to other classes fit as well: the head is taken off
+    if head is not None:  # fine-tuned weights may have other classes; the head is removed below
         module = timm.create_model(name, pretrained=False, num_classes=len(head))
     load_strictly(module, state, weights)
     module.reset_classifier(0)
-    mean, std = config.get("mean", IMAGENET_MEAN), config.get("std", IMAGENET_STD)
+    mean, std = config.get("mean", IMAGENET.mean), config.get("std", IMAGENET.std)
     return Embedder(module, tuple(mean), tuple(std))
 
 
 def _hugging_face(directory: Path) -> Embedder:
     if not is_regular(directory / "config.json"):
         raise InputError(
-            f"{directory} holds no config.json: hf:DIR takes a local directory that "
-            "save_pretrained wrote; nothing is downloaded"
+            f"{directory} has no config.json; nothing is downloaded",
+            field="model",
+            fix="pass hf:DIR with a local directory written by save_pretrained",
         )
     for path in directory.iterdir():
         if not path.is_dir():
-            is_regular(path)  # transformers opens what it finds, and would wait at a pipe
+            is_regular(path)  # transformers opens every file, and would block on a pipe
     try:
         import transformers  # type: ignore[import-not-found, unused-ignore]
     except (ImportError, RuntimeError) as error:
         raise InputError(
-            f'transformers cannot be imported ({words(error)}): pip install "proselflc[hf]"'
+            f"transformers cannot be imported ({words(error)})",
+            field="model",
+            fix='pip install "proselflc[hf]"',
         ) from None
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
@@ -222,45 +242,48 @@ def _hugging_face(directory: Path) -> Embedder:
                 return dict(tokenizer(texts, padding=True, truncation=True, return_tensors="pt"))
 
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        raise InputError(f"cannot load the model in {directory}: {words(error)}") from None
+        raise InputError(
+            f"cannot load the model in {directory}: {words(error)}", field="model"
+        ) from None
     mean, std = _image_statistics(directory / "preprocessor_config.json")
     return Embedder(module, mean, std, tokenize)
 
 
 @contextmanager
 def _without_bars(transformers: Any) -> Iterator[None]:
-    """Weights from the disk are there at once; a bar for them is of no use, least when quiet."""
+    """Disable the progress bars of transformers, which are useless for local weights."""
     bars = transformers.utils.logging
-    shown = bars.is_progress_bar_enabled()
+    was_enabled = bars.is_progress_bar_enabled()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the environment wants them
+        warnings.simplefilter("ignore")  # a setting of the environment may ask for bars
         bars.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             bars.enable_progress_bar()
 
 
 def _image_statistics(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation that the model's image processor uses; ImageNet's where it says none."""
+    """Return mean and standard deviation of the model's image processor, or ImageNet's."""
     if not is_regular(path):
-        return IMAGENET_MEAN, IMAGENET_STD
-    try:
-        config = json.loads(content_of(path))
-        mean = tuple(float(v) for v in config.get("image_mean", IMAGENET_MEAN))
-        std = tuple(float(v) for v in config.get("image_std", IMAGENET_STD))
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"cannot read {path}: {words(error)}") from None
-    if len(mean) != 3 or len(std) != 3 or not all(0 < s < 1e6 for s in std):
-        raise InputError(f"{path} must hold three numbers in image_mean and in image_std")
-    return mean, std
+        return IMAGENET.mean, IMAGENET.std
+    scaling = read_json(path, _ImageProcessor)
+    return scaling.image_mean, scaling.image_std
+
+
+@dataclass(frozen=True)
+class _ImageProcessor:
+    """The part of `preprocessor_config.json` that is read."""
+
+    image_mean: Annotated[tuple[float, ...], Three] = IMAGENET.mean
+    image_std: Annotated[tuple[Annotated[float, Meta(gt=0, lt=1e6)], ...], Three] = IMAGENET.std
 
 
 def _batches(
     part: Part, embedder: Embedder, *, batch_size: int, size: int, workers: int
-) -> Iterator[tuple[int, Tensor | Mapping[str, Tensor]]]:
-    """The number of examples and the model's arguments, batch by batch."""
+) -> Iterator[tuple[int, Arguments]]:
+    """Yield the number of examples and the model's arguments of every batch."""
     inputs: Inputs = part.inputs
     order = Order(batch_size, shuffle=False)
     if isinstance(inputs, ImageFiles):
@@ -269,14 +292,15 @@ def _batches(
             yield len(batch.y), batch.x
         return
     if isinstance(inputs, Texts) and embedder.tokenize is None:
-        raise InputError(
-            "this model does not take texts: give hf:DIR with a tokenizer, or a factory whose "
-            "module has a method tokenize(list of str)"
+        raise _model_error(
+            "does not take texts",
+            "pass hf:DIR with a tokenizer, or a factory whose module has a method "
+            "tokenize(list of str)",
         )
     for share in order.shares(len(part), epoch=0):
         some = inputs.take(share.positions)
         if isinstance(some, Images):
-            yield len(some), _resized(some, embedder, size)
+            yield len(some), _resize(some, embedder, size)
         elif isinstance(some, Texts):
             assert embedder.tokenize is not None
             yield len(some), embedder.tokenize(list(some.texts))
@@ -285,8 +309,8 @@ def _batches(
             yield len(some), torch.from_numpy(np.array(some.values, np.float32))
 
 
-def _resized(images: Images, embedder: Embedder, size: int) -> Tensor:
-    """[N, 3, size, size] normalised."""
+def _resize(images: Images, embedder: Embedder, size: int) -> Tensor:
+    """Return normalised images, [N, 3, size, size]."""
     pixels = torch.from_numpy(np.array(images.pixels)).permute(0, 3, 1, 2)
     height, width = pixels.shape[2:]
     scaling = ImageScaling(embedder.mean, embedder.std, (height, width), (height, width))
@@ -296,20 +320,20 @@ def _resized(images: Images, embedder: Embedder, size: int) -> Tensor:
     return F.interpolate(x, (size, size), mode="bilinear", antialias=True)
 
 
-def _pooled(output: Any, count: int, mask: Tensor | None) -> Floats:
-    """[N, D] from what the model gave: its pooled output, or the mean over places.
+def _pool(output: Any, count: int, mask: Tensor | None) -> Floats:
+    """Return the pooled output of a model, or its mean over positions, [N, D].
 
     Args:
         output: [N, D]; tokens [N, T, D]; a map [N, D, h, w]; or an object that holds one of them.
         count: N.
-        mask: [N, T] which tokens of a text count, or None.
+        mask: [N, T] tokens of a text to include, or None for all.
     """
     if not isinstance(output, Tensor):
         pooled = getattr(output, "pooler_output", None)
         output = pooled if pooled is not None else getattr(output, "last_hidden_state", None)
     if not isinstance(output, Tensor):
-        raise InputError(
-            "the model gave neither a tensor nor an object with pooler_output or last_hidden_state"
+        raise _model_error(
+            "returned neither a tensor nor an object with pooler_output or last_hidden_state"
         )
     if output.dim() == 3:
         if mask is not None and mask.shape == output.shape[:2]:
@@ -320,25 +344,17 @@ def _pooled(output: Any, count: int, mask: Tensor | None) -> Floats:
     elif output.dim() == 4:
         output = output.mean((2, 3))
     if output.dim() != 2 or len(output) != count:
-        raise InputError(
-            f"the model gave {list(output.shape)} for a batch of {count}, expected [{count}, D]"
+        raise _model_error(
+            f"returned {list(output.shape)} for a batch of {count}, expected [{count}, D]"
         )
     if not bool(torch.isfinite(output).all()):
-        raise InputError("the model gave NaN or infinite embeddings: are these its weights?")
+        raise _model_error("returned NaN or infinite embeddings", "check its weights")
     array: Floats = output.to(torch.float32).cpu().numpy()
     return array
 
 
-def _write(path: Path, arrays: dict[str, Any]) -> None:
-    with whole_file(path) as file:
-        if path.suffix == ".npy":
-            np.save(file, np.concatenate(list(arrays.values())), allow_pickle=False)
-        else:
-            np.savez(file, **arrays)
-
-
-def _progress(before: int, done: int, total: int) -> None:
-    """Say how far it is: on one line of a terminal, or a line every tenth elsewhere."""
+def _show_progress(before: int, done: int, total: int) -> None:
+    """Write the progress to stderr: on one line of a terminal, otherwise a line every tenth."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\rembedded {done:,} of {total:,}" + "\n" * (done == total))
     elif 10 * done // total > 10 * before // total:

@@ -1,4 +1,4 @@
-"""Commands about the labels of a run."""
+"""Commands that work with the labels of a run: `audit`, `report`, `export` and `review`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-from proselflc.errors import InputError, RunError, printable
+from proselflc.errors import RunError, invalid_option, printable
 from proselflc.options import Whole
 from proselflc.terminal.printing import print_json, say, say_notes
 
@@ -23,16 +23,16 @@ def audit(
     quiet: bool = False,
     json: bool = False,
 ) -> None:
-    """Say which labels of a finished run are probably wrong, and what they should be.
+    """List the labels of a finished run that are probably wrong, with suggested corrections.
 
     Args:
-        run: the run's directory.
-        folds: train so many models anew, each without a part of the examples, and judge every
-            label by the one that has not seen it; 0 for what was seen in training; left out,
-            folds if there have been any.
-        worst: how many suspects to list.
-        model: package.module:factory, for folds of a run whose model is your own.
-        data: where the run's data is now, if it has moved; for folds.
+        run: run directory.
+        folds: number of folds for out-of-fold predictions; trains one model per fold, and judges
+            every label by the model that was not trained on it. 0 uses the predictions recorded
+            during training (default: the folds of an earlier audit, if any, otherwise 0).
+        worst: number of suspects to list.
+        model: package.module:factory, for the folds of a run whose model is your own code.
+        data: current location of the run's data, if it has moved; for folds.
         quiet: show no progress.
         json: print the result as JSON.
     """
@@ -42,7 +42,7 @@ def audit(
     from proselflc.training.fit import DivergenceError
 
     if worst < 0:
-        raise InputError(f"--worst must be at least 0, got {worst}")
+        raise invalid_option("worst", f"must be at least 0, got {worst}")
     audited = load_run(run, model=model)
     say_notes(() if quiet else audited.notes)
     try:
@@ -67,15 +67,17 @@ def report(
     overwrite: bool = False,
     json: bool = False,
 ) -> None:
-    """Write one self-contained HTML page about a run, or about several compared.
+    """Write a self-contained HTML page about one run, or a comparison of several.
 
     Args:
-        run: the run's directory.
-        runs: more of them; the suspects shown are those of the first.
-        out: the page; left out, report.html in the run, or of several runs right here.
-        data: where the first run's data is now, if it has moved.
-        figures: a folder for the page's figures as SVG and PNG files.
-        overwrite: replace a file that is no report, or a page whose examples are gone by now.
+        run: run directory.
+        runs: more run directories to compare; the page shows the suspects of the first run.
+        out: output page (default: report.html in the run, or in the current folder for several
+            runs).
+        data: current location of the first run's data, if it has moved.
+        figures: folder for the figures of the page as SVG and PNG files.
+        overwrite: replace a file that is not a report, or a page whose examples are no longer
+            available.
         json: print the result as JSON.
     """
     from proselflc.reporting import command as reporting
@@ -86,8 +88,8 @@ def report(
         print_json(
             {
                 "report": str(written.path),
-                "runs": [str(one) for one in (run, *runs)],
-                "figures": [str(one) for one in written.figures],
+                "runs": list(map(str, (run, *runs))),
+                "figures": list(map(str, written.figures)),
                 "suspects_shown": written.shown,
                 "notes": list(written.notes),
             }
@@ -116,23 +118,24 @@ def export(
     """Write the corrected labels of a finished run: a table, arrays, your own file, or folders.
 
     Args:
-        run: the run's directory.
-        format: of the labels; left out, what --out ends in, else csv. cleanlab is a table with
+        run: run directory.
+        format: file format (default: the ending of --out, otherwise csv); cleanlab is a table with
             cleanlab's column names.
-        out: a .csv, .tsv, .parquet or .npz file; without it, --copy and --links, the labels are
-            printed.
-        copy: a corrected copy of the table that the run was made from: the same rows and columns,
-            other labels, and a last column with what they were.
-        links: a folder with one folder per class, in it links to the images that belong there.
-        link: whether those are symbolic links, hard links or copies.
-        soft: add the probability of every class, or of the five likeliest of more than 100.
-        min_confidence: keep a given label where the run is less sure of a better one than this,
-            from 0 to 1.
-        reviewed: follow what a person has decided in review and, unless --min-confidence says how
-            sure they must be, no suggestions.
-        only_suspects: leave out the examples whose labels are probably right.
-        data: where the run's data is now, if it has moved; for --copy and --links.
-        overwrite: replace what is there.
+        out: output file, .csv, .tsv, .parquet or .npz; without --out, --copy and --links, the
+            labels are printed.
+        copy: path of a corrected copy of the table that the run was trained on: the same rows and
+            columns, with corrected labels and a last column that holds the original ones.
+        links: folder to create with one subfolder per class that holds links to its images.
+        link: kind of link to create, or copy for copies of the images.
+        soft: add the probability of every class, or of the five most likely ones if there are more
+            than 100.
+        min_confidence: minimum confidence of a correction, from 0 to 1; below it the given label is
+            kept.
+        reviewed: use only reviewed labels; add --min-confidence to use confident suggestions as
+            well.
+        only_suspects: omit the examples whose labels are probably right.
+        data: current location of the run's data, if it has moved; for --copy and --links.
+        overwrite: replace existing files.
         json: print a summary as JSON.
     """
     from proselflc.exporting import command as exporting
@@ -153,7 +156,9 @@ def export(
     )
     if what.is_printed and not json:
         if what.kind in ("parquet", "npz") and sys.stdout.isatty():
-            raise InputError(f"{what.kind} is no text: say with --out which file it goes to")
+            raise invalid_option(
+                "out", f"must name a file: {what.kind} cannot be printed to a terminal"
+            )
         found = load_run(run)
         say_notes(found.notes)
         for piece in exporting.printed(found, what):
@@ -163,7 +168,7 @@ def export(
     say_notes(done.notes)
     say(
         f"{done.corrections:,} of {done.examples:,} labels corrected, {done.suspects:,} are suspect"
-        + (f", {done.reviewed:,} were decided by a person" if done.reviewed else "")
+        + (f", {done.reviewed:,} reviewed" if done.reviewed else "")
     )
     if json:
         print_json({"run": str(run), **asdict(done)})
@@ -186,24 +191,24 @@ def review(
     quiet: bool = False,
     json: bool = False,
 ) -> None:
-    """Open a page on this machine to accept or reject the suggested labels by hand.
+    """Open a local page to accept or reject the suggested labels.
 
-    Every decision is written to review.jsonl in the run before the page goes on. End it with
-    Ctrl-C and come back at any time.
+    Every decision is written to review.jsonl in the run before the next one is shown. Press Ctrl-C
+    to stop; you can continue at any time.
 
     Args:
-        run: the run's directory.
-        sample: go through so many suspects alone, drawn by chance, to measure how many are right.
-        seed: of that draw.
-        data: where the run's data is now, if it has moved.
-        model: package.module:factory, for a run whose model is your own.
-        host: name or address to serve the page at; anything but this machine alone lets others in
-            who have the address.
-        port: to serve it at; if it is taken, the next one that is free.
-        name: of who reviews; left out, who is logged in.
-        no_browser: open none, print the address.
-        quiet: say nothing but the address.
-        json: print what was decided as JSON at the end.
+        run: run directory.
+        sample: number of randomly drawn suspects to review, to measure how many of them are right.
+        seed: seed of that draw.
+        data: current location of the run's data, if it has moved.
+        model: package.module:factory, for a run whose model is your own code.
+        host: name or address to serve the page at; any other than the default lets people on the
+            network open the page if they have its full address.
+        port: port to serve the page at; if it is in use, the next free port is taken.
+        name: name of the reviewer (default: the user who is logged in).
+        no_browser: print the address without opening a browser.
+        quiet: print only the address.
+        json: print the decisions as JSON at the end.
     """
     from proselflc.reviewing import command as reviewing
     from proselflc.run.reader import load_run

@@ -1,4 +1,4 @@
-"""What there is to choose from: data sets, methods, models."""
+"""Commands that list what is available: `datasets`, `methods`, `models` and `doctor`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from proselflc.data.opening import DATASETS
+from proselflc.errors import RunError
 from proselflc.run import method_options
 from proselflc.terminal.printing import print_json, print_table
 
@@ -14,59 +15,54 @@ if TYPE_CHECKING:
 
 
 def datasets(*, json: bool = False) -> None:
-    """List the data sets that have a name, and where the paper uses them.
+    """List the named data sets and where the paper uses them.
 
     Args:
         json: print the list as JSON.
     """
-    rows = {
-        name: {
-            "title": one.title,
-            "classes": one.classes,
-            "train": one.train,
-            "test": one.test,
-            "where": one.where,
-        }
-        for name, one in DATASETS.items()
-    }
     if json:
-        print_json(rows)
+        columns = ("title", "classes", "train", "test", "where")
+        print_json(
+            {name: {key: getattr(data, key) for key in columns} for name, data in DATASETS.items()}
+        )
         return
-    table = [
-        (name, f"{one.classes:,}", f"{one.train:,}", f"{one.test:,}", one.where, one.title)
-        for name, one in DATASETS.items()
-    ]
-    print_table(("name", "classes", "train", "test", "paper", "what it is"), table)
+    print_table(
+        ("name", "classes", "train", "test", "paper", "description"),
+        [
+            (name, f"{data.classes:,}", f"{data.train:,}", f"{data.test:,}", data.where, data.title)
+            for name, data in DATASETS.items()
+        ],
+    )
     sys.stdout.write(
         "\n--data also takes an image folder, a .csv, .tsv or .parquet table, and an .npz file.\n"
     )
 
 
 def methods(name: str | None = None, /, *, json: bool = False) -> None:
-    """List the methods, where the paper has them, what they need, cost and minimise.
+    """List the methods: their place in the paper, requirements, cost and loss.
 
-    With a NAME, show that method in full, with its parameters. What some need beside the data: a
-    teacher run is --method.teacher, a trusted part --trusted, a mask --method.mask. The cost is
-    that of a step beside one of cross entropy, as measured with a ResNet-20; the second decimal is
-    within what one measurement differs from the next.
+    With a NAME, show that method in full, with its parameters. Some methods need more than the
+    data: a teacher run (--method.teacher), a trusted part (--trusted) or a mask (--method.mask).
+    The cost is the time of a training step relative to cross entropy, measured with a ResNet-20;
+    repeated measurements differ in the second decimal.
 
     Args:
-        name: of a method to show in full.
+        name: method to show in full.
         json: print the list as JSON.
     """
     from proselflc import methods as known
 
     cost = known.costs()
     if name is not None:
-        _show_method(known.find(name), cost.get(name), json)
+        _print_method(known.find(name), cost.get(name), json)
     elif json:
-        print_json({key: _facts(one, cost.get(key)) for key, one in known.every().items()})
+        print_json({key: _facts(method, cost.get(key)) for key, method in known.every().items()})
     else:
         print_table(
             ("name", "paper", "needs", "cost", "loss", "title"),
             [
-                (key, one.where, one.needs, _times(cost.get(key)), one.loss, one.title)
-                for key, one in known.every().items()
+                (key, method.where, method.needs, _times(cost.get(key)), method.loss, method.title)
+                for key, method in known.every().items()
             ],
         )
 
@@ -85,15 +81,15 @@ def _facts(method: Method[Any], cost: float | None) -> dict[str, Any]:
     }
 
 
-def _show_method(method: Method[Any], cost: float | None, json: bool) -> None:
-    """Print all there is to say about a method."""
-    means, defaults = method_options.meanings(method), method_options.defaults(method)
+def _print_method(method: Method[Any], cost: float | None, json: bool) -> None:
+    """Print everything about one method."""
+    meanings, defaults = method_options.meanings(method), method_options.defaults(method)
     if json:
         own = {
             name: {
                 "default": getattr(method.parameters, name, None),
                 "required": not hasattr(method.parameters, name),
-                "meaning": means[name],
+                "meaning": meanings[name],
                 "searched": method.grid.get(name, ()),
             }
             for name in method.takes
@@ -123,7 +119,7 @@ def _show_method(method: Method[Any], cost: float | None, json: bool) -> None:
                     f"--method.{name}",
                     defaults[name],
                     ", ".join(map(str, method.grid.get(name, ()))) or "–",
-                    means[name],
+                    meanings[name],
                 )
                 for name in method.takes
             ],
@@ -135,7 +131,7 @@ def _times(cost: float | None) -> str:
 
 
 def models(*, json: bool = False) -> None:
-    """List the models, what they take and where the paper uses them.
+    """List the models, the inputs they take and where the paper uses them.
 
     Args:
         json: print the list as JSON.
@@ -143,33 +139,48 @@ def models(*, json: bool = False) -> None:
     from proselflc.models.catalogue import MODELS
     from proselflc.models.shape import KINDS
 
-    rows = {
-        name: {
-            "title": one.title,
-            "where": one.where,
-            "takes": [KINDS[kind] for kind in one.takes],
-            "optimizer": one.optimizer,
-            "lr": one.lr,
-            "weight_decay": one.weight_decay,
-        }
-        for name, one in MODELS.items()
-    }
+    takes = {name: [KINDS[kind] for kind in model.takes] for name, model in MODELS.items()}
     if json:
-        print_json(rows)
+        columns = ("title", "where", "takes", "optimizer", "lr", "weight_decay")
+        print_json(
+            {
+                name: {key: getattr(model, key) for key in columns} | {"takes": takes[name]}
+                for name, model in MODELS.items()
+            }
+        )
         return
     print_table(
-        ("name", "takes", "paper", "optimiser", "what it is"),
+        ("name", "takes", "paper", "optimiser", "description"),
         [
             (
                 name,
-                ", ".join(KINDS[kind] for kind in one.takes),
-                one.where,
-                f"{one.optimizer}, lr {one.lr:g}",
-                one.title,
+                ", ".join(takes[name]),
+                model.where,
+                f"{model.optimizer}, lr {model.lr:g}",
+                model.title,
             )
-            for name, one in MODELS.items()
+            for name, model in MODELS.items()
         ],
     )
     sys.stdout.write(
         "\n--model also takes package.module:factory, timm:NAME and torchvision:NAME.\n"
     )
+
+
+def doctor(*, json: bool = False) -> None:
+    """Check the installation: what is installed, what is missing and how to install it.
+
+    The exit code is 1 if a required package is missing or unusable.
+
+    Args:
+        json: print the result as JSON.
+    """
+    from proselflc.cli import doctor as checks
+
+    found = checks.diagnose()
+    if json:
+        print_json(found.to_json())
+    else:
+        sys.stdout.write(checks.describe(found))
+    if found.faults:
+        raise RunError("; ".join(found.faults))

@@ -1,4 +1,4 @@
-"""Commands that make data of data."""
+"""Commands that write new data: `noise` and `embed`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from proselflc.data.request import Request
 from proselflc.errors import printable
 from proselflc.options import Whole
-from proselflc.terminal.printing import print_json
+from proselflc.terminal.printing import print_json, say_notes
 
 
 def noise(
@@ -28,37 +28,35 @@ def noise(
     json: bool = False,
     request: Annotated[Request, Parameter(name="*")] = Request(),  # noqa: B008
 ) -> None:
-    """Corrupt the labels of any data, reproducibly, and write a file that --data reads back.
+    """Add reproducible label noise to any data and write a file that --data can read.
 
     Args:
-        kind: symmetric, pair, or a full name: sym_exclusive_bernoulli, sym_exclusive_exact,
-            sym_exclusive_exact_per_class, sym_inclusive, asym_cifar100_pair,
+        kind: kind of noise: symmetric, pair, or a full name: sym_exclusive_bernoulli,
+            sym_exclusive_exact, sym_exclusive_exact_per_class, sym_inclusive, asym_cifar100_pair,
             asym_cifar100_pair_legacy, asym_cifar100_cyclic, asym_cifar10, asym_mnist, pairflip,
-            instance_dependent, confusable_pairs, transition, human. KIND:RATE works too.
-        out: a .npz for arrays, a .csv or .tsv for image files, texts and tables, or a name ending
-            in labels.npz for the labels alone, to use with --labels.
-        rate: the share of labels to corrupt, from 0 to 1.
-        seed: of the random stream: the same seed gives the same labels everywhere.
-        transition: for kind transition: a .npy, .npz or .csv file, row = true class.
-        human: for kind human: a file with the labels that people gave.
-        pairs: for kind confusable_pairs: class names, as in "cat:dog,truck:car"; estimated from
-            the data if left out.
-        overwrite: replace a file that is there.
+            instance_dependent, confusable_pairs, transition, human. KIND:RATE sets the rate too.
+        out: output file: .npz for arrays; .csv or .tsv for image files, texts and tables; or a name
+            ending in labels.npz for the labels alone, to be read by --labels.
+        rate: share of labels to change, from 0 to 1.
+        seed: random seed; the same seed gives the same labels on every machine.
+        transition: transition matrix for kind transition: a .npy, .npz or .csv file with one row
+            per true class.
+        human: file of human labels for kind human.
+        pairs: pairs of class names for kind confusable_pairs, as in "cat:dog,truck:car" (default:
+            estimated from the data).
+        overwrite: replace an existing file.
         json: print the result as JSON.
-        request: which data to open.
+        request: data to change.
     """
     from proselflc.data.corruption import Corruption, corrupt_data
 
     result = corrupt_data(
         request, Corruption(kind, out, rate, seed, transition, human, pairs, overwrite)
     )
-    for note in result.notes:
-        sys.stderr.write(f"note: {printable(note)}\n")
+    say_notes(result.notes)
     if json:
         print_json(asdict(result))
-        sys.stderr.write(str(result))
-    else:
-        sys.stdout.write(str(result))
+    (sys.stderr if json else sys.stdout).write(str(result))
 
 
 def embed(
@@ -74,19 +72,19 @@ def embed(
     json: bool = False,
     request: Annotated[Request, Parameter(name="*")] = Request(),  # noqa: B008
 ) -> None:
-    """Turn images or texts into numbers once, by a model that is already here, for --features.
+    """Compute embeddings of images or texts with a local model, for --features.
 
     Args:
-        model: package.module:factory, timm:NAME with --weights, or hf:DIR, a local directory.
-        out: an .npy file, or an .npz file where there is a test part too.
-        weights: a safetensors file or a state dict.
-        batch_size: how many examples at once.
-        size: images are warped to this many pixels a side.
-        workers: processes that decode image files.
-        overwrite: replace a file that is there.
+        model: package.module:factory, timm:NAME with --weights, or hf:DIR for a local directory.
+        out: output file: .npy, or .npz if the data has a test part.
+        weights: weights of the model, a safetensors file or a state dict.
+        batch_size: number of examples per batch.
+        size: height and width that images are resized to.
+        workers: number of processes that decode image files.
+        overwrite: replace an existing file.
         quiet: show no progress.
         json: print the result as JSON.
-        request: which data to open.
+        request: data to embed.
     """
     from proselflc.cli import embedding
 

@@ -1,0 +1,293 @@
+"""Commands that train: `train`, `search`, `predict`, `demo` and `reproduce`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from proselflc.data.request import InputsRequest
+from proselflc.errors import InputError, RunError, invalid_option, printable
+from proselflc.files.regular import is_regular
+from proselflc.options import MOST_PROCESSES, Several, Whole
+from proselflc.run.config import Config
+from proselflc.terminal.printing import is_main, print_json, print_table, say, say_notes
+
+
+def train(
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    config: str | None = None,
+    quiet: bool = False,
+    json: bool = False,
+    options: Annotated[Config, Parameter(name="*")] = Config(),  # noqa: B008
+) -> None:
+    """Train a robust model on data whose labels may be wrong; writes a run directory.
+
+    Args:
+        out: run directory (default: a new one in runs).
+        resume: continue the run in --out from its last checkpoint.
+        overwrite: replace the run in --out.
+        config: TOML file with any of these options, or the name of a recipe: cifar100,
+            cifar100-small, clothing1m, imagenet.
+        quiet: show no progress.
+        json: print the run's summary as JSON.
+        options: how to train.
+    """
+    from proselflc.run import audit as auditing
+    from proselflc.run.output_options import OutputOptions
+    from proselflc.run.reader import Run
+    from proselflc.run.train import train as run_train
+    from proselflc.terminal.display import Silent, chosen
+    from proselflc.training.fit import DivergenceError
+    from proselflc.training.processes import is_lost_process
+    from proselflc.training.run_directory import RunDirectory
+
+    try:
+        display = chosen(quiet) if is_main() else Silent(notes=False)
+        path = run_train(options, OutputOptions(out, resume, overwrite), display)
+    except DivergenceError as error:
+        raise RunError(str(error)) from None
+    except RuntimeError as error:
+        if not is_lost_process(error):
+            raise
+        raise RunError(
+            "another process of the run ended or cannot be reached: start all of them again with "
+            f"--resume ({' '.join(str(error).split())[:200]})"
+        ) from None
+    if not is_main():
+        return
+    directory = RunDirectory(path)
+    if json:
+        print_json({"run": str(path), **directory.read_json(directory.summary)})
+    elif not quiet:
+        if is_regular(directory.audit):
+            found = Run(path)
+            say("\n" + auditing.in_words(found, found.audit, found.examples, 3))
+        sys.stdout.write(f"{printable(str(path))}\n")
+
+
+def search(
+    *,
+    out: Path | None = None,
+    space: Several = (),
+    trials: Whole = 20,
+    prune: bool = False,
+    jobs: Whole = 1,
+    storage: str | None = None,
+    no_retrain: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+    config: str | None = None,
+    quiet: bool = False,
+    json: bool = False,
+    options: Annotated[Config, Parameter(name="*")] = Config(),  # noqa: B008
+) -> None:
+    """Tune training length, optimiser and method parameters with the paper's protocol.
+
+    The search first chooses epochs and learning rate with cross entropy, for all methods alike,
+    then the parameters of each method, and finally trains each method on all the training data.
+    Candidates are compared on trusted examples: those of --trusted, else the data's own validation
+    part, else a fifth of the training data, with its true labels if they are known. The test set
+    is never used. An option that you give below is fixed instead of searched. --method takes
+    several names separated by commas.
+
+    Args:
+        out: study directory (default: a new one in runs).
+        space: values to search instead of the default: lr=0.01,0.1 lists values, lr=0.01..1 is a
+            range, and lr=0.01..1:log is a range on a logarithmic scale; separate several by spaces.
+            Names are epochs or steps, batch_size, optimizer, lr, momentum, weight_decay, schedule,
+            warmup, clip, ema, and a method's own parameters such as epsilon, sharpness, or
+            boot_soft.epsilon.
+        trials: number of trials in a stage that searches a range; listed values are all tried.
+        prune: stop a trial that is worse than most others, from half of its training on.
+        jobs: number of processes that run trials in parallel, with one thread each.
+        storage: URL of a database for the trials, for machines that work together, such as
+            postgresql://…, or of a gRPC proxy to one, grpc://host:port (default: a file in the
+            study).
+        no_retrain: skip the final training on all the data.
+        resume: continue the study in --out, or join it as another worker.
+        overwrite: replace the study in --out.
+        config: TOML file with any of these options, or the name of a recipe: cifar100,
+            cifar100-small, clothing1m, imagenet.
+        quiet: show no progress.
+        json: print the result as JSON.
+        options: fixed options of training.
+    """
+    from proselflc.run.output_options import OutputOptions
+    from proselflc.searching import search as searching
+    from proselflc.searching import study
+    from proselflc.searching.search_part import SearchError
+    from proselflc.terminal.display import chosen
+
+    how = searching.Options(tuple(space), trials, prune, storage, jobs, not no_retrain, quiet)
+    try:
+        start = OutputOptions(out, resume, overwrite)
+        found = searching.search(options, how, start, chosen(quiet))
+    except SearchError as error:
+        raise RunError(str(error)) from None
+    if json:
+        print_json(study.to_json(found))
+    elif quiet:
+        sys.stdout.write(f"{printable(str(found.directory.path))}\n")
+    else:
+        sys.stdout.write(study.told(found))
+
+
+def predict(
+    run: Path,
+    /,
+    *,
+    out: Path | None = None,
+    split: Literal["test", "train", "all"] | None = None,
+    model: str | None = None,
+    workers: Whole = 2,
+    overwrite: bool = False,
+    json: bool = False,
+    request: Annotated[InputsRequest, Parameter(name="*")] = InputsRequest(),  # noqa: B008
+) -> None:
+    """Predict the classes of any data, labelled or not, with the model of a finished run.
+
+    Args:
+        run: run directory.
+        out: output file, .csv, .tsv, .parquet or .npz; without it, a table is printed.
+        split: part of the data to predict (default: the test part if there is one, otherwise all).
+        model: package.module:factory, for a run whose model is your own code.
+        workers: number of processes that decode image files.
+        overwrite: replace an existing file.
+        json: print a summary as JSON.
+        request: data to predict.
+    """
+    from proselflc.run import prediction
+    from proselflc.run.reader import load_run
+
+    if not 0 <= workers <= MOST_PROCESSES:
+        raise invalid_option("workers", f"must be from 0 to {MOST_PROCESSES:,}, got {workers}")
+    if not request.data and request.features is None:
+        raise InputError("there is no data to predict", field="data", fix="pass --data")
+    if out is not None:
+        prediction.check_out(out, overwrite)
+    found = load_run(run, model=model)
+    say_notes(found.notes)
+    judged = prediction.judge(found, request, split, workers=workers)
+    if out is not None:
+        prediction.write(judged, out)
+    accuracy = judged.accuracy
+    if accuracy is not None:
+        say(f"{len(judged.examples):,} examples, {accuracy:.1%} predicted as labelled")
+    say_notes(f"{file.id} was skipped: {file.reason}" for file in judged.examples.skipped)
+    if json:
+        print_json(
+            {
+                "run": str(run),
+                "data": judged.examples.name,
+                "examples": len(judged.examples),
+                "accuracy": accuracy,
+                "out": None if out is None else str(out),
+                "skipped": len(judged.examples.skipped),
+            }
+        )
+    elif out is None:
+        sys.stdout.write(prediction.table(judged))
+    else:
+        sys.stdout.write(f"{printable(str(out))}\n")
+
+
+def demo(
+    *, out: Path = Path("runs/demo"), seeds: Whole = 3, quiet: bool = False, json: bool = False
+) -> None:
+    """Compare five methods on digits with 40 % wrong labels, in about a minute.
+
+    Args:
+        out: folder for the runs; replaces the runs of an earlier demo.
+        seeds: number of repetitions, each with its own noise and initial weights.
+        quiet: show no progress.
+        json: print the results as JSON.
+    """
+    from proselflc.cli import demo as demonstration
+
+    if seeds < 1:
+        raise invalid_option("seeds", f"must be at least 1, got {seeds}")
+    outcome = demonstration.run(out, seeds, lambda text: None if quiet else say(text))
+    if json:
+        print_json({"best": outcome.best, "report": str(outcome.report), "runs": outcome.runs})
+    else:
+        sys.stdout.write(("" if quiet else "\n") + demonstration.describe(outcome))
+
+
+def reproduce(
+    name: str | None = None,
+    *,
+    scale: Literal["cpu", "paper"] = "cpu",
+    seeds: str | None = None,
+    out: Path = Path("reproduction"),
+    data_root: Path | None = None,
+    jobs: Whole = 1,
+    dry_run: bool = False,
+    list: bool = False,
+    report: bool = False,
+    keep_runs: bool = False,
+    weights: Path | None = None,
+    mask: Path | None = None,
+    quiet: bool = False,
+    json: bool = False,
+) -> None:
+    """Reproduce a table or figure of the paper, by its number.
+
+    Runs are kept in --out by a hash of their options: finished runs are not repeated, an
+    interrupted reproduction continues, and several processes or machines may share the directory.
+
+    Args:
+        name: table1 to table7, or figure1 to figure5.
+        scale: cpu for runs that finish on a CPU, or paper for the paper's exact recipes, for a GPU.
+        seeds: seeds of the runs, such as 0,1,2 (default: as many as the committed results).
+        out: directory for records and results.
+        data_root: folder that holds the data (default: the data is downloaded if allowed).
+        jobs: number of processes that train in parallel, with one thread each if there are several.
+        dry_run: print the runs that are missing, with their options, and train nothing.
+        list: list the paper's tables and figures.
+        report: show the results so far and train nothing; a missing cell is "–".
+        keep_runs: keep the run directories as well as their records.
+        weights: for table6, ImageNet weights of a ResNet-50 to start from.
+        mask: for table6, the mask of Masking: a file of 0 and 1 with one row per true class.
+        quiet: show no progress.
+        json: print the result as JSON.
+    """
+    from proselflc.paper import command
+
+    if list:
+        rows = command.listed()
+        if json:
+            print_json(rows)
+        else:
+            heading = ("name", "runs at cpu scale", "what it is")
+            print_table(heading, [(n, str(r["runs"]), str(r["title"])) for n, r in rows.items()])
+        return
+    if name is None:
+        raise InputError(
+            "there is no name of a table or figure",
+            field="name",
+            fix="pass one, such as table4; --list lists them",
+        )
+    one = command.asked(name, scale, seeds, out, data_root, keep_runs, weights, mask)
+    if dry_run:
+        plan = command.plan(one)
+        if json:
+            print_json(plan)
+        else:
+            sys.stdout.write(command.plan_in_words(plan))
+        return
+    if not report:
+        command.run(one, jobs, None if quiet else say)
+    result = command.finished(one)
+    if json:
+        print_json(result)
+    else:
+        sys.stdout.write(str(result["markdown"]))
+        if not quiet:
+            first, *others = result["files"]
+            say(f"written: {first} and {len(others)} files beside it")
