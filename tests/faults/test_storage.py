@@ -90,8 +90,8 @@ def test_a_run_that_is_not_there_is_not_begun_by_going_on_with_it(
     out = tmp_path / "mistyped"
     assert cli.run(["train", "--out", str(out), "--resume", "--quiet"]) == 2
     assert one_line(capfd.readouterr().err) == (
-        f"there is no run {out}: proselflc train makes one; to begin one that can be resumed, name "
-        "--data too\n"
+        f"there is no run {out}: proselflc train makes one; to start one that can be resumed, add "
+        "--data\n"
     )
     assert not out.exists()
     assert cli.run([*DIGITS, "--out", str(out), "--resume", "--quiet"]) == 0  # as in a script

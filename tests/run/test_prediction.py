@@ -44,7 +44,7 @@ def test_a_table_on_the_screen(
     assert [row["predicted_label"] for row in rows] == ["low", "low", "high", "high"]
     assert [row["given_label"] for row in rows] == ["low", "low", "high", "high"]
     assert all(0.5 < float(row["confidence"]) <= 1 for row in rows)
-    assert err == "4 examples, 100.0% predicted as they are labelled\n"
+    assert err == "4 examples, 100.0% predicted as labelled\n"
 
 
 def test_without_labels_nothing_is_said_about_them(

@@ -102,7 +102,9 @@ class Diagnosis:
 
 def diagnose() -> Diagnosis:
     """Check everything, without changing or downloading anything."""
-    found, notes, faults = packages(), [], []
+    found = packages()
+    notes: list[str] = []
+    faults: list[str] = []
     for package in found:
         named = f"{package.name} {package.installed}"
         install = f'pip install "{package.name}{package.wanted}"'
