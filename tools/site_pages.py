@@ -13,9 +13,9 @@ from typing import Any, get_args
 
 import proselflc
 from proselflc import functional
+from proselflc.cli import method_options
 from proselflc.cli.app import app
 from proselflc.methods import costs, every
-from proselflc.run import method_options
 from proselflc.run.config import recipes
 from proselflc.training.method import Method
 

@@ -1,4 +1,4 @@
-"""How options are read from the command line, and checked wherever they come from."""
+"""Types of options, and checks that hold wherever an option comes from."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter, Token
 
-from proselflc.errors import InputError
+from proselflc.errors import invalid_option
 
 
 def _whole_number(_: type, tokens: Sequence[Token]) -> int:
-    """An integer as it is written; 1.5 is not rounded to one."""
+    """Return the integer on a command line; 1.5 is refused, not rounded."""
     try:
         return int(tokens[0].value)
     except ValueError:
@@ -25,49 +25,37 @@ Several: TypeAlias = Annotated[
 ]
 
 
-def flag(name: str) -> str:
-    """An option as it is typed.
-
-    >>> flag("batch_size")
-    '--batch-size'
-    """
-    return "--" + name.replace("_", "-")
-
-
 def make_plain(options: object) -> None:
-    """Make numpy's numbers Python's own in a frozen dataclass: not every file can hold theirs."""
+    """Replace NumPy's numbers in a frozen dataclass by Python's, which every file can hold."""
     for name, value in vars(options).items():
         if hasattr(value, "item"):
             object.__setattr__(options, name, value.item())
 
 
-MOST_PROCESSES = 1024  # that an option may ask for
-LARGEST_WHOLE = 2**63 - 1  # what files and arrays can hold
+MOST_PROCESSES = 1024  # the limit of options that set a number of processes
+LARGEST_WHOLE = 2**63 - 1  # the largest number that files and arrays can hold
 
 
 def check_least(
     options: object, least: Mapping[str, int], most: Mapping[str, int] | None = None
 ) -> None:
-    """Refuse whole numbers below their least value; those that are not set are let through.
+    """Refuse options that are not whole numbers in their range; None passes.
 
     Args:
         options: a dataclass that has them as attributes.
-        least: the least value of each.
-        most: the largest value of those that have one of their own.
-
-    Raises:
-        InputError: one is below or above, or is no whole number.
+        least: the least value of each option.
+        most: the largest value of options that have one.
     """
     for name, low in least.items():
         value = getattr(options, name)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, Integral):
-            raise InputError(f"{flag(name)} must be a whole number, got {value!r}")
+            raise invalid_option(name, f"must be a whole number, got {value!r}")
         value = int(value)
         if value < low:
-            raise InputError(f"{flag(name)} must be at least {low}, got {value}")
+            raise invalid_option(name, f"must be at least {low}, got {value}")
         high = (most or {}).get(name, LARGEST_WHOLE)
-        if int(value) > high:
+        if value > high:
             bound = f"at most {high:,}" if high < LARGEST_WHOLE else "below 2^63"
-            raise InputError(f"{flag(name)} must be {bound}, got {value}")
+            raise invalid_option(name, f"must be {bound}, got {value}")

@@ -50,9 +50,9 @@ def test_a_run_without_a_manifest_passes(tmp_path: Path) -> None:
     [
         (b"labels.npX", "labels.npz", "labels.npz differs from what the run wrote (sha256 "),
         (b"", "labels.npz", "(0 bytes instead of 10): restore it from a copy, or train the run"),
-        (b"x", "audit.json", "or make it anew with proselflc audit "),
-        (None, "labels.npz", "labels.npz is gone, and the run wrote it: restore it"),
-        (b"x", "transition.npy", "is not a file that the run wrote, manifest.json does not list"),
+        (b"x", "audit.json", "or write it again with proselflc audit "),
+        (None, "labels.npz", "labels.npz is missing, though the run wrote it: restore it"),
+        (b"x", "transition.npy", "was not written by the run, manifest.json does not list"),
     ],
 )
 def test_a_file_that_differs_is_named(
@@ -83,7 +83,7 @@ def test_the_digests_are_in_the_sentence(tmp_path: Path) -> None:
 def test_an_epoch_that_is_gone_is_named(tmp_path: Path) -> None:
     manifest.check_none_gone(sealed(tmp_path), "dynamics")
     (tmp_path / "dynamics" / "epoch-00000.npy").unlink()
-    with pytest.raises(InputError, match=r"epoch-00000\.npy is gone"):
+    with pytest.raises(InputError, match=r"epoch-00000\.npy is missing"):
         manifest.check_none_gone(tmp_path, "dynamics")
 
 
@@ -127,19 +127,19 @@ LISTED = {"size": 1, "sha256": "0" * 64}
     ("content", "words"),
     [
         ("", "is damaged"),
-        ("[]", "it lists no files"),
-        ("{}", "it lists no files"),
-        ('{"files": []}', "it lists no files"),
+        ("[]", "expected `object`, got `array`"),
+        ("{}", "missing required field `files`"),
+        ('{"files": []}', "at `$.files`"),
         ("[" * 100_000, "is damaged"),
         ("\udcff", "is damaged"),
-        (json.dumps({"files": {"../x.npz": LISTED}}), "which is no file of a run"),
-        (json.dumps({"files": {"/etc/passwd": LISTED}}), "which is no file of a run"),
-        (json.dumps({"files": {"folds/../../x.npz": LISTED}}), "which is no file of a run"),
-        (json.dumps({"files": {"labels.npz": 1}}), "is not a size and a SHA-256 digest"),
-        (json.dumps({"files": {"labels.npz": {**LISTED, "size": "1"}}}), "is not a size"),
-        (json.dumps({"files": {"labels.npz": {**LISTED, "size": True}}}), "is not a size"),
-        (json.dumps({"files": {"labels.npz": {**LISTED, "sha256": "x"}}}), "is not a size"),
-        (json.dumps({"files": {"labels.npz": {**LISTED, "more": 1}}}), "is not a size"),
+        (json.dumps({"files": {"../x.npz": LISTED}}), "matching regex"),
+        (json.dumps({"files": {"/etc/passwd": LISTED}}), "matching regex"),
+        (json.dumps({"files": {"folds/../../x.npz": LISTED}}), "matching regex"),
+        (json.dumps({"files": {"labels.npz": 1}}), "expected `object | null`, got `int`"),
+        (json.dumps({"files": {"labels.npz": {**LISTED, "size": "1"}}}), "expected `int`"),
+        (json.dumps({"files": {"labels.npz": {**LISTED, "size": True}}}), "expected `int`"),
+        (json.dumps({"files": {"labels.npz": {**LISTED, "sha256": "x"}}}), "matching regex"),
+        (json.dumps({"files": {"labels.npz": {**LISTED, "more": 1}}}), "unknown field `more`"),
     ],
 )
 def test_a_hostile_manifest_is_one_sentence(tmp_path: Path, content: str, words: str) -> None:

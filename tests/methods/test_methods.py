@@ -16,10 +16,10 @@ from torch.testing import assert_close
 
 import proselflc
 from proselflc import functional, methods
+from proselflc.cli import method_options
 from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
-from proselflc.run import method_options
 from proselflc.training.strategy import RunContext, Strategy
 
 NAMES = [name for name in methods.names() if name != "distillation"]  # which needs a teacher

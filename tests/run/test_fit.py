@@ -116,7 +116,7 @@ def test_a_model_of_ones_own_is_trained_in_place(tmp_path: Path) -> None:
     assert result.model is module
     assert not torch.equal(module.weight, before)
     result.predict(x)
-    with pytest.raises(InputError, match="not one of ours"):
+    with pytest.raises(InputError, match="not in the catalogue"):
         proselflc.load_run(tmp_path / "run").predict(x)
 
 

@@ -367,7 +367,7 @@ def test_a_model_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     )
     monkeypatch.chdir(tmp_path)
     out = trained(tmp_path / "run", table(tmp_path / "data.npz"), model="my_network:make")
-    with pytest.raises(InputError, match=r"not one of ours \(my_network:make\): say who makes it"):
+    with pytest.raises(InputError, match=r"not in the catalogue \(my_network:make\): name it"):
         audit(out, folds=2)
     assert audit(out, folds=2, model="my_network:make").folds == 2
     assert sorted(load_file(out / "folds/2-2/model.safetensors")) == ["0.bias", "0.weight"]
@@ -378,7 +378,7 @@ def test_a_trained_network_is_not_made_anew(tmp_path: Path) -> None:
 
     dataset = arrays.load(np.random.default_rng(0).normal(size=(24, 3)), np.arange(24) % 2)
     run = proselflc.fit(dataset, epochs=2, model=nn.Linear(3, 2), out=tmp_path / "run")
-    with pytest.raises(InputError, match="is not one of ours"):
+    with pytest.raises(InputError, match="is not in the catalogue"):
         audit(run, folds=2, dataset=dataset)
 
 

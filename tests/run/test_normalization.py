@@ -26,8 +26,8 @@ from proselflc.models import catalogue, pixels
 from proselflc.models.pixels import IMAGENET, Pixels, expected, parse
 from proselflc.models.shape import ImageShape
 from proselflc.queue.kept_runs import key
-from proselflc.run.config import Config, differences, options
-from proselflc.run.normalization import as_begun, chosen
+from proselflc.run.config import Config, differences, read_options
+from proselflc.run.prepare import choose_normalization, resumed_config
 from proselflc.training.run_directory import RunDirectory
 
 SIDE = 16
@@ -135,7 +135,7 @@ def test_weights_of_which_nothing_is_known_leave_the_data_and_say_so(
     capsys.readouterr()
     found = train(data, tmp_path / "run", "--model", "convnet", "--weights", str(weights))
     assert found == plain
-    assert "nothing says how pixels were scaled" in capsys.readouterr().err
+    assert "how pixels were scaled for the weights" in capsys.readouterr().err
     assert 'normalize = "data"' in (tmp_path / "run" / "config.toml").read_text()
 
 
@@ -219,13 +219,15 @@ def test_what_a_run_writes_is_read_back() -> None:
 def test_it_must_suit_the_inputs() -> None:
     grey = Images(np.zeros((2, 8, 8, 1), np.uint8))
     with pytest.raises(InputError, match="has 3 channels and the images have 1"):
-        chosen(Config(normalize="imagenet"), grey, print)
-    assert chosen(Config(normalize="0.5/0.5"), grey, print) == "0.5/0.5"
+        choose_normalization(Config(normalize="imagenet"), grey, print)
+    assert choose_normalization(Config(normalize="0.5/0.5"), grey, print) == "0.5/0.5"
     rows = Features(np.zeros((2, 3), np.float32))
     with pytest.raises(InputError, match="is for images, but these are features"):
-        chosen(Config(normalize="imagenet"), rows, print)
-    assert chosen(Config(normalize="data"), rows, print) is None  # as a run with weights goes on
-    assert chosen(Config(weights=Path("w.pt")), rows, print) is None
+        choose_normalization(Config(normalize="imagenet"), rows, print)
+    assert (
+        choose_normalization(Config(normalize="data"), rows, print) is None
+    )  # as a run with weights goes on
+    assert choose_normalization(Config(weights=Path("w.pt")), rows, print) is None
 
 
 def test_in_python_too(tmp_path: Path) -> None:
@@ -243,15 +245,15 @@ def test_an_old_run_with_weights_goes_on_with_its_datas_pixels(tmp_path: Path) -
     old = Config(weights=tmp_path / "w.safetensors", model="resnet18")
     old.write(directory.config, "0" * 64)
     assert "normalize" not in directory.config.read_text()
-    assert as_begun(old, directory) == replace(old, normalize="data")
+    assert resumed_config(old, directory) == replace(old, normalize="data")
     assert differences(old.table(), replace(old, normalize="data").table()) == []
     other = differences(old.table(), replace(old, normalize="imagenet").table())
     assert other == ["normalize (data there, imagenet now)"]
     table = {**old.table(), "fingerprint": "0" * 64}
-    assert options(table, directory.config, ())["normalize"] == "data"
-    assert "normalize" not in options(old.table(), directory.config, ())  # a recipe of a user's
+    assert read_options(table, directory.config)["normalize"] == "data"
+    assert "normalize" not in read_options(old.table(), directory.config)  # a recipe of a user's
     replace(old, normalize="none").write(directory.config, "0" * 64)
-    assert as_begun(old, directory).normalize == "none"
+    assert resumed_config(old, directory).normalize == "none"
 
 
 def test_a_run_that_stopped_goes_on_as_it_began(

@@ -123,7 +123,7 @@ def test_a_run_that_names_a_factory_is_not_obeyed(
     resealed(copy)
     data = table(tmp_path / "new.csv", labels=False)
     assert command(["predict", str(copy), "--data", str(data)]) == 2
-    assert "not one of ours (this:s)" in capsys.readouterr().err
+    assert "not in the catalogue (this:s)" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -170,7 +170,7 @@ def test_labels_from_a_run_that_saw_some_of_the_examples(tmp_path: Path) -> None
     notes: list[str] = []
     request = Request(data=str(tmp_path / "all.npz"), labels=tmp_path / "run")
     prepare(Config(request=request), report=notes.append)
-    assert notes == [f"15 of 20 labels are from {tmp_path / 'run'}, the others stay as they are"]
+    assert notes == [f"15 of 20 labels are from {tmp_path / 'run'}, the others are unchanged"]
 
 
 def test_noise_does_not_undo_the_corrections_of_a_run(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_noise_does_not_undo_the_corrections_of_a_run(tmp_path: Path) -> None:
     np.savez(tmp_path / "all.npz", x=x, y=y, clean=y, ids=np.array(ids))
     fit(x, (y + (np.arange(20) < 3)) % 2, ids=ids, steps=1, out=tmp_path / "run")
     request = Request(data=str(tmp_path / "all.npz"), labels=tmp_path / "run", reviewed=True)
-    with pytest.raises(InputError, match=r"--noise pair:0.4 starts from the true .* --noise none"):
+    with pytest.raises(InputError, match=r"pair:0.4' starts from the true .* noise='none'"):
         prepare(Config(request=request, noise="pair:0.4"), report=print)
     setting = prepare(Config(request=request, noise="none"), report=print)
     assert setting.config.noise is None
@@ -201,7 +201,7 @@ def test_labels_that_hardly_two_examples_share_are_doubted(tmp_path: Path) -> No
         prepare(Config(request=request), report=notes.append)
     assert len(notes) == 2
     assert all("30 classes for 90 examples, 3.0 of each" in note for note in notes)
-    assert ["--label-column" in note for note in notes] == [True, False]
+    assert ["label_column=" in note for note in notes] == [True, False]
     request = Request(data=str(tmp_path / "people.csv"), label_column="smokes")
     prepare(Config(request=request), report=pytest.fail)
 
@@ -217,8 +217,8 @@ def test_small_images_are_not_enlarged_in_silence(tmp_path: Path) -> None:
     notes: list[str] = []
     prepare(Config(request=request), report=notes.append)
     assert notes == [
-        "the images are about 30 pixels long and are enlarged to 224 for resnet18; --image-size "
-        "30, with a network for small images, is much faster"
+        "the images are about 30 pixels long and are enlarged to 224 for resnet18; image_size=30 "
+        "uses a network for small images and is much faster"
     ]
     prepare(Config(request=request, image_size=32), report=pytest.fail)
     prepare(Config(request=request, model="resnet18"), report=pytest.fail)  # it needs them large

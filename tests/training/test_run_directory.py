@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from proselflc.errors import InputError
-from proselflc.training.run_directory import RunDirectory, read_text
+from proselflc.files.text import decoded
+from proselflc.training.run_directory import RunDirectory
 
 CONFIG = 'fingerprint = "0"\n[versions]\n'
 
@@ -106,7 +107,7 @@ def test_folds_behind_links_are_not_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        ("3", "newer version of proselflc (format 3, this one reads 2): update it"),
+        ("3", "newer version of proselflc (format 3, this one reads 2)"),
         ("'x'", "damaged"),
     ],
 )
@@ -229,7 +230,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
 
 def test_what_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="choose another --out"):
+    with pytest.raises(InputError, match="choose another out="):
         RunDirectory(tmp_path / "file" / "run").make()
 
 
@@ -263,4 +264,4 @@ def test_damaged_files_are_named(tmp_path: Path, content: bytes) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
-        read_text(tmp_path / "nowhere.json")
+        decoded(tmp_path / "nowhere.json")

@@ -49,7 +49,7 @@ def test_a_model_of_unknown_making_is_not_made(run: Path, tmp_path: Path) -> Non
         directory.write_json(directory.model, {**described, "model": name})
         saved = SavedModel(directory)
         assert not saved.is_ours
-        with pytest.raises(InputError, match=rf"not one of ours \({name}\)"):
+        with pytest.raises(InputError, match=rf"not in the catalogue \({name}\)"):
             saved.read()
     assert SavedModel(directory, made_by="mlp").model_name == "mlp"
 

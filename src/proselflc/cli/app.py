@@ -11,17 +11,14 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.config import Dict
 
 from proselflc import __version__, methods
-from proselflc.cli import data, labels, learning, listing
+from proselflc.cli import config_file, data, labels, learning, listing, method_options
 from proselflc.errors import InputError, RunError
-from proselflc.files.regular import is_regular
-from proselflc.run import config, method_options
 from proselflc.run.config import Config
 from proselflc.terminal.printing import complain
 from proselflc.training.method import Method
@@ -40,7 +37,6 @@ app = App(
 # These two take the parameters of the chosen method as options. Their usage line is fixed because
 # generating it takes a tenth of the time of --help.
 LEARNING: dict[str, Callable[..., None]] = {"train": learning.train, "search": learning.search}
-CONFIG_FILES = {"train": "config.toml", "search": "study.toml"}
 for name, learns in LEARNING.items():
     app.command(learns, usage=f"Usage: proselflc {name} [OPTIONS]")
 for command in (
@@ -148,8 +144,8 @@ def prepare(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] not in LEARNING:
         return
     command = arguments[0]
-    values, source = _read_file(command, arguments)
-    method = config.flag_value(arguments, "--method") or values.get("method", Config.method)
+    values, source = config_file.read(command, arguments)
+    method = config_file.flag_value(arguments, "--method") or values.get("method", Config.method)
     chosen = _add_parameters(command, [name.strip() for name in method.split(",")])
     method_options.check(arguments[1:], chosen)
     if source is not None:
@@ -160,55 +156,5 @@ def prepare(arguments: Sequence[str]) -> None:
 def _add_parameters(command: str, names: Sequence[str]) -> tuple[Method[Any], ...]:
     """Add the parameters of methods to a command as options; return the methods."""
     chosen = tuple(map(methods.find, names))
-    app[command].default_command = method_options.taking(LEARNING[command], chosen)
+    app[command].default_command = method_options.with_parameters(LEARNING[command], chosen)
     return chosen
-
-
-def _has_flag(arguments: Sequence[str], flag: str) -> bool:
-    return any(word.partition("=")[0] == flag for word in arguments)
-
-
-def _read_file(command: str, arguments: Sequence[str]) -> tuple[dict[str, Any], Path | None]:
-    """Return the options of the TOML file that a command line refers to, and the file's path."""
-    from proselflc.models.named_code import check_repeated
-    from proselflc.training.run_directory import RunDirectory, read_toml
-
-    path = _find_file(command, arguments)
-    if path is None:
-        return {}, None
-    if path.name == CONFIG_FILES["train"]:
-        RunDirectory(path.parent).checked(path)
-    table = dict(read_toml(path))
-    own = config.of_search(table, path) if command == "search" else {}
-    values = config.options(table, path, arguments)
-    check_repeated(values.get("model", ""), path, config.flag_value(arguments, "--model"))
-    if values.get("overwrite") == "true" and not _has_flag(arguments, "--overwrite"):
-        raise InputError(
-            f"{path} sets overwrite, which a file cannot do alone as it may come from anywhere",
-            field="overwrite",
-            fix="add --overwrite to the command, or remove the line from the file",
-        )
-    return {**values, **own}, path
-
-
-def _find_file(command: str, arguments: Sequence[str]) -> Path | None:
-    """Return the TOML file that --config names or that --resume continues, if any."""
-    name = config.flag_value(arguments, "--config")
-    if name is not None:
-        return config.find(name)
-    out = config.flag_value(arguments, "--out")
-    if out is None or not _has_flag(arguments, "--resume"):
-        return None
-    path = Path(out) / CONFIG_FILES[command]
-    if not is_regular(path):
-        is_help = _has_flag(arguments, "--help") or _has_flag(arguments, "-h")
-        if command == "train" and not is_help and not _has_flag(arguments, "--data"):
-            from proselflc.training.saved_model import no_run
-
-            raise InputError(f"{no_run(Path(out))}; to start one that can be resumed, add --data")
-        return None
-    if command == "search":
-        from proselflc.searching.study_directory import StudyDirectory
-
-        StudyDirectory(Path(out)).read()  # the file of another version may have other options
-    return path

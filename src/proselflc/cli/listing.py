@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from proselflc.cli import method_options
 from proselflc.data.opening import DATASETS
 from proselflc.errors import RunError
-from proselflc.run import method_options
 from proselflc.terminal.printing import print_json, print_table
 
 if TYPE_CHECKING:

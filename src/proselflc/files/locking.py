@@ -1,4 +1,4 @@
-"""Locks between processes: a file that is locked as long as a process holds it."""
+"""Locks between processes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def file_lock(path: Path, timeout: float = -1) -> BaseFileLock:
-    """A lock that is not acquired yet; it goes with the process that holds it.
+    """Return a lock, not acquired yet, which is released when the process that holds it ends.
 
-    Some versions of filelock empty the file that they lock, and follow a link to it. So a file that
-    is a link, or that has another name, is refused.
+    Some versions of filelock follow links and empty the file that they lock, so a link or a file
+    with a second name is refused.
 
     Args:
-        path: of the file, which is made and stays empty.
+        path: the lock file, which is created and stays empty.
         timeout: seconds to wait for another process; for ever if negative.
 
     Raises:
-        InputError: the file is a link, has another name, or is no regular file.
+        InputError: the file is a link, has a second name, or is not a regular file.
     """
     from filelock import FileLock
 
@@ -33,7 +33,7 @@ def file_lock(path: Path, timeout: float = -1) -> BaseFileLock:
     with suppress(OSError):
         if os.lstat(path).st_nlink > 1:
             raise InputError(
-                f"{path} is a second name of another file (a hard link), so it is not used as a "
-                "lock: remove it"
+                f"{path} is a second name of another file (a hard link), so it cannot be a lock",
+                fix="remove it",
             )
     return FileLock(path, timeout=timeout)

@@ -1,7 +1,7 @@
-"""Only regular files are opened: what is anything else is refused by what it is.
+"""Opening of regular files only; anything else is refused by name.
 
-Opening a named pipe waits for a writer that may never come, and reading a device may never end or
-do something.
+Opening a named pipe waits for a writer that may never come; reading a device may never end or may
+have an effect.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ class NotRegularError(InputError):
     """Something other than a regular file is where a file should be.
 
     Attributes:
-        kind: what it is, such as "a named pipe".
+        kind: what the path is, such as "a named pipe".
     """
 
     def __init__(self, path: str | Path, kind: str, advice: str = "") -> None:
         self.kind = kind
         super().__init__(
-            f"{path} is {kind}, and only regular files are read: "
-            f"{advice or 'put the file itself there'}"
+            f"{path} is {kind}, and only regular files are read",
+            fix=advice or "put the file itself there",
         )
 
 
 def kind_of_file(mode: int) -> str | None:
-    """What a file is by its mode, such as "a named pipe"; None for a regular file."""
+    """Return what a file is by its mode, such as "a named pipe"; None for a regular file."""
     kind = stat.S_IFMT(mode)
     return None if kind == stat.S_IFREG else _KINDS.get(kind, "a special file")
 
 
 def open_regular(path: str | Path, *, follow: bool = True) -> BufferedReader:
-    """A regular file, opened for reading bytes; anything else is refused at once.
+    """Open a regular file for reading bytes; refuse anything else at once.
 
     Args:
-        path: where it is.
-        follow: whether it may be a link to a regular file.
+        path: the file.
+        follow: whether the path may be a link to a regular file.
 
     Raises:
-        NotRegularError: it is something else.
-        OSError: there is nothing, or it cannot be opened.
+        NotRegularError: the path is something else.
+        OSError: the path does not exist or cannot be opened.
     """
     _refuse(path, os.stat(path, follow_symlinks=follow))  # a device is not even opened
     descriptor = os.open(path, _READ | (0 if follow else _NOFOLLOW))
@@ -69,25 +69,25 @@ def open_regular(path: str | Path, *, follow: bool = True) -> BufferedReader:
 
 
 def is_regular(path: str | Path) -> bool:
-    """Whether there is a regular file, or a link to one; False where there is nothing.
+    """Return whether a path is a regular file or a link to one; False if it does not exist.
 
     Raises:
-        NotRegularError: there is something else.
+        NotRegularError: the path is something else.
     """
     try:
         about = os.stat(path)
-    except (OSError, ValueError):  # a name with NUL in it is none
+    except (OSError, ValueError):  # a name that holds NUL
         return False
     _refuse(path, about)
     return True
 
 
 def check_regular(path: str | Path) -> None:
-    """Refuse anything but a regular file; for libraries that open a path by themselves.
+    """Refuse anything but a regular file; for libraries that open paths themselves.
 
     Raises:
-        NotRegularError: it is something else.
-        OSError: there is nothing.
+        NotRegularError: the path is something else.
+        OSError: the path does not exist.
     """
     _refuse(path, os.stat(path))
 
@@ -99,11 +99,11 @@ def _refuse(path: str | Path, about: os.stat_result) -> None:
 
 
 def content_of(path: str | Path) -> bytes:
-    """The bytes of a regular file.
+    """Return the bytes of a regular file.
 
     Raises:
-        NotRegularError: it is something else.
-        OSError: there is nothing, or it cannot be read.
+        NotRegularError: the path is something else.
+        OSError: the path does not exist or cannot be read.
     """
     with open_regular(path) as file:
         return file.read()

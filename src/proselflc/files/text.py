@@ -1,15 +1,16 @@
-"""Files that a user names: whether they are there, and the text in them."""
+"""Text files that a user names."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from proselflc.errors import InputError
-from proselflc.files.regular import NotRegularError, content_of, kind_of_file
+from proselflc.files.regular import NotRegularError, kind_of_file, open_regular
 
 
 def must_be_file(path: Path, what: str) -> None:
-    """Refuse what is no file; `what` says what it should hold."""
+    """Refuse a path that is not a regular file; `what` says what the file should hold."""
     try:
         kind = kind_of_file(path.stat().st_mode)
     except (OSError, ValueError):
@@ -18,10 +19,22 @@ def must_be_file(path: Path, what: str) -> None:
         raise NotRegularError(path, kind, f"expected a file with {what}")
 
 
-def decoded(path: Path) -> str:
-    """The text of a file in UTF-8, a mark of byte order left out."""
+def decoded(path: Path, largest: int | None = None) -> str:
+    """Return the text of a UTF-8 file without its byte order mark.
+
+    Args:
+        path: the file.
+        largest: the most bytes it may have; None for any number.
+    """
     try:
-        content = content_of(path)
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if largest is not None and size > largest:
+                raise InputError(
+                    f"{path} has {size:,} bytes, but such a file has at most {largest:,}",
+                    fix="check that it is the right file, or restore it from a copy",
+                )
+            content = file.read()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -35,7 +48,9 @@ def decoded(path: Path) -> str:
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise InputError(f"line {line} of {path} holds a NUL byte, so it is no text: save it anew")
+        raise InputError(
+            f"line {line} of {path} holds a NUL byte, so it is not text: save the file again"
+        )
     return text
 
 
@@ -44,9 +59,9 @@ def _in_excel(path: Path) -> str:
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a text file, without white space around them.
+    """Return the lines of a text file, stripped of white space.
 
-    Empty lines stay, as "", so that positions remain line numbers; those at the end go.
+    Empty lines stay as "", so that positions remain line numbers; empty lines at the end go.
     """
     found = [line.strip() for line in decoded(path).split("\n")]
     while found and not found[-1]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -19,6 +20,7 @@ else:
 T = TypeVar("T")
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)]
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
+LARGEST = 1 << 28  # bytes of a file that is read at once
 
 
 def read_json(path: Path, kind: type[T]) -> T:
@@ -27,7 +29,7 @@ def read_json(path: Path, kind: type[T]) -> T:
     Raises:
         InputError: the file cannot be read, is not JSON, or a value does not fit its type.
     """
-    return decode_json(decoded(path), kind, path)
+    return decode_json(decoded(path, LARGEST), kind, path)
 
 
 def decode_json(text: str | bytes, kind: type[T], source: object) -> T:
@@ -52,7 +54,7 @@ def read_toml(path: Path, kind: type[T]) -> T:
         InputError: the file cannot be read, is not TOML, or a value does not fit its type.
     """
     try:
-        table = tomllib.loads(decoded(path))
+        table = tomllib.loads(decoded(path, LARGEST))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not a TOML file: {error}") from None
     return convert(table, kind, path)
@@ -64,6 +66,17 @@ def convert(value: object, kind: type[T], source: object) -> T:
         return msgspec.convert(value, type=kind, dec_hook=_convert_path)
     except (msgspec.ValidationError, RecursionError) as error:
         raise damaged(source, error) from None
+
+
+def finite(value: object) -> object:
+    """Return a value with None for every number that is not finite, which JSON cannot hold."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
 
 
 def damaged(source: object, error: Exception) -> InputError:

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and never through a link."""
+"""Writing of files: whole or not at all, and never through a link."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ _lasting = ContextVar("lasting", default=True)
 
 @contextmanager
 def fleeting() -> Iterator[None]:
-    """Do not wait for the disk: what is written here is gone before long, power cut or not."""
+    """Do not wait for the disk in this context: its files are temporary."""
     before = _lasting.set(False)
     try:
         yield
@@ -27,12 +27,12 @@ def fleeting() -> Iterator[None]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes its name only when it is complete.
+    """Open a file for writing that takes its name only when it is complete.
 
-    A link in its place is replaced, and what it leads to stays as it is.
+    A link with that name is replaced; its target stays as it is.
 
     Raises:
-        InputError: it cannot be written; nothing is left behind then.
+        InputError: the file cannot be written; nothing is left behind.
     """
     _must_be_replaceable(path)
     temporary = path.with_name(f".{secrets.token_hex(8)}.part")
@@ -48,27 +48,27 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
-        with suppress(OSError):  # what cannot be written to has nothing to remove
+        with suppress(OSError):  # a folder that cannot be written to has no such file
             temporary.unlink(missing_ok=True)
 
 
 def _must_be_replaceable(path: Path) -> None:
-    """Refuse a name that a device, a pipe or a folder has: it would be gone afterwards."""
+    """Refuse to replace a device, a pipe or a folder."""
     with suppress(OSError):
         mode = os.lstat(path).st_mode
         kind = None if stat.S_ISLNK(mode) else kind_of_file(mode)
         if kind is not None:
             raise InputError(
-                f"cannot write {path}: it is {kind}; remove it, or choose another name"
+                f"cannot write {path}, which is {kind}", fix="remove it, or choose another name"
             )
 
 
 def open_own(path: Path) -> BinaryIO:
-    """A regular file to read and to add to, made if it is not there; never through a link.
+    """Open a regular file for reading and appending, creating it if needed; never through a link.
 
     Raises:
-        InputError: there is a link, or something else that is no regular file.
-        OSError: it cannot be opened.
+        InputError: the path is a link or another kind of file.
+        OSError: the file cannot be opened.
     """
     must_be_own(path)
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
@@ -84,25 +84,25 @@ def open_own(path: Path) -> BinaryIO:
 
 
 def must_be_own(path: Path) -> None:
-    """Refuse a file that is elsewhere: writing to it would change what is not the run's.
+    """Refuse a path that is a link or not a regular file: writing to it could change other files.
 
     Raises:
-        InputError: it is a link, or no regular file.
+        InputError: the path is such a file.
     """
     with suppress(FileNotFoundError):
         _refuse(path, os.lstat(path).st_mode)
 
 
 def must_be_own_folder(folder: Path) -> None:
-    """Refuse a folder that is elsewhere: nothing is written or deleted through a link.
+    """Refuse a folder that is a link: nothing is written or deleted through a link.
 
     Raises:
-        InputError: it is a link.
+        InputError: the folder is a link.
     """
     if folder.is_symlink():
         raise InputError(
-            f"{folder} is a link, and nothing is written or deleted through a link: replace it by "
-            "a folder, or remove it"
+            f"{folder} is a link, and nothing is written or deleted through a link",
+            fix="replace it by a folder, or remove it",
         )
 
 
@@ -110,15 +110,15 @@ def _refuse(path: Path, mode: int) -> None:
     kind = kind_of_file(mode)
     if kind == "a link":
         raise InputError(
-            f"{path} is a link, and nothing is written through a link: replace it by the file "
-            "itself, or remove it"
+            f"{path} is a link, and nothing is written through a link",
+            fix="replace it by the file itself, or remove it",
         )
     if kind is not None:
-        raise InputError(f"{path} is {kind}, where a regular file is expected: remove it")
+        raise InputError(f"{path} is {kind}, expected a regular file", fix="remove it")
 
 
 def sync_folder(folder: Path) -> None:
-    """Have a new name survive a power cut, where the system can be asked to."""
+    """Make new names in a folder survive a power cut, if the system allows it."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

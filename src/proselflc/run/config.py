@@ -1,46 +1,35 @@
-"""What a run is told: one frozen object, from flags and a TOML file, written into the run.
+"""The options of a run: one frozen object, from flags and a TOML file, written into the run.
 
-Every option is a key of the file too; flags win over the file, the file over defaults.
+Every option is a key of the file too. Flags win over the file, and the file over defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
 from cyclopts import Parameter
 
-from proselflc import __version__
+from proselflc import __version__, methods
 from proselflc.data.request import Request
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.files.regular import is_regular
 from proselflc.files.whole import whole_file
 from proselflc.models import pixels
 from proselflc.options import MOST_PROCESSES, Whole, check_least
-from proselflc.run import method_options
+from proselflc.training.method import Method, not_taken
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import FORMAT, check_format, is_recorded
+from proselflc.wording import option
 
-# Where data lies and how it is read may change between the parts of a run; the fingerprint of the
-# labels tells whether it is the same data.
+# Where the data is and how it is read may change between the parts of a run; the fingerprint of
+# the labels tells whether it is the same data.
 MAY_CHANGE = ("data_root", "cache", "workers", "checkpoint_seconds", "tracker")
-_ASIDE = ("format", "versions", "fingerprint")
-_MEANT = {"normalize": "data"}  # what is meant where a run says nothing of it
-_KINDS: dict[str, tuple[Any, str]] = {
-    "bool": (bool, "true or false"),
-    "int": (int, "a whole number"),
-    "float": ((int, float), "a number"),
-    "str": (str, "a string"),
-    "share": ((str, int, float), "a share such as 0.2, a file or a folder"),
-    "list": (list, "a list of strings"),
-}
-_OF_SEARCH = {
-    **{"space": "list", "trials": "int", "prune": "bool", "jobs": "int", "storage": "str"},
-    "no-retrain": "bool",
-}
-_OF_TRAIN = ("out", "resume", "overwrite", "quiet", "json")  # options of the command itself
+_NOT_OPTIONS = ("format", "versions", "fingerprint")
+_IF_ABSENT = {"normalize": "data"}  # the meaning of a run's config that does not hold the option
 
 
 @dataclass(frozen=True)
@@ -100,8 +89,11 @@ class Config:
         given = {name: value for name, value in self.parameters.items() if value is not None}
         object.__setattr__(self, "parameters", given)
         if self.eval_epochs is not None and self.eval_steps is not None:
-            raise InputError("give one of --eval-epochs and --eval-steps, not both")
-        if self.noise == "none":  # takes back what a --config says
+            raise InputError(
+                f"give one of {option('eval_epochs')} and {option('eval_steps')}, not both",
+                field="eval_steps",
+            )
+        if self.noise == "none":  # overrides the noise of a config file
             object.__setattr__(self, "noise", None)
         if self.normalize is not None:
             pixels.parse(self.normalize)
@@ -109,59 +101,49 @@ class Config:
         least = {**positive, "image_size": 8, "workers": 0, "noise_seed": 0}
         check_least(self, least, {"image_size": 1 << 14, "workers": MOST_PROCESSES})
         if not self.checkpoint_seconds >= 0:
-            raise InputError(
-                f"--checkpoint-seconds must be 0 or more, got {self.checkpoint_seconds}"
+            raise invalid_option(
+                "checkpoint_seconds", f"must be 0 or more, got {self.checkpoint_seconds}"
             )
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], source: Path) -> Config:
-        """The options that a run has written, checked as those of a command line are.
+        """Return the options in the table of a run's config.toml; `source` names it in errors."""
+        values = read_options(table, source)
+        own = [name for name in values if name.startswith("method.")]
+        parameters = {name.removeprefix("method."): values.pop(name) for name in own}
 
-        Args:
-            table: as read from its config.toml.
-            source: that file, for messages.
+        def take(kind: type) -> dict[str, Any]:
+            return {f.name: values.pop(f.name) for f in fields(kind) if f.name in values}
 
-        Raises:
-            InputError: an option is unknown, or is no such value.
-        """
-        from cyclopts import App, CycloptsError
-        from cyclopts.config import Dict
-
-        default = cls()
-
-        def read(*, options: Annotated[Config, Parameter(name="*")] = default) -> Config:
-            return options
-
-        values = options(table, source, ())
-        app = App(config=(Dict(values, source=str(source)),))
         try:
-            takers = method_options.chosen(values.get("method", default.method))
-            app.default(method_options.taking(read, takers))
-            result: Config = app(
-                [], exit_on_error=False, print_error=False, result_action="return_value"
+            return cls(
+                request=Request(**take(Request)),
+                recipe=Recipe(**take(Recipe)),
+                parameters=parameters,
+                **values,
             )
-        except (CycloptsError, InputError) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"{source} is damaged: {reason}") from None
-        return result
+        except InputError as error:
+            raise InputError(
+                f"{source} is damaged: {error.reason}", field=error.field, fix=error.fix
+            ) from None
 
     def values(self) -> dict[str, Any]:
-        """Every option by its name, those of the method as method.NAME."""
+        """Return every option by its name, those of the method as method.NAME."""
         flat: dict[str, Any] = {}
         for name in (f.name for f in fields(self)):
             value = getattr(self, name)
             if name in ("request", "recipe"):
                 flat |= {f.name: getattr(value, f.name) for f in fields(value)}
             elif name == "parameters":
-                flat |= {f"method.{key}": one for key, one in value.items()}
+                flat |= {f"method.{key}": own for key, own in value.items()}
             else:
                 flat[name] = value
         return flat
 
     def table(self) -> dict[str, Any]:
-        """The options as TOML holds them: what is not set is left out, paths are strings."""
+        """Return the options as TOML holds them: options that are not set are absent."""
         plain = {
-            key: _in_toml(value)
+            key: msgspec.to_builtins(value, enc_hook=str)
             for key, value in self.values().items()
             if value is not None and value != ()
         }
@@ -174,21 +156,14 @@ class Config:
         """Write the options, the labels' fingerprint and the versions, whole or not at all."""
         import tomli_w
 
-        # Tables come last in TOML.
-        said: dict[str, Any] = {"format": FORMAT, "fingerprint": fingerprint}
-        content = {**said, **self.table(), "versions": versions()}
+        about = {"format": FORMAT, "fingerprint": fingerprint}
+        content = {**about, **self.table(), "versions": versions()}  # tables come last in TOML
         with whole_file(path) as file:
             tomli_w.dump(content, file)
 
 
-def _in_toml(value: object) -> object:
-    if isinstance(value, tuple):
-        return list(value)
-    return str(value) if isinstance(value, Path) else value
-
-
 def versions() -> dict[str, str]:
-    """What computed a run."""
+    """Return the versions of what computes a run."""
     import platform
     from importlib.metadata import version
 
@@ -197,7 +172,7 @@ def versions() -> dict[str, str]:
 
 
 def recipes() -> dict[str, Path]:
-    """The recipes that come with the package, by name."""
+    """Return the recipes that come with the package, by name."""
     from importlib.resources import files
 
     folder = Path(str(files("proselflc.run") / "recipes"))
@@ -205,163 +180,149 @@ def recipes() -> dict[str, Path]:
 
 
 def find(name: str) -> Path:
-    """The file that `--config` names: a path, or a recipe that comes with the package."""
+    """Return the config file with a path, or the recipe with a name."""
     known = recipes()
     if name in known and not Path(name).is_file():
         return known[name]
     if not is_regular(name):
         raise InputError(
-            f"there is no file {name}, and as a name it is an " + unknown("recipe", name, known)
+            f"there is no file {name}, and as a name it is an {unknown('recipe', name, known)}",
+            field="config",
         )
     return Path(name)
 
 
-def options(table: Mapping[str, Any], source: Path, flags: Iterable[str]) -> dict[str, Any]:
-    """A table of a TOML file as the options of a command line, without their dashes.
-
-    A file's parameters of the method are dropped where a flag names another method, and its number
-    of steps where a flag says how many epochs, and the other way round.
+def read_options(
+    table: Mapping[str, Any], source: Path, more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the options in the table of a TOML file, by name and with the types of their fields.
 
     Args:
-        table: as read from the file.
+        table: the content of the file.
         source: the file, for messages.
-        flags: the command line.
+        more: types of further options that the file may hold, by name.
+
+    Raises:
+        InputError: an option is unknown, or its value has another type.
     """
     check_format(table, source)
     if is_recorded(table):
         raise InputError(
-            f"{source} is of a run that was recorded from a training loop of your own: it says "
-            "nothing that could be trained by, so train with that loop"
+            f"{source} is of a run that was recorded from your own training loop, so it holds no "
+            "options to train with",
+            fix="train with that loop",
         )
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        name = str(key).replace("_", "-")
-        if name in _ASIDE:
-            continue
-        if name == "method" and isinstance(value, dict):
-            flat |= {f"method.{k}" if k != "name" else "method": v for k, v in value.items()}
-        else:
-            flat[name] = value
+    flat = {
+        name.replace("-", "_") if not name.startswith("method.") else name: value
+        for name, value in _flatten(table).items()
+        if name not in _NOT_OPTIONS
+    }
     if "fingerprint" in table and "weights" in flat:
-        flat.setdefault("normalize", _MEANT["normalize"])  # of a run of before there was the option
-    kinds = _kinds()
-    known = {name.replace("_", "-") for name in Config().values()} | set(_OF_TRAIN)
-    given = [name.removeprefix("method.") for name in flat if name.startswith("method.")]
-    if given:
-        own = _parameter_kinds(flat.get("method", Config.method), given, source)
-        kinds, known = kinds | own, known | own.keys()
+        flat = {**_IF_ABSENT, **flat}  # of a run from before there was the option
+    try:
+        hints = {**_field_types(), **(more or {}), **_parameter_types(flat)}
+    except InputError as error:
+        raise InputError(f"{source}: {error}", field=error.field) from None
+    values = {}
     for name, value in flat.items():
-        if name not in known:
-            raise InputError(f"{source}: {unknown('key', name, known)}")
-        _check_kind(name, value, kinds.get(name, "bool" if name != "out" else "str"), source)
-    chosen = flag_value(flags, "--method")
-    if chosen is not None and chosen != flat.get("method"):
-        flat = {name: value for name, value in flat.items() if not name.startswith("method.")}
-    for one, other in (("epochs", "steps"), ("eval-epochs", "eval-steps")):
-        for flag, dropped in ((one, other), (other, one)):
-            if flag_value(flags, f"--{flag}") is not None:
-                flat.pop(dropped, None)
-    return {name.lower(): _as_flag(value) for name, value in flat.items() if value != []}
+        if name not in hints:
+            raise InputError(f"{source}: {unknown('key', _key(name), map(_key, hints))}")
+        try:
+            values[name] = msgspec.convert(value, hints[name], dec_hook=lambda kind, v: kind(v))
+        except (msgspec.ValidationError, TypeError):
+            expected = f"{_key(name)} must be {_expected(hints[name])}"
+            raise InputError(f"{source}: {expected}, got {value!r}", field=name) from None
+    if "trusted" in values:
+        values["trusted"] = str(values["trusted"])
+    return values
 
 
-def _check_kind(name: str, value: object, kind: str, source: Path) -> None:
-    """Refuse a value of a TOML file that is not of the kind, a key of `_KINDS`."""
-    wanted, word = _KINDS[kind]
-    is_such = isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
-    if isinstance(value, list):
-        is_such = is_such and all(isinstance(one, str) for one in value)
-    if not is_such:
-        raise InputError(f"{source}: {name} must be {word}, got {value!r}")
+def _key(name: str) -> str:
+    return name.replace("_", "-") if not name.startswith("method.") else name
 
 
-def _as_flag(value: object) -> str | list[str]:
-    """A value of a TOML file as a command line says it."""
-    if isinstance(value, list):
-        return value
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _field_types() -> dict[str, Any]:
+    """Return the types of all options that are not parameters of a method, by name."""
+    hints: dict[str, Any] = {}
+    for owner in (Config, Request, Recipe):
+        hints |= get_type_hints(owner)
+    for name in ("request", "recipe", "parameters"):
+        del hints[name]
+    return {**hints, "trusted": str | int | float}
 
 
-def of_search(table: dict[str, Any], source: Path) -> dict[str, Any]:
-    """Take the options of `search` itself out of a table, as a command line would say them.
+def _parameter_types(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the types of the parameters of the methods that options name, by "method.NAME"."""
+    method = options.get("method", Config.method)
+    if not isinstance(method, str):
+        raise InputError(f"method must be a string, got {method!r}", field="method")
+    given = [name for name in options if name.startswith("method.")]
+    if not given:
+        return {}
+    takers = named_methods(method)
+    for name in given:
+        check_taken(name.removeprefix("method."), takers)
+    return {
+        f"method.{name}": hint
+        for taker in takers
+        for name, hint in get_type_hints(taker.parameters).items()
+    }
 
-    Args:
-        table: as read from the file.
-        source: the file, for messages.
+
+def _expected(hint: Any) -> str:
+    """Return a phrase for the values that a type allows."""
+    if get_origin(hint) is tuple:
+        return "a list of strings"
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(get_args(hint))}"
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+    if len(kinds) > 1:
+        return "a share such as 0.2, a file or a folder"
+    names = {bool: "true or false", int: "a whole number", float: "a number"}
+    return _expected(kinds[0]) if kinds else names.get(hint, "a string")
+
+
+def named_methods(names: str) -> tuple[Method[Any], ...]:
+    """Return the methods of a list of names that is separated by commas.
 
     Raises:
-        InputError: one is no such value.
+        InputError: a method is unknown.
     """
-    found: dict[str, Any] = {}
-    table.pop("study", None)  # what a study says of itself
-    for name, kind in _OF_SEARCH.items():
-        value = table.pop(name, table.pop(name.replace("-", "_"), None))
-        if value is None:
-            continue
-        _check_kind(name, value, kind, source)
-        if value != []:
-            found[name] = _as_flag(value)
-    return found
+    return tuple(methods.find(name.strip()) for name in names.split(","))
 
 
-def _parameter_kinds(method: object, given: Iterable[str], source: Path) -> dict[str, str]:
-    """What kind of value the parameters take that a file gives its methods, as `_kinds` has it."""
-    if not isinstance(method, str):
-        raise InputError(f"{source}: method must be a string, got {method!r}")
-    try:
-        takers = method_options.chosen(method)
-        for name in given:
-            method_options.refuse_unless_taken(name, takers)
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from None
-    kinds = method_options.kinds(takers)
-    return {f"method.{name}": kind.__name__ for name, kind in kinds.items()}
+def check_taken(parameter: str, takers: Sequence[Method[Any]]) -> None:
+    """Refuse a parameter that none of the methods takes."""
+    if any(parameter.lower() in map(str.lower, taker.takes) for taker in takers):
+        return
+    field = f"method.{parameter}"
+    if len(takers) == 1:
+        raise InputError(not_taken(takers[0], parameter), field=field)
+    names = ", ".join(taker.name for taker in takers)
+    raise invalid_option(field, f"is not a parameter of {names}", fix="leave it out")
 
 
-def _kinds() -> dict[str, str]:
-    """What kind of value every option takes, a key of `_KINDS`, by its name in a TOML file."""
-    result = {}
-    for owner in (Config, Request, Recipe):
-        for name, hint in get_type_hints(owner).items():
-            types = get_args(hint) or (hint,)
-            number = next((one for one in (bool, int, float) if one in types), str)
-            result[name.replace("_", "-")] = number.__name__
-    return {**result, "trusted": "share", "ignore-column": "list"}
-
-
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Which options differ between two tables, in words, those left out that may."""
-    flat, also = _flattened(one), _flattened(other)
+def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return a phrase for each option that differs between two tables and must not change."""
+    before, after = ({**_IF_ABSENT, **_flatten(table)} for table in (stored, now))
     return [
-        f"{key} ({_shown(flat.get(key, _MEANT.get(key)))} there, "
-        f"{_shown(also.get(key, _MEANT.get(key)))} now)"
-        for key in sorted(flat.keys() | also.keys())
-        if flat.get(key, _MEANT.get(key)) != also.get(key, _MEANT.get(key))
-        and key not in (*MAY_CHANGE, *_ASIDE)
+        f"{key} ({_describe(before.get(key))} there, {_describe(after.get(key))} now)"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key) and key not in (*MAY_CHANGE, *_NOT_OPTIONS)
     ]
 
 
-def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
-    flat = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    method = table.get("method", {})
-    if not isinstance(method, Mapping):
-        return {**flat, "method": method}
-    return flat | {f"method.{key}" if key != "name" else "method": v for key, v in method.items()}
+def _flatten(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table with `method.NAME` for the keys of its table `method`."""
+    flat = dict(table)
+    method = flat.get("method")
+    if isinstance(method, Mapping):
+        del flat["method"]
+        flat |= {"method" if key == "name" else f"method.{key}": v for key, v in method.items()}
+    return flat
 
 
-def _shown(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "not set" if value is None else str(value)
-
-
-def flag_value(flags: Iterable[str], name: str) -> str | None:
-    """What a flag is set to on a command line, the last time it is there."""
-    found, waiting = None, False
-    for word in flags:
-        if waiting:
-            found, waiting = word, False
-        elif word == name:
-            waiting = True
-        elif word.startswith(name + "="):
-            found = word.partition("=")[2]
-    return found

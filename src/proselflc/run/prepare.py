@@ -1,4 +1,4 @@
-"""What a config stands for: data, labels, model, criterion and loaders, and nothing left open."""
+"""A config becomes a prepared run: data, labels, model, strategy and loaders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proselflc.auditing.examples import read_examples
 from proselflc.data import memory_budget, noise, splits
 from proselflc.data.batches import Batches, Order
 from proselflc.data.corruption import corrupted, surprises
-from proselflc.data.dataset import Dataset, ImageFiles, Images, Inputs, Ints, Part, checked
+from proselflc.data.dataset import Dataset, ImageFiles, Images, Inputs, Ints, Part, checked, kind_of
 from proselflc.data.images.image import usual_length
 from proselflc.data.labels import labels as labels_of
 from proselflc.data.labels.decisions import read_decisions
@@ -29,20 +29,20 @@ from proselflc.data.random_streams import random_stream
 from proselflc.data.request import FROM_PYTHON, TABLES, Request
 from proselflc.data.tables import odd_data
 from proselflc.errors import InputError
-from proselflc.models import catalogue
+from proselflc.models import catalogue, pixels
 from proselflc.models.shape import ImageShape
-from proselflc.run import normalization
 from proselflc.run.config import Config
 from proselflc.training.recipe import EPOCHS
-from proselflc.training.run_directory import RunDirectory
+from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.training.serving import loader, shape_of
 from proselflc.training.strategy import RunContext, Strategy
+from proselflc.wording import option
 
-EVALUATIONS = 20  # about so many in a run whose user does not say
-SHORT_EVALUATIONS = 5  # and so many in one of less than two epochs
+EVALUATIONS = 20  # of a run, about, if the user does not choose
+SHORT_EVALUATIONS = 5  # of a run of less than two epochs
 EVALUATION_BATCH = 512
-LOGITS = 12  # arrays like the logits of a batch that a step makes, about
-SCARCE = 5  # examples per class of which a note says that they are few
+LOGITS = 12  # arrays of the size of the logits that a step allocates, about
+SCARCE = 5  # examples per class below which a note says that they are few
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,17 @@ class PreparedRun:
     """Everything that training needs and that never changes.
 
     Attributes:
-        config: with every default filled in.
-        dataset: its training part has the labels to learn from.
-        labels: of the training part.
-        preprocessing: fitted on the training part.
-        model, strategy: fresh.
-        context: that the strategy was made for.
-        train: batches to learn from.
+        config: the options, with every default filled in.
+        dataset: the data; its training part has the labels to learn from.
+        labels: labels of the training part.
+        preprocessing: preprocessing of the inputs, fitted on the training part.
+        model, strategy: the untrained model and the method's strategy.
+        context: the context that the strategy was made for.
+        train: training batches.
         total_steps: Γ.
         eval_steps: steps between evaluation points.
-        shard: which process of how many this is.
-        begun_in: how many processes the run was begun in.
+        shard: index of this process and number of processes.
+        begun_in: number of processes that the run was begun in.
     """
 
     config: Config
@@ -78,21 +78,21 @@ class PreparedRun:
 
     @property
     def epochs(self) -> int:
-        """How many epochs are begun."""
+        """Return the number of epochs, counting one that is not completed."""
         return math.ceil(self.total_steps / len(self.train))
 
     def is_point(self, step: int) -> bool:
-        """Whether there is an evaluation after so many steps."""
+        """Return whether there is an evaluation after a step."""
         return step % self.eval_steps == 0 or step == self.total_steps
 
     @cached_property
     def sample(self) -> Ints:
-        """Positions of the training examples that are looked at when evaluating."""
+        """Return the positions of the training examples used in evaluations."""
         n = len(self.dataset.train)
         return np.linspace(0, n - 1, min(n, self.config.eval_examples)).astype(np.int64)
 
     def for_evaluation(self, part: Part) -> Batches:
-        """The examples of a part in their order, as a model sees them when training is over."""
+        """Return the batches of a part in order, with test-time transforms."""
         order = Order(EVALUATION_BATCH, shuffle=False, shard=self.shard)
         workers, last = self.config.workers, self.config.recipe.channels_last
         return loader(part, self.preprocessing, order, workers=workers, channels_last=last)
@@ -108,16 +108,16 @@ def prepare(
     begun_in: int | None = None,
     report: Callable[[str], None],
 ) -> PreparedRun:
-    """Open the data, corrupt it, and make what the config names.
+    """Open the data, corrupt its labels, and make the model and the strategy of a config.
 
     Args:
-        config: what the user asked for.
-        dataset: instead of opening the data that the config names.
-        model: instead of making the model that it names.
-        preprocessing: of the inputs, instead of fitting it to them.
-        shard: which process of how many this is.
-        begun_in: how many processes the run was begun in, if it goes on.
-        report: is told in a sentence what the user may not expect.
+        config: the user's options.
+        dataset: the data, instead of what the config names.
+        model: the model, instead of what the config names.
+        preprocessing: preprocessing of the inputs, instead of fitting it to them.
+        shard: index of this process and number of processes.
+        begun_in: number of processes that a resumed run was begun in.
+        report: receives sentences about what the user may not expect.
     """
     parameters = methods.resolved(config.method, config.parameters)
     if dataset is None:
@@ -130,17 +130,17 @@ def prepare(
     _note_labels(config, dataset, report)
     if dataset.skipped:
         first, many = dataset.skipped[0], len(dataset.skipped)
-        which = f"{many:,} examples could not be read and are left out, the first is {first.id}"
+        which = f"{many:,} examples could not be read and are skipped, the first is {first.id}"
         if many == 1:
-            which = f"1 example could not be read and is left out, {first.id}"
+            which = f"1 example could not be read and is skipped, {first.id}"
         report(f"{which} ({first.reason}); the run's model.json lists them")
     dataset, labels = _labelled(config, dataset, report)
     n, C = len(dataset.train), dataset.num_classes
-    of_weights: list[str] = []  # said when they are read, for they may not fit
+    notes: list[str] = []  # about the weights, reported once they have been read and fit
     if preprocessing is not None:
         preprocessing.check(dataset.train.inputs)
     else:
-        normalize = normalization.chosen(config, dataset.train.inputs, of_weights.append)
+        normalize = choose_normalization(config, dataset.train.inputs, notes.append)
         config = replace(config, normalize=normalize)
     scaling = preprocessing or _fitted(config, dataset.train.inputs, report)
     shape = shape_of(scaling)
@@ -148,14 +148,16 @@ def prepare(
     batch_size = min(128, n) if recipe.batch_size is None else recipe.batch_size
     if batch_size > n:
         raise InputError(
-            f"a batch of {batch_size} is larger than the {n} training examples of "
-            f"{dataset.name}: lower --batch-size"
+            f"a batch of {batch_size} is larger than the {n} training examples of {dataset.name}",
+            field="batch_size",
+            fix=f"lower {option('batch_size')}",
         )
     if batch_size < 2 * shard[1]:
         raise InputError(
             f"a batch of {recipe.batch_size} is too small: {shard[1]} "
             f"process{'es need' if shard[1] > 1 else ' needs'} at least {2 * shard[1]} examples at "
-            "a time, so raise --batch-size"
+            f"a time, so raise {option('batch_size')}",
+            field="batch_size",
         )
     _check_room_for_batches(config, batch_size, C)
     name = config.model or catalogue.default_name(shape)
@@ -166,7 +168,7 @@ def prepare(
         model = catalogue.build(
             name, shape, C, generator_seed=recipe.seed, weights=config.weights, report=report
         )
-    for note in of_weights:
+    for note in notes:
         report(note)
     known = catalogue.MODELS.get(name, catalogue.MODELS[catalogue.default_name(shape)])
     recipe = replace(
@@ -187,7 +189,8 @@ def prepare(
     if 2 * begun_in <= rest < 2 * shard[1]:
         raise InputError(
             f"the last batch of each epoch has {rest} examples, which {shard[1]} processes cannot "
-            f"share: resume the run in {begun_in}, as it was begun"
+            "share",
+            fix=f"resume the run in {begun_in}, as it was begun",
         )
     order = Order(batch_size, recipe.seed, least=2 * begun_in, shard=shard)
     train = loader(
@@ -238,21 +241,21 @@ def prepare(
 
 
 def _check_room_for_batches(config: Config, batch_size: int, num_classes: int) -> None:
-    """Refuse a batch whose logits alone would not fit, before anything is made."""
+    """Refuse a batch whose logits alone would not fit into memory, before it is allocated."""
     if torch.cuda.is_available() or torch.backends.mps.is_available():
-        return  # they are not in the system's memory
+        return  # batches are not in the system's memory
     at_once = max(-(-batch_size // config.recipe.accumulate), EVALUATION_BATCH)
     memory_budget.require(
         4 * LOGITS * at_once * num_classes,
         f"a batch of {at_once:,} examples with logits of {num_classes:,} classes",
-        "lower --batch-size, or raise --accumulate",
+        f"lower {option('batch_size')}, or raise {option('accumulate')}",
     )
 
 
 def _labelled(
     config: Config, dataset: Dataset, report: Callable[[str], None]
 ) -> tuple[Dataset, Labels]:
-    """The data set with its noise, and the labels of its training part.
+    """Return the data set with its noise, and the labels of its training part.
 
     Trusted examples are the validation part, or part of the training part for a method that learns
     from them.
@@ -263,8 +266,10 @@ def _labelled(
         path = config.request.labels
         if path is not None and path.is_dir() and dataset.clean is not None:
             raise InputError(
-                f"--noise {config.noise} starts from the true labels, so nothing would be left of "
-                f"those of --labels {path}: say --noise none"
+                f"{option('noise', config.noise)} starts from the true labels, so those of "
+                f"the run {path} would have no effect",
+                field="noise",
+                fix=f"pass {option('noise', 'none')}",
             )
         result = corrupted(dataset, spec, seed=_noise_seed(config))
         generator = result.spec
@@ -281,38 +286,38 @@ def _labelled(
 
 
 def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:
-    """Say how many labels come from a run, where that is not all of them, and from people."""
+    """Report how many labels come from a run, if not all do, and from people's decisions."""
     path = config.request.labels
     if path is not None and path.is_dir():
         _note_decisions(RunDirectory(path), bool(config.request.reviewed), report)
         run = RunDirectory(path)
-        seen = set(read_examples(run.checked(run.examples))["id"].to_pylist())
-        known, n = sum(name in seen for name in dataset.train.ids), len(dataset.train)
+        ids = set(read_examples(run.checked(run.examples))["id"].to_pylist())
+        known, n = sum(name in ids for name in dataset.train.ids), len(dataset.train)
         if known < n:
-            report(f"{known:,} of {n:,} labels are from {path}, the others stay as they are")
+            report(f"{known:,} of {n:,} labels are from {path}, the others are unchanged")
 
 
 def _note_decisions(run: RunDirectory, wanted: bool, report: Callable[[str], None]) -> None:
-    """Say how many labels of a run were decided by people, where there are any or should be."""
+    """Report how many labels of a run people have decided, if any or if the user asks for them."""
     if os.path.lexists(run.review):
         found = read_decisions(run.review, Labels.load(run.checked(run.labels)).fingerprint)
         for note in found.notes:
             report(note)
-        many = sum(one.label is not None for one in found.standing.values())
-        report(f"{many:,} labels are as people have decided in {run.review}")
+        many = sum(decision.label is not None for decision in found.standing.values())
+        report(f"{many:,} labels are from the decisions in {run.review}")
     elif wanted:
-        report(f"nobody has reviewed {run.path} yet, so no label is other than it was")
+        report(f"{run.path} has not been reviewed yet, so no label is changed")
 
 
 def _note_scarce_classes(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:
-    """Say where labels look like names or measurements of single examples."""
+    """Report labels that look like names or measurements of single examples."""
     n, C = len(dataset.train), dataset.num_classes
     if C > 20 and n < SCARCE * C:
         is_table = config.request.data.lower().endswith(TABLES)
-        remedy = "; if these are not the labels, choose their column with --label-column"
+        remedy = f"; if these are not the labels, choose their column with {option('label_column')}"
         report(
             f"{dataset.name} has {C:,} classes for {n:,} examples, {n / C:.1f} of each, which is "
-            f"hardly enough to learn them or to judge their labels{remedy if is_table else ''}"
+            f"too few to learn them well or to audit their labels{remedy if is_table else ''}"
         )
 
 
@@ -327,7 +332,9 @@ def _with_validation(config: Config, dataset: Dataset) -> Dataset:
         float(config.trusted)
     except ValueError:
         raise InputError(
-            f"--trusted {config.trusted} is neither a file or folder nor a share such as 0.2"
+            f"{option('trusted', config.trusted)} is neither a file or folder nor a share such as "
+            "0.2",
+            field="trusted",
         ) from None
     split = splits.trusted_split(
         dataset.train.labels,
@@ -343,7 +350,8 @@ def _noise_seed(config: Config) -> int:
 
 
 def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Preprocessing:
-    known = normalization.known(config)
+    fixed = None if config.normalize is None else pixels.parse(config.normalize)
+    known = None if fixed is None else (fixed.mean, fixed.std)
     if isinstance(inputs, ImageFiles):
         size, warp = config.image_size, round(config.image_size * 8 / 7)
         longer = usual_length(inputs.paths)
@@ -351,7 +359,8 @@ def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Pr
             report(
                 f"the images are about {longer} pixels long and are enlarged to {size} for "
                 f"{catalogue.default_name(ImageShape(3, size, size))}; "
-                f"--image-size {max(longer, 16)}, with a network for small images, is much faster"
+                f"{option('image_size', max(longer, 16))} uses a network for small images and is "
+                "much faster"
             )
         return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp), known=known)
     return ImageScaling.fit(inputs, known=known) if isinstance(inputs, Images) else fit(inputs)
@@ -365,3 +374,67 @@ def _eval_steps(config: Config, batches: int, total: int) -> int:
     if total < batches * 2:
         return max(1, total // SHORT_EVALUATIONS)
     return batches * max(1, round(total / batches / EVALUATIONS))
+
+
+def choose_normalization(
+    config: Config, inputs: Inputs, report: Callable[[str], None]
+) -> str | None:
+    """Return the `normalize` option to train with; None for the data's own mean and deviation.
+
+    Args:
+        config: the user's options.
+        inputs: the training inputs.
+        report: receives a sentence about what the weights are assumed to expect.
+
+    Raises:
+        InputError: the option does not suit the inputs, or the file beside the weights is damaged.
+    """
+    if isinstance(inputs, Images):
+        height, width, channels = map(int, inputs.pixels.shape[1:])
+    elif isinstance(inputs, ImageFiles):
+        height, width, channels = config.image_size, config.image_size, 3
+    elif config.normalize not in (None, pixels.DATA):
+        raise InputError(
+            f"{option('normalize', config.normalize)} is for images, but these are "
+            f"{kind_of(inputs)}",
+            field="normalize",
+            fix="leave it out",
+        )
+    else:
+        return None
+    if config.normalize is not None:
+        chosen = pixels.parse(config.normalize)
+        if chosen is not None and len(chosen.mean) != channels:
+            raise InputError(
+                f"{option('normalize', config.normalize)} has {len(chosen.mean)} channels and the "
+                f"images have {channels}",
+                field="normalize",
+                fix=f"give {channels} means and {channels} deviations, or data",
+            )
+        return pixels.DATA if chosen is None else str(chosen)
+    if config.weights is None or not config.weights.is_file():
+        return None  # reading the weights reports that the file is missing
+    name = config.model or catalogue.default_name(ImageShape(channels, height, width))
+    found = pixels.expected(name, config.weights)
+    if found is None or len(found.mean) != channels:
+        report(
+            f"how pixels were scaled for the weights in {config.weights} is not known, so they are "
+            f"scaled by the mean and deviation of the data: change that with {option('normalize')}"
+        )
+        return pixels.DATA
+    report(
+        f"pixels are scaled as the weights in {config.weights} expect ({found.in_short()}); "
+        f"{option('normalize', 'data')} scales them by the data's own mean and deviation"
+    )
+    return str(found)
+
+
+def resumed_config(config: Config, directory: RunDirectory) -> Config:
+    """Return the config of a resumed run, whose pixels are scaled as when it began.
+
+    A run that does not hold the option has scaled them by its data, whatever its weights.
+    """
+    if config.normalize is not None or config.weights is None:
+        return config
+    stored = read_toml(directory.config).get("normalize")
+    return replace(config, normalize=stored if isinstance(stored, str) else pixels.DATA)

@@ -23,11 +23,11 @@ from proselflc.data.dataset import Dataset, Ints
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
-from proselflc.run import disk_space, measurement, normalization, resumption, tracking
+from proselflc.run import disk_space, measurement, resumption, tracking
 from proselflc.run import wording as run_words
 from proselflc.run.config import Config
 from proselflc.run.output_options import OutputOptions, may_begin, place
-from proselflc.run.prepare import PreparedRun, prepare
+from proselflc.run.prepare import PreparedRun, prepare, resumed_config
 from proselflc.run.summary import summary, write_model, write_transition
 from proselflc.terminal.display import Display, showing
 from proselflc.terminal.interruption import Interrupted, stop_signals
@@ -86,7 +86,7 @@ def train(
         if not processes.agreed(is_begun):
             return directory.path
         if start.resume and directory.is_begun:
-            config = normalization.as_begun(config, directory)
+            config = resumed_config(config, directory)
         count = accelerator.num_processes
         begun_in = resumption.begun_in(directory, count) if start.resume else count
         if begun_in != count:

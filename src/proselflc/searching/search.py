@@ -23,8 +23,7 @@ from proselflc.models.named_code import flag_for
 from proselflc.options import MOST_PROCESSES, check_least
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.worker_processes import helping, stopping_on_signals
-from proselflc.run import method_options
-from proselflc.run.config import Config
+from proselflc.run.config import Config, check_taken
 from proselflc.run.output_options import OutputOptions, unused
 from proselflc.run.prepare import PreparedRun, prepare
 from proselflc.searching import search_space
@@ -182,7 +181,7 @@ def _methods(config: Config) -> tuple[str, ...]:
                 "parameters by: search another method"
             )
     for given in config.parameters:
-        method_options.refuse_unless_taken(given, tuple(map(methods.find, names)))
+        check_taken(given, tuple(map(methods.find, names)))
     return names
 
 

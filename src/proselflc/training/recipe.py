@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
-from proselflc.errors import InputError
-from proselflc.options import Whole, check_least, flag, make_plain
+from proselflc.errors import InputError, invalid_option
+from proselflc.options import Whole, check_least, make_plain
 from proselflc.training.schedule import Schedule
 
 Precision: TypeAlias = Literal["no", "bf16", "fp16"]
@@ -95,14 +95,14 @@ class Recipe:
     def _check(self, name: str, fits: Callable[[float], bool], what: str) -> None:
         value = getattr(self, name)
         if value is not None and not (isinstance(value, Real) and fits(float(value))):
-            raise InputError(f"{flag(name)} must be {what}, got {value!r}")
+            raise invalid_option(name, f"must be {what}, got {value!r}")
 
     def _check_name(self, name: str, known: Sequence[str | None]) -> None:
         """The command line has looked already; Python has not."""
         value = getattr(self, name)
         if value not in known:
             names = ", ".join(one for one in known if one is not None)
-            raise InputError(f"{flag(name)} must be one of {names}, got {value!r}")
+            raise invalid_option(name, f"must be one of {names}, got {value!r}")
 
     def total_steps(self, batches: int) -> int:
         """Γ, where an epoch has so many batches."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -16,72 +17,88 @@ from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.models import catalogue
 from proselflc.models.weights import load_strictly, read_state
-from proselflc.training.run_directory import Json, RunDirectory
+from proselflc.training.run_directory import RunDirectory
 from proselflc.training.serving import shape_of
+from proselflc.wording import command, option
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """The parts of `model.json` that a prediction needs.
+
+    Attributes:
+        names: C class names.
+        model: the name of the model in the catalogue, or the code that makes it.
+        preprocessing: the inputs' preprocessing, as its `to_json` wrote it.
+        label_type: the labels as the caller wrote them, if they are not class names.
+    """
+
+    names: tuple[str, ...]
+    model: str | None = None
+    preprocessing: Any = None
+    label_type: Any = None
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What a run has left to predict with, read when it is asked for.
+    """The model of a run, read when it is needed.
 
     Attributes:
-        directory: of the run.
-        made_by: `package.module:factory` that makes the model, where that was the user's own. A
-            run that somebody else has written could name any code, so it is not believed.
+        directory: the run.
+        made_by: `package.module:factory` that makes the model, if it is the user's own. The run
+            itself is not trusted with this: it could name any code.
     """
 
     directory: RunDirectory
     made_by: str | None = None
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
-        """C class names."""
-        names = self._description.get("names")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise InputError(f"{self.directory.model} lists no class names: it is damaged")
-        return tuple(names)
+        """Return C class names."""
+        return self._description.names
 
     @cached_property
     def label_values(self) -> LabelValues | None:
-        """The labels of the classes as the caller wrote them; None for class names."""
-        said = self._description.get("label_type")
-        return LabelValues.from_json(said, len(self.names), self.directory.model)
+        """Return the labels of the classes as the caller wrote them; None for class names."""
+        stored = self._description.label_type
+        return LabelValues.from_json(stored, len(self.names), self.directory.model)
 
     @cached_property
     def preprocessing(self) -> Preprocessing:
-        """What is done to inputs before the model sees them."""
-        return preprocessing.from_json(self._description.get("preprocessing"))
+        """Return the preprocessing of the model's inputs."""
+        return preprocessing.from_json(self._description.preprocessing)
 
     @property
     def claimed_name(self) -> str:
-        """What the run says that its model is made by, not to be believed."""
-        return str(self._description.get("model"))
+        """Return the model's name or code as the run claims it, which is not trusted."""
+        return str(self._description.model)
 
     @property
     def is_ours(self) -> bool:
-        """Whether the run says that its model is one of the catalogue."""
+        """Whether the run claims that its model is one of the catalogue."""
         return self.claimed_name in catalogue.MODELS
 
     @property
     def model_name(self) -> str:
-        """What a model like the run's is made by.
+        """Return the name or the code that makes a model like the run's.
 
         Raises:
-            InputError: by code that the user has not named.
+            InputError: it is code that the user has not named.
         """
         if self.made_by is None and not self.is_ours:
             raise InputError(
-                f"the model of {self.directory.path} is not one of ours ({self.claimed_name}): say "
-                "who makes it, with --model package.module:factory, or load_run(path, model=…) in "
-                "Python"
+                f"the model of {self.directory.path} is not in the catalogue ({self.claimed_name})",
+                field="model",
+                fix=f"name it with {option('model', 'package.module:factory')}, or with "
+                "load_run(path, model=…) in Python",
             )
         return self.made_by or self.claimed_name
 
     def read(self) -> nn.Module:
-        """The trained model, in evaluation mode; it maps preprocessed inputs to logits [N, C].
+        """Return the trained model in evaluation mode; it maps inputs to logits [N, C].
 
         Raises:
-            InputError: it is made by code that the user has not named, it cannot be made, or its
+            InputError: the user has not named the code that makes it, the code fails, or the
                 weights do not fit.
         """
         shape = shape_of(self.preprocessing)
@@ -93,32 +110,33 @@ class SavedModel:
         return module.eval()
 
     def _check_finite(self, state: Mapping[str, Tensor], parameters: Collection[str]) -> None:
-        """Refuse weights that are NaN or infinite; a buffer of the user's may be a mask of −∞."""
+        """Refuse NaN and infinite weights; a buffer of a user's model may be a mask of −∞."""
         for name, tensor in state.items():
             may_be_infinite = name not in parameters and not self.is_ours
             is_bad = tensor.isnan() if may_be_infinite else ~tensor.isfinite()
             if bool(is_bad.any()):
                 raise InputError(
                     f'the tensor "{name}" in {self.directory.weights} holds {int(is_bad.sum()):,} '
-                    "NaN or infinite numbers, so the model cannot predict: restore the file from a "
-                    "copy, or train the run again with a lower --lr"
+                    "NaN or infinite numbers, so the model cannot predict",
+                    fix="restore the file from a copy, or train the run again with a lower "
+                    f"{option('lr')}",
                 )
 
     @cached_property
-    def _description(self) -> Json:
+    def _description(self) -> ModelDescription:
         if self.directory.is_recorded:
             raise InputError(
-                f"{self.directory.path} was recorded from a training loop of your own and has no "
-                "model: ask the one that you trained"
+                f"{self.directory.path} was recorded from your own training loop and has no model",
+                fix="use the model that you trained",
             )
-        return self.directory.read_json(self.directory.model)
+        return self.directory.read(self.directory.model, ModelDescription)
 
 
 def finished_run(path: Path) -> RunDirectory:
-    """The directory of a finished run.
+    """Return the directory of a finished run.
 
     Raises:
-        InputError: there is none, it is not finished, or a later version has written it.
+        InputError: there is no run, it is not finished, or a later version has written it.
     """
     directory = RunDirectory(path)
     if not path.is_dir():
@@ -127,39 +145,43 @@ def finished_run(path: Path) -> RunDirectory:
         raise InputError(f"{path} is not a run: it has no config.toml")
     directory.check_format()
     directory.checked(directory.config)
-    if not directory.is_finished and directory.is_recorded:
+    if directory.is_finished:
+        return directory
+    resume = command("train", out=path, resume=True)
+    if directory.is_recorded:
         raise InputError(
-            f"the recording {path} is not finished: go on with record(…, out={str(path)!r}, "
-            "resume=True), with more epochs or with none"
+            f"the recording {path} is not finished",
+            fix=f"continue it with record(…, out={str(path)!r}, resume=True), with or without "
+            "more epochs",
         )
-    if not directory.is_finished and directory.summary.is_file():
+    if directory.summary.is_file():
         raise InputError(
-            f"the run {path} has a {directory.summary.name} and no {directory.manifest.name}: it "
-            "was killed at its very end, or the file was removed; restore it, write it anew with "
-            f"proselflc train --out {path} --resume, or set format = 1 in {directory.config.name} "
-            "to have the run read without checks"
+            f"the run {path} has a {directory.summary.name} but no {directory.manifest.name}: it "
+            "was killed at its very end, or the file was removed; restore it, write it again with "
+            f"{resume}, or set format = 1 in {directory.config.name} to read the run without checks"
         )
-    if not directory.is_finished:
-        raise InputError(
-            f"the run {path} is not finished: go on with proselflc train --out {path} "
-            "--resume, or with fit(…, resume=True) if it was begun in Python"
-        )
-    return directory
+    raise InputError(
+        f"the run {path} is not finished",
+        fix=f"continue it with {resume}, or with fit(…, resume=True) if it was begun in Python",
+    )
 
 
 def no_run(path: Path) -> InputError:
-    """That there is none; it names those beside it."""
-    beside = _runs_in(path.parent)
-    advice = f"there are {', '.join(beside)}" if beside else "proselflc train makes one"
-    return InputError(f"there is no run {path}: {advice}")
+    """Return the error for a run that does not exist, which names the runs beside it."""
+    runs = _runs_in(path.parent)
+    train = command("train")
+    return InputError(
+        f"there is no run {path}",
+        fix=f"there are {', '.join(runs)}" if runs else f"{train} makes one",
+    )
 
 
 def _runs_in(directory: Path, most: int = 9) -> list[str]:
-    """Some of the runs that a directory holds, by path and in order, as far as we may look."""
+    """Return the paths of some runs in a directory, skipping what cannot be read."""
     found = []
     with contextlib.suppress(OSError):
-        for one in sorted(directory.iterdir()):
+        for path in sorted(directory.iterdir()):
             with contextlib.suppress(OSError):
-                if RunDirectory(one).config.is_file():
-                    found.append(str(one))
+                if RunDirectory(path).config.is_file():
+                    found.append(str(path))
     return [*found[:most], "…"] if len(found) > most else found

@@ -1,20 +1,30 @@
 """What a run writes down is what `--config` reads back."""
 
+import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proselflc import methods
 from proselflc.cli import app as cli
+from proselflc.cli import method_options
+from proselflc.cli.config_file import behind_flags, flag_value
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.run import method_options
 from proselflc.run.config import Config
 from proselflc.run.output_options import OutputOptions, may_begin
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import FORMAT, RunDirectory, read_toml
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 @pytest.mark.parametrize("name", methods.names())
@@ -85,7 +95,7 @@ def test_a_run_does_not_choose_the_code_that_resuming_it_runs(tmp_path: Path) ->
 @pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "9" * 5000])
 def test_a_hostile_file_is_one_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / "hostile.toml").write_text(text)
-    with pytest.raises(InputError, match="is no TOML file"):
+    with pytest.raises(InputError, match="is not a TOML file"):
         cli.prepare(["train", "--config", str(tmp_path / "hostile.toml")])
 
 
@@ -93,13 +103,13 @@ def test_a_hostile_file_is_one_sentence(text: str, tmp_path: Path) -> None:
     ("key", "value", "words"),
     [
         ("nonsense", 1, 'unknown key "nonsense"'),
-        ("out", "elsewhere", "Unknown option"),
+        ("out", "elsewhere", 'unknown key "out"'),
         ("lr", "fast", "lr must be a number"),
-        ("lr", -1.0, "--lr must be a positive number"),
-        ("augment", "zoom", "Choose from"),
+        ("lr", -1.0, "must be a positive number"),
+        ("augment", "zoom", "augment must be one of crop-flip, crop, flip, none"),
         ("ignore_column", "a", "ignore-column must be a list of strings"),
         ("ignore_column", [1], "ignore-column must be a list of strings"),
-        ("steps", 3, "give one of --epochs and --steps"),
+        ("steps", 3, "3 epochs and 3 steps"),
         ("method", {"name": 3}, "method must be a string"),
         ("format", "new", "format should be a number"),
         ("format", 0, "format should be a number"),
@@ -128,9 +138,107 @@ def test_a_run_of_a_later_format_is_not_resumed(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     Config().write(path, "0123")
     path.write_text(path.read_text().replace("format = 2", "format = 3\nbrand_new = 1"))
-    words = r"a newer version of proselflc \(format 3, this one reads 2\): update it"
+    words = r"a newer version of proselflc \(format 3, this one reads 2\): update"
     with pytest.raises(InputError, match=words):
         cli.prepare(["train", "--out", str(tmp_path), "--resume"])
     with pytest.raises(InputError, match=words):
         may_begin(RunDirectory(tmp_path), OutputOptions(tmp_path, resume=True))
     assert may_begin(RunDirectory(tmp_path), OutputOptions(tmp_path, overwrite=True))
+
+
+FULL = Config(
+    method="boot_soft", parameters=dict(epsilon=0.3), recipe=Recipe(steps=7, lr=1e-3), eval_steps=3
+)
+
+
+@pytest.mark.parametrize(
+    ("flags", "dropped", "kept"),
+    [
+        (["--method", "cce"], {"method.epsilon"}, {"method", "steps"}),
+        (["--method", "boot_soft"], set(), {"method.epsilon"}),
+        (["--epochs", "3"], {"steps"}, {"eval_steps", "lr"}),
+        (["--eval-epochs=1"], {"eval_steps"}, {"steps"}),
+        ([], set(), {"steps", "eval_steps", "method.epsilon"}),
+    ],
+)
+def test_a_flag_drops_what_it_contradicts_in_the_file(
+    flags: list[str], dropped: set[str], kept: set[str]
+) -> None:
+    found = behind_flags(FULL.values(), flags).keys()
+    assert not found & dropped
+    assert found >= kept
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("learning_rates = 1", 'unknown key "learning-rates"'),
+        ("batch = 1", 'unknown key "batch"; did you mean "batch-size"?'),
+        (
+            '[method]\nname = "boot_soft"\nepsilonn = 1',
+            "method boot_soft has no --method.epsilonn; did you mean --method.epsilon?",
+        ),
+        ("[method]\nepsilon = 1", "method proselflc has no --method.epsilon: it takes --method.s"),
+        ('[method]\nname = "boot"\nepsilon = 1', 'unknown method "boot"; did you mean "boot_'),
+        ("[recipe]\nlr = 1", 'unknown key "recipe"'),
+        ('epochs = "three"', "epochs must be a whole number, got 'three'"),
+        ("epochs = 1.5", "epochs must be a whole number, got 1.5"),
+        ("epochs = true", "epochs must be a whole number, got True"),
+        ("lr = [0.1]", "lr must be a number, got [0.1]"),
+        ("deterministic = 1", "deterministic must be true or false, got 1"),
+        ("noise = 0.4", "noise must be a string, got 0.4"),
+        ("lr = nan", "--lr must be a positive number, got nan"),
+        ("epochs = 0", "--epochs must be at least 1, got 0"),
+        ("epochs = 1\nsteps = 1", "give one of --epochs and --steps"),
+        ("lr = ", "is not a TOML file"),
+        ('method = "proselfc"', 'did you mean "proselflc"?'),
+    ],
+)
+def test_a_file_that_is_wrong(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str, reason: str
+) -> None:
+    path, out = tmp_path / "run.toml", tmp_path / "run"
+    path.write_text(text)
+    assert cli.run(["train", "--config", str(path), "--out", str(out), "--quiet"]) == 2
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1
+    assert reason in err
+    assert not out.exists()
+
+
+def test_what_is_no_text_is_no_config(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.toml").write_bytes(b"\xff\xfe")
+    assert cli.run(["train", "--config", str(tmp_path / "run.toml")]) == 2
+    assert capfd.readouterr().err.count("\n") == 1
+
+
+def test_the_file_stands_behind_the_flags(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "run.toml", tmp_path / "run"
+    path.write_text(
+        'data = "digits"\nnoise = "pair:0.4"\nmodel = "mlp"\nepochs = 9\nseed = 5\nquiet = true\n'
+        '[method]\nname = "boot_soft"\nepsilon = 0.5\n'
+    )
+    flags = ("--config", str(path), "--steps", "2", "--method.epsilon", "0.25", "--out", str(out))
+    assert cli.run(["train", *flags]) == 0
+    assert capfd.readouterr() == ("", "")
+    table = tomllib.loads((out / "config.toml").read_text())
+    assert table["method"] == {"name": "boot_soft", "epsilon": 0.25}
+    assert (table["seed"], table["steps"], table["noise"]) == (5, 2, "pairflip:0.4")
+    assert "epochs" not in table
+    assert json.loads((out / "summary.json").read_text())["noise"] == "pairflip:0.4"
+
+
+@given(st.lists(st.sampled_from(["--out", "--out=a", "b", "--outer", "--resume"]), max_size=6))
+def test_the_value_of_a_flag(words: list[str]) -> None:
+    """The last word that follows --out, by a plain reading of the words."""
+    expected, position = None, 0
+    while position < len(words):
+        if words[position] == "--out" and position + 1 < len(words):
+            position += 1
+            expected = words[position]
+        elif words[position] == "--out=a":
+            expected = "a"
+        position += 1
+    assert flag_value(words, "--out") == expected
