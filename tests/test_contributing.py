@@ -1,121 +1,179 @@
-"""What CONTRIBUTING.md adds can be added as it says: methods, a data source, a figure."""
+"""The recipes of CONTRIBUTING.md work and touch as few files as it says."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import numpy as np
-import pytest
-import torch
+import proselflc
+from proselflc.reporting import figures
 
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "proselflc"
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+RECIPES = dict(
+    re.findall(r"^<!-- recipe: (.*?) -->\n(.*?)(?=^#|^<!-- recipe|\Z)", TEXT, re.M | re.S)
+)
+BLOCK = re.compile(
+    r'^<!-- (?P<how>new|in) (?P<path>\S+?)(?: (?P<side>before|after) "(?P<line>.*?)")? -->\n'
+    r"```\w+\n(?P<code>.*?)^```",
+    re.M | re.S,
+)
+
+
+def apply(recipe: str, tree: Path) -> None:
+    """Do what a recipe says in a copy of the package: add files, and lines before or after one."""
+    blocks = list(BLOCK.finditer(recipe))
+    assert blocks
+    for block in blocks:
+        path = tree / block["path"]
+        if block["how"] == "new":
+            assert not path.exists()
+            path.write_text(block["code"], encoding="utf-8")
+            continue
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        (place,) = [k for k, line in enumerate(lines) if block["line"] in line]
+        lines.insert(place + (block["side"] == "after"), block["code"])
+        path.write_text("".join(lines), encoding="utf-8")
+
+
+def copy_of_package(folder: Path) -> Path:
+    tree = folder / "src" / "proselflc"
+    shutil.copytree(SOURCE, tree, ignore=shutil.ignore_patterns("__pycache__"))
+    return tree
+
+
+def contents(tree: Path) -> dict[Path, bytes]:
+    return {
+        path.relative_to(tree): path.read_bytes()
+        for path in tree.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def files_touched(recipe: str, tree: Path) -> int:
+    """Apply a recipe to a copy of the package, count the files that differ, and undo it."""
+    before = contents(tree)
+    apply(recipe, tree)
+    changed = {path for path, content in contents(tree).items() if before.get(path) != content}
+    for path in changed:
+        if path in before:
+            (tree / path).write_bytes(before[path])
+        else:
+            (tree / path).unlink()
+    return len(changed)
+
+
+def test_the_table_of_touched_files_is_measured(tmp_path: Path) -> None:
+    tree = copy_of_package(tmp_path)
+    counts = {name: files_touched(recipe, tree) for name, recipe in RECIPES.items()}
+    rows = "".join(f"| {name} | {count} |\n" for name, count in counts.items())
+    table = f"| change | source files touched |\n|---|---|\n{rows}"
+    assert f"<!-- touched -->\n{table}<!-- /touched -->" in TEXT, table
+
+
+def test_the_recipes_are_in_the_house_style(tmp_path: Path) -> None:
+    tree = copy_of_package(tmp_path)
+    for recipe in RECIPES.values():
+        apply(recipe, tree)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    ruff = [sys.executable, "-m", "ruff", "check", str(tree)]
+    done = subprocess.run(ruff, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# What a user can do once all recipes are applied.
+USE = """
+import json, sys
+from pathlib import Path
+import numpy as np
 import proselflc
 from proselflc import methods
 from proselflc.cli import app as cli
-from proselflc.data import opening
 from proselflc.data.dataset import Features
+from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.reporting import figures
 from proselflc.run.config import Config
 from proselflc.searching import search_space
 from proselflc.training.recipe import Recipe
 
-TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+assert str(Path(proselflc.__file__)).startswith(sys.argv[1]), proselflc.__file__
 
 
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^<!-- {kind} -->\n```python\n(.*?)^```", TEXT, re.M | re.S)
+def command(*words):
+    assert cli.run(list(words)) == 0, words
 
 
-@pytest.fixture
-def added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[set[str]]:
-    """Add every method's file of the document to the package, and nothing else."""
-    folder = tmp_path / "methods"
-    folder.mkdir()
-    found = re.findall(r"^<!-- method (\w+) -->\n```python\n(.*?)^```", TEXT, re.M | re.S)
-    for name, source in found:
-        (folder / f"{name}.py").write_text(source, encoding="utf-8")
-    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(folder)])
-    yield {name for name, _ in found}
-    for name, _ in found:
-        sys.modules.pop(f"proselflc.methods.{name}", None)
+# Methods train, are listed, become options and a search space, and refuse bad values.
+generator = np.random.default_rng(0)
+truth = np.arange(100) % 2
+given = np.where(np.arange(100) % 10 == 9, 1 - truth, truth)
+x = (generator.normal(size=(100, 2)) + 6 * truth[:, None]).astype(np.float32)
+for name, stages in (("hesitant", []), ("patient", ["believing", "doubting"])):
+    assert name in methods.names()
+    out = Path("runs") / name
+    run = proselflc.fit(x, given, method=name, epochs=6, batch_size=20, seed=0, out=out)
+    assert (run.predict(x).classes == truth).mean() > 0.9
+    assert run.summary["method"] == name
+    assert [stage["name"] for stage in run.stages] == stages
+    command("methods", name)
+    command("train", "--method", name, "--help")
+    assert cli.run(["train", "--method", name, "--method.q", "0.5"]) == 2
+    try:
+        methods.resolved(name, {"epsilon": 2.0})
+    except InputError as error:
+        assert "epsilon" in str(error)
+    else:
+        raise AssertionError("a bad epsilon was accepted")
+    searched = search_space.read((), (name,), Config(), Config(recipe=Recipe(lr=0.1)))
+    assert len(searched.methods[name]["epsilon"].corners()) == 2
+
+# The noise, the model and the data source are options.
+command("noise", "--help")
+command("datasets")
+command("models")
+wanted = ["--noise", "to_first_class:0.3", "--model", "linear", "--epochs", "8", "--batch-size=20"]
+command("train", "--data", "moons", *wanted, "--out", "runs/moons", "--quiet")
+run = proselflc.load_run("runs/moons")
+assert run.labels.generator.startswith("to_first_class")
+assert 0.05 < run.labels.flipped.mean() < 0.3
+moons = open_data(Request(data="moons"))
+assert isinstance(moons.test.inputs, Features)
+assert (len(moons.train), len(moons.test)) == (200, 100)
+assert (run.predict(moons.test.inputs.values).classes == moons.test.labels).mean() > 0.75
+"""
 
 
-def data() -> tuple[Any, Any, Any]:
-    """Two clouds, a tenth of whose labels are wrong."""
-    generator = np.random.default_rng(0)
-    truth = np.arange(100) % 2
-    given = np.where(np.arange(100) % 10 == 9, 1 - truth, truth)
-    x = generator.normal(size=(100, 2)) + 6 * truth[:, None]
-    return x.astype(np.float32), given, truth
-
-
-def test_the_methods_of_the_document_can_be_trained(added: set[str], tmp_path: Path) -> None:
-    assert added == {"hesitant", "patient"}
-    x, given, truth = data()
-    for name in sorted(added):
-        torch.manual_seed(0)
-        run = proselflc.fit(
-            x, given, method=name, epochs=6, batch_size=20, seed=0, out=tmp_path / name
-        )
-        assert (run.predict(x).classes == truth).mean() > 0.9
-        assert run.summary["method"] == name
-        stages = ["believing", "doubting"] if name == "patient" else []
-        assert [stage["name"] for stage in run.stages] == stages
-
-
-def test_a_file_is_all_that_a_method_needs(added: set[str], capsys: Any) -> None:
-    """It is listed, shown in full, offered as options, searched and refused where it must be."""
-    assert added <= set(methods.names())
-    for name in sorted(added):
-        assert cli.run(["methods"]) == 0
-        assert re.search(rf"^{name} .*bootstrapping$", capsys.readouterr().out, re.M)
-        assert cli.run(["methods", name]) == 0
-        assert "--method.epsilon  0." in capsys.readouterr().out
-        assert cli.run(["train", "--method", name, "--help"]) == 0
-        shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-        assert "--method.epsilon FLOAT ε, how much the pred" in shown
-        assert cli.run(["train", "--method", name, "--method.q", "0.5"]) == 2
-        assert capsys.readouterr().err == (
-            f"method {name} has no --method.q: it takes --method.epsilon\n"
-        )
-        with pytest.raises(InputError, match=f"method {name}: epsilon must be a number between"):
-            methods.resolved(name, {"epsilon": 2.0})
-        searched = search_space.read((), (name,), Config(), Config(recipe=Recipe(lr=0.1)))
-        assert len(searched.methods[name]["epsilon"].corners()) == 2
-        assert len([one for one in TEXT.splitlines() if f"<!-- method {name} -->" in one]) == 1
-
-
-def test_the_examples_are_in_the_style_of_the_house() -> None:
-    for source in blocks(r"method \w+"):
-        assert max(map(len, source.splitlines())) <= 100
-
-
-def test_the_data_source_of_the_document_can_be_trained(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (source,) = blocks("source")
-    moons = ModuleType("proselflc.data.sources.moons")
-    exec(compile(source, "moons.py", "exec"), vars(moons))
-    (line,) = blocks("dataset")
-    known = {**vars(opening), "_open_moons": lambda request: moons.load()}
-    for name, named in eval("{" + line + "}", known).items():
-        monkeypatch.setitem(opening.DATASETS, name, named)
-    data = opening.open_data(Request(data="moons"))
-    assert data.test is not None
-    assert isinstance(data.test.inputs, Features)
-    assert (len(data.train), len(data.test)) == (200, 100)
-    run = proselflc.fit(data, epochs=8, batch_size=20, seed=0, out=tmp_path / "run")
-    assert (run.predict(data.test.inputs.values).classes == data.test.labels).mean() > 0.75
+def test_what_the_recipes_add_can_be_used(tmp_path: Path) -> None:
+    tree = copy_of_package(tmp_path)
+    for recipe in RECIPES.values():
+        apply(recipe, tree)
+    environment = {**os.environ, "PYTHONPATH": str(tree.parent), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", USE, str(tree)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    printed = " ".join(done.stdout.replace("│", " ").split())
+    for name in ("hesitant", "patient"):
+        assert f"method {name} has no --method.q" in done.stderr
+    assert printed.count("--method.epsilon FLOAT ε, how much the pred") == 2
+    for name in ("to_first_class", "linear", "moons"):
+        assert name in printed
 
 
 def test_the_figure_of_the_document_can_be_drawn(fabricate: Any) -> None:
-    (source,) = blocks("figure")
+    (source,) = re.findall(r"^<!-- figure -->\n```python\n(.*?)^```", TEXT, re.M | re.S)
     known = dict(vars(figures))
     exec(compile("from __future__ import annotations\n" + source, "figures.py", "exec"), known)
     run = proselflc.load_run(fabricate(n=12))
@@ -125,5 +183,5 @@ def test_the_figure_of_the_document_can_be_drawn(fabricate: Any) -> None:
 
 
 def test_no_block_of_the_document_is_forgotten() -> None:
-    kinds = (r"method \w+", "source", "dataset", "figure")
-    assert TEXT.count("```python") == sum(len(blocks(kind)) for kind in kinds)
+    blocks = sum(len(BLOCK.findall(recipe)) for recipe in RECIPES.values())
+    assert TEXT.count("\n```") == 2 * (blocks + 1)  # and the figure

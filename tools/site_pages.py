@@ -14,7 +14,7 @@ from typing import Any, get_args
 import proselflc
 from proselflc import functional
 from proselflc.cli import method_options
-from proselflc.cli.app import app
+from proselflc.cli.app import app, prepare
 from proselflc.methods import costs, every
 from proselflc.run.config import recipes
 from proselflc.training.method import Method
@@ -114,6 +114,7 @@ def _default(said: str) -> str:
 def commands() -> str:
     """Every command with its own options; those that are of the configuration are on its page."""
     sections = []
+    prepare(["noise"])
     for name in sorted(one for one in app if not one.startswith("-")):
         arguments = _arguments(name)
         own = [one for one in arguments if not one.keys]

@@ -130,10 +130,10 @@ def completion(shell: Literal["bash", "zsh", "fish"] = "bash", /) -> None:
 
 
 def prepare(arguments: Sequence[str]) -> None:
-    """Give `train` and `search` the options that the arguments call for.
+    """Give `train` and `search` the options that the arguments call for, `noise` its full help.
 
-    These are the parameters of the method that the command line or a TOML file chooses. The file is
-    --config, or that of the run to be resumed; flags override it.
+    The options are the parameters of the method that the command line or a TOML file chooses. The
+    file is --config, or that of the run to be resumed; flags override it.
 
     Raises:
         InputError: the file or an option of the method cannot be used.
@@ -141,6 +141,8 @@ def prepare(arguments: Sequence[str]) -> None:
     for command in LEARNING:
         app[command].config = ()
         _add_parameters(command, [Config.method])
+    if arguments and arguments[0] == "noise":
+        app["noise"].default_command = data.noise_with_kinds()
     if not arguments or arguments[0] not in LEARNING:
         return
     command = arguments[0]

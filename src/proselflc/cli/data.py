@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -31,10 +33,8 @@ def noise(
     """Add reproducible label noise to any data and write a file that --data can read.
 
     Args:
-        kind: kind of noise: symmetric, pair, or a full name: sym_exclusive_bernoulli,
-            sym_exclusive_exact, sym_exclusive_exact_per_class, sym_inclusive, asym_cifar100_pair,
-            asym_cifar100_pair_legacy, asym_cifar100_cyclic, asym_cifar10, asym_mnist, pairflip,
-            instance_dependent, confusable_pairs, transition, human. KIND:RATE sets the rate too.
+        kind: kind of noise: symmetric, pair, or the full name of a generator. KIND:RATE sets the
+            rate too.
         out: output file: .npz for arrays; .csv or .tsv for image files, texts and tables; or a name
             ending in labels.npz for the labels alone, to be read by --labels.
         rate: share of labels to change, from 0 to 1.
@@ -57,6 +57,19 @@ def noise(
     if json:
         print_json(asdict(result))
     (sys.stderr if json else sys.stdout).write(str(result))
+
+
+def noise_with_kinds() -> Callable[..., None]:
+    """Return the command `noise` with the names of all generators in its help."""
+    from proselflc.data.noise import GENERATORS, GENERATORS_WITHOUT_RATE
+
+    @functools.wraps(noise)
+    def named(*args: Any, **kwargs: Any) -> None:
+        noise(*args, **kwargs)
+
+    names = ", ".join((*GENERATORS, *GENERATORS_WITHOUT_RATE))
+    named.__doc__ = (noise.__doc__ or "").replace("of a generator.", f"of a generator: {names}.")
+    return named
 
 
 def embed(
