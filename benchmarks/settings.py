@@ -23,7 +23,6 @@ from proselflc.data.corruption import corrupted
 from proselflc.data.dataset import Dataset, Ints, Part, checked
 from proselflc.data.examples import class_ids
 from proselflc.data.sources import cifar, cifar_n, digits
-from proselflc.data.sources.cifar_small import made_small
 from proselflc.data.tables import table
 from proselflc.errors import InputError
 from proselflc.run.fit import fit
@@ -109,13 +108,13 @@ def load_digits(root: Path) -> Dataset:
 @functools.cache
 def cifar_subset(root: Path) -> Dataset:
     """10,000 images of 16×16 in 20 classes."""
-    return made_small(cifar.load(cifar.find("cifar100", root), "cifar100"))
+    return cifar.shrink(cifar.load(cifar.find("cifar100", root), "cifar100"))
 
 
 @functools.cache
 def cifar_subset_human(root: Path) -> Dataset:
     """7,867 of them, as people labelled them."""
-    return made_small(cifar_n.load("cifar100n", root))
+    return cifar.shrink(cifar_n.load("cifar100n", root))
 
 
 @functools.cache

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.archives import download
-from proselflc.data.dataset import Dataset, Images
-from proselflc.data.sources import cifar, cifar_n
+from proselflc.data.dataset import Dataset, Images, Part
+from proselflc.data.opening import open_data
+from proselflc.data.request import Request
+from proselflc.data.sources import cifar, cifar_n, download
 from proselflc.errors import InputError
 
 SHARED = Path(__file__).parents[2] / "../shared/data"
@@ -167,14 +168,14 @@ def wrong(change: Callable[[dict[str, dict[Any, Any]]], None]) -> dict[str, byte
         ),
         (lambda f: f["train"].update({b"data": flat(6, 1) * 1.0}), "holds float64 data"),
         (lambda f: f["train"].update({b"data": [1, 2]}), "holds int64 data of shape [2]"),
-        (lambda f: f["train"].update({b"data": "x"}), "but a str came"),
+        (lambda f: f["train"].update({b"data": "x"}), "got str"),
         (lambda f: f["train"].pop(b"data"), "train of cifar-100-python has no entry data"),
         (lambda f: f["train"].pop(b"coarse_labels"), "has no entry coarse_labels"),
         (lambda f: f["train"].update({b"fine_labels": [3, 2, 1, 0, 0, 4]}), "fine classes into"),
         (lambda f: f["train"].update({b"fine_labels": [3, 2, 1, 0, 0, -1]}), "fine classes into"),
         (lambda f: f["train"].update({b"coarse_labels": [0] * 6}), "into exactly one coarse class"),
-        (lambda f: f["train"].update({b"fine_labels": None}), "but a NoneType came"),
-        (lambda f: f["meta"].update({b"fine_label_names": [b"a"] * 4}), "empty or double"),
+        (lambda f: f["train"].update({b"fine_labels": None}), "got NoneType"),
+        (lambda f: f["meta"].update({b"fine_label_names": [b"a"] * 4}), "empty or duplicate"),
         (lambda f: f["meta"].update({b"fine_label_names": 4}), "does not hold a list of class"),
         (lambda f: f["meta"].clear(), "has no entry fine_label_names"),
     ],
@@ -261,7 +262,7 @@ def test_second_load_maps_the_cache_and_does_not_read_the_archive(
     remembered: tuple[Path, dict[str, bytes], Dataset], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, data, first = remembered
-    monkeypatch.setattr(cifar, "members", None)
+    monkeypatch.setattr(cifar, "read_members", None)
     second = load(path, cache, data)
     assert same(first, second)
     base = pixels(second, "train")
@@ -351,7 +352,7 @@ SMALL = pickled(contents("cifar100"))
 @settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_fuzzed_files_with_right_checksums_give_a_data_set_or_a_plain_error(
+def test_fuzzed_files_are_refused_by_their_checksum(
     tmp_path: Path,
     file: str,
     edits: list[tuple[int, int]],
@@ -364,12 +365,12 @@ def test_fuzzed_files_with_right_checksums_give_a_data_set_or_a_plain_error(
         damaged[-at if near_end else at] = value
     data = {**SMALL, file: bytes(damaged)}
     cache = tmp_path / "fuzz"
-    result = outcome(as_folder(tmp_path, "cifar100", data), cache, data)
+    result = outcome(as_folder(tmp_path, "cifar100", data), cache, SMALL)
     shutil.rmtree(cache, ignore_errors=True)
-    if isinstance(result, Dataset):
-        assert (len(result.train), len(result.names)) == (6, 4)
+    if data == SMALL:
+        assert isinstance(result, Dataset)
     else:
-        assert "cifar" in str(result)
+        assert f"{file} of cifar-100-python has md5" in str(result)
 
 
 def outcome(path: Path, cache: Path, data: dict[str, bytes]) -> Dataset | InputError:
@@ -409,7 +410,7 @@ def test_real_cifar100_is_what_is_published(cifar100: Dataset) -> None:
 def test_real_cifar100_comes_from_the_cache(
     cifar100: Dataset, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cifar, "_decode", None)  # nobody may decode the archive again
+    monkeypatch.setattr(cifar, "_decode", None)  # decoding again would fail
     again = cifar.load(SHARED, "cifar100", cache=shared_cache)
     assert same(again, cifar100)
 
@@ -426,3 +427,58 @@ def test_real_human_labels_are_in_the_order_of_the_real_images(
     assert abs(rate - 0.402) < 0.0005
     assert dataset.coarse is not None
     assert dataset.name == "cifar100n"
+
+
+def fabricated(clean: bool) -> Dataset:
+    """Ten classes of five coarse ones, two each: 0 and 5 are of coarse class 0, and so on."""
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(10), 3)
+    pixels = generator.integers(0, 256, (30, 32, 32, 3), dtype=np.uint8)
+    part = Part(Images(pixels), labels, tuple(f"train/{k}" for k in range(30)))
+    given = part
+    if clean:  # one label of another coarse class, one within
+        wrong = labels.copy()
+        wrong[0], wrong[3] = 9, 6
+        given = Part(part.inputs, wrong, part.ids)
+    names = tuple(f"class {k}" for k in range(10))
+    coarse = np.arange(10) % 5
+    return Dataset("ten", given, names, test=part, clean=labels if clean else None, coarse=coarse)
+
+
+def test_the_classes_of_the_first_coarse_ones_stay_at_half_the_size() -> None:
+    whole = fabricated(clean=False)
+    small = cifar.shrink(whole)
+    kept = [0, 1, 2, 3, 5, 6, 7, 8]
+    assert small.names == tuple(f"class {k}" for k in kept)
+    assert small.coarse is not None
+    assert small.coarse.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert small.train.labels.tolist() == np.repeat(np.arange(8), 3).tolist()
+    assert isinstance(small.train.inputs, Images)
+    assert isinstance(whole.train.inputs, Images)
+    assert small.train.inputs.pixels.shape == (24, 16, 16, 3)
+    row = small.train.ids.index("train/15")  # of class 5
+    before, after = whole.train.inputs.pixels[15], small.train.inputs.pixels[row]
+    for i, j in ((0, 0), (7, 3), (15, 15)):
+        square = before[2 * i : 2 * i + 2, 2 * j : 2 * j + 2].astype(float)
+        assert np.abs(after[i, j] - square.mean((0, 1))).max() <= 0.5
+    assert small.test is not None
+    assert len(small.test) == 24
+
+
+def test_a_label_of_another_coarse_class_is_left_out() -> None:
+    small = cifar.shrink(fabricated(clean=True))
+    assert len(small.train) == 23
+    assert "train/0" not in small.train.ids
+    row = small.train.ids.index("train/3")
+    assert small.clean is not None
+    assert small.names[small.train.labels[row]] == "class 6"
+    assert small.names[small.clean[row]] == "class 1"
+
+
+@real
+def test_the_real_one_has_the_numbers_that_are_listed() -> None:
+    small = open_data(Request("cifar100-small", data_root=SHARED))
+    assert (len(small.train), small.num_classes) == (10_000, 20)
+    assert small.test is not None
+    assert len(small.test) == 2_000
+    assert set(np.bincount(small.train.labels)) == {500}

@@ -12,9 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.archives import download
 from proselflc.data.dataset import Dataset, Images, Part
-from proselflc.data.sources import cifar, cifar_n
+from proselflc.data.sources import cifar, cifar_n, download
 from proselflc.errors import InputError
 
 SHARED = Path(__file__).parents[2] / "../shared/data/cifar-n"
@@ -214,7 +213,7 @@ def test_declared_size_is_checked_before_reading(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [b"", b"hello", bytes(300), b"PK\x03\x04" + bytes(100)])
 def test_what_is_no_pt_file_is_a_plain_error(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "CIFAR-10_human.pt").write_bytes(data)
-    with pytest.raises(InputError, match=r"is damaged or no \.pt file"):
+    with pytest.raises(InputError, match=r"is damaged or not a \.pt file"):
         cifar_n.load("cifar10n", tmp_path)
 
 

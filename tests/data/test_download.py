@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from proselflc.data.archives import download
-from proselflc.data.archives.download import FILES, RemoteFile, fetch, instructions
+from proselflc.data.sources import download
+from proselflc.data.sources.download import FILES, RemoteFile, fetch, instructions
 from proselflc.errors import InputError
 
 CONTENT = os.urandom(300_000)
@@ -23,11 +23,9 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.breaks: list[int] = []  # bytes to send in each of the next answers
-        self.ranges: list[str | None] = []  # what was asked for
-        self.knows_ranges = True
+        self.sent = len(CONTENT)  # bytes before the connection breaks off
+        self.requests = 0
         self.says_length = True
-        self.content = CONTENT
 
     def url(self, path: str = "file.bin") -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/{path}"
@@ -37,27 +35,15 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        self.server.ranges.append(asked)
+        self.server.requests += 1
         if self.path == "/none":
             self.send_error(404)
             return
-        content = self.server.content
-        start = 0
-        if asked is not None and self.server.knows_ranges:
-            start = int(asked.removeprefix("bytes=").removesuffix("-"))
-            if start >= len(content):
-                self.send_error(416)
-                return
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        else:
-            self.send_response(200)
+        self.send_response(200)
         if self.server.says_length:
-            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Content-Length", str(len(CONTENT)))
         self.end_headers()
-        count = self.server.breaks.pop(0) if self.server.breaks else len(content)
-        self.wfile.write(content[start : start + count])
+        self.wfile.write(CONTENT[: self.server.sent])
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -96,7 +82,7 @@ def test_file_appears_whole_and_only_then(server: Server, tmp_path: Path, size: 
     assert path.read_bytes() == CONTENT
     assert files_in(tmp_path) == {"folder/file.bin"}
     assert seen[-1] == ("file.bin", len(CONTENT), len(CONTENT))
-    assert server.ranges == [None]
+    assert server.requests == 1
 
 
 def test_what_is_there_is_not_asked_for(server: Server, tmp_path: Path) -> None:
@@ -104,52 +90,21 @@ def test_what_is_there_is_not_asked_for(server: Server, tmp_path: Path) -> None:
     (tmp_path / "folder/file.bin").write_bytes(b"mine")
     (path,) = fetch("set", tmp_path, files=remote(server.url()))
     assert path.read_bytes() == b"mine"
-    assert server.ranges == []
+    assert server.requests == 0
 
 
 @pytest.mark.parametrize("size", [len(CONTENT), None])
-def test_broken_connection_is_continued_where_it_broke(
+def test_broken_connection_leaves_nothing_and_the_next_run_starts_again(
     server: Server, tmp_path: Path, size: int | None
 ) -> None:
-    server.breaks = [100_000, 50_000, 0, 0]
+    server.sent = 100_000
+    with pytest.raises(InputError, match="100,000") as caught:
+        fetch("set", tmp_path, files=remote(server.url(), size=size))
+    assert caught.value.field == "data_root"
+    assert files_in(tmp_path) == set()
+    server.sent = len(CONTENT)
     (path,) = fetch("set", tmp_path, files=remote(server.url(), size=size))
     assert path.read_bytes() == CONTENT
-    at = "bytes=150000-"
-    assert server.ranges == [None, "bytes=100000-", at, at, at]
-
-
-def test_later_run_continues_the_part_of_an_earlier_one(server: Server, tmp_path: Path) -> None:
-    server.breaks = [100_000, 0, 0, 0]
-    with pytest.raises(InputError, match=r"gave 100,000 bytes: .*run again to go on"):
-        fetch("set", tmp_path, files=remote(server.url()))
-    assert files_in(tmp_path) == {"folder/file.bin.part"}
-    server.ranges.clear()
-    (path,) = fetch("set", tmp_path, files=remote(server.url()))
-    assert path.read_bytes() == CONTENT
-    assert server.ranges == ["bytes=100000-"]
-
-
-def test_whole_part_needs_no_request(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder/file.bin.part").write_bytes(CONTENT)
-    (path,) = fetch("set", tmp_path, files=remote(server.url()))
-    assert path.read_bytes() == CONTENT
-    assert server.ranges == []
-
-
-def test_server_without_ranges_starts_over(server: Server, tmp_path: Path) -> None:
-    server.knows_ranges = False
-    server.breaks = [100_000]
-    (path,) = fetch("set", tmp_path, files=remote(server.url()))
-    assert path.read_bytes() == CONTENT
-
-
-def test_part_longer_than_the_file_is_dropped(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder/file.bin.part").write_bytes(CONTENT + b"more")
-    (path,) = fetch("set", tmp_path, files=remote(server.url()))
-    assert path.read_bytes() == CONTENT
-    assert server.ranges == ["bytes=300004-", None]
 
 
 def test_wrong_checksum_leaves_nothing_and_names_both(server: Server, tmp_path: Path) -> None:
@@ -158,17 +113,6 @@ def test_wrong_checksum_leaves_nothing_and_names_both(server: Server, tmp_path: 
     assert MD5 in str(caught.value)
     assert "0" * 32 in str(caught.value)
     assert files_in(tmp_path) == set()
-
-
-def test_stale_part_is_found_out_by_the_checksum_and_the_next_run_is_right(
-    server: Server, tmp_path: Path
-) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder/file.bin.part").write_bytes(bytes(1000))
-    with pytest.raises(InputError, match="md5"):
-        fetch("set", tmp_path, files=remote(server.url()))
-    (path,) = fetch("set", tmp_path, files=remote(server.url()))
-    assert path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("says_length", [True, False])
@@ -235,7 +179,7 @@ def test_two_runs_at_once_download_once(server: Server, tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert (tmp_path / "folder/file.bin").read_bytes() == CONTENT
-    assert len(server.ranges) == 1
+    assert server.requests == 1
 
 
 def test_named_sets_have_official_addresses_sizes_and_checksums() -> None:
@@ -258,6 +202,6 @@ def test_instructions_name_every_file_and_its_place(tmp_path: Path) -> None:
     )
     text = instructions("mnist", None)
     assert text.count("-ubyte.gz at DIR/mnist/") == 4
-    assert text.startswith("say with --data-root DIR")
+    assert text.startswith("choose a folder with data_root=")
     with pytest.raises(InputError, match='did you mean "cifar100"'):
         instructions("cifar-100", tmp_path)

@@ -16,7 +16,7 @@ from PIL import Image
 from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Texts
 from proselflc.data.opening import DATASETS, open_data, open_inputs
 from proselflc.data.request import Request
-from proselflc.data.sources import cifar, cifar_n, cifar_small, clothing1m, idx, imagenet
+from proselflc.data.sources import cifar, cifar_n, clothing1m, idx, imagenet
 from proselflc.errors import InputError
 
 
@@ -49,7 +49,7 @@ def test_every_name_goes_to_its_source(
 
     for source in (cifar, cifar_n, idx, imagenet, clothing1m):
         monkeypatch.setattr(source, "load", record(source.__name__.rpartition(".")[2]))
-    monkeypatch.setattr(cifar_small, "made_small", lambda whole: whole)
+    monkeypatch.setattr(cifar, "shrink", lambda whole: whole)
     monkeypatch.setattr(cifar, "find", lambda name, root, fetch: root / name)
     monkeypatch.setattr(idx, "find", lambda name, root, fetch: root / name)
     cache = tmp_path / "cache"

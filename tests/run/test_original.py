@@ -12,11 +12,11 @@ import tomli_w
 from PIL import Image
 
 from proselflc.data import noise
-from proselflc.data.archives import download
 from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Ints, Texts
 from proselflc.data.labels.labels import from_dataset
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, Request
+from proselflc.data.sources import download
 from proselflc.data.splits import Split, with_split
 from proselflc.errors import InputError
 from proselflc.run import original

@@ -332,9 +332,9 @@ def _open_cifar(name: Literal["cifar10", "cifar100"], request: Request) -> Datas
 
 
 def _open_cifar100_small(request: Request) -> Dataset:
-    from proselflc.data.sources import cifar_small
+    from proselflc.data.sources import cifar
 
-    return cifar_small.made_small(_open_cifar100(request))
+    return cifar.shrink(_open_cifar100(request))
 
 
 def _open_cifar_n(request: Request) -> Dataset:

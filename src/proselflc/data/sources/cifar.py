@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100, python version (Krizhevsky 2009): directory, `.tar.gz` or `.tar.xz`.
 
-What was read once is kept, decoded, in a cache of plain `.npy` files that later runs map into
-memory.
+Decoded images are kept in a cache of `.npy` files that later runs map into memory. Pickles are
+decoded only if their md5 is the published one.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ import mmap
 import os
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.archives import download, unpickling
-from proselflc.data.archives.archive import SUFFIXES, Member, members
 from proselflc.data.dataset import Bytes, Dataset, Images, Ints, Part, checked
+from proselflc.data.sources import download, unpickling
+from proselflc.data.sources.archive import SUFFIXES, Member, read_members
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import content_of, open_regular
+from proselflc.files.typed import decode_json
 from proselflc.files.whole import whole_file
 
 Name: TypeAlias = Literal["cifar10", "cifar100"]
@@ -32,7 +33,7 @@ Name: TypeAlias = Literal["cifar10", "cifar100"]
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where a set keeps what, with the published md5 of each file."""
+    """The files of a data set and their published md5."""
 
     folder: str
     archive: str
@@ -88,11 +89,14 @@ _LAYOUTS: dict[str, _Layout] = {
 
 _LARGEST = 256 << 20  # bytes of a file of pixels; the real ones have 31 or 155 MB
 _FORMAT = 1  # of the cache
+_AGAIN = "download it again from its official page"
+_SMALL_COARSE_CLASSES = 4  # coarse classes 0 … 3 of cifar100-small, with five classes each
+_SMALL_POOL = 2  # pixels per side that become one
 
 
 @dataclass(frozen=True)
 class _Decoded:
-    """What the files hold, and what the cache keeps."""
+    """The content of the files, which the cache keeps."""
 
     train_images: Bytes  # [n, 32, 32, 3]
     train_labels: Ints  # [n]
@@ -103,14 +107,14 @@ class _Decoded:
 
 
 def find(name: Name, path: Path, *, fetch: bool = False) -> Path:
-    """The archive or the directory of files that `path` is or holds.
+    """Return the archive or the directory of files that `path` is or holds.
 
     Args:
-        name: which of the two.
-        path: the archive, the directory, or the data root that one of them is in.
-        fetch: download the archive to the data root if it is in none of these places.
+        name: which of the two data sets.
+        path: the archive, the directory, or the data root that contains one of them.
+        fetch: download the archive to the data root if it is not found.
     """
-    layout = _layout(name)
+    layout = _find_layout(name)
     if path.is_file():
         return path
     for folder in (path, path / layout.folder):
@@ -121,7 +125,11 @@ def find(name: Name, path: Path, *, fetch: bool = False) -> Path:
             return path / (layout.archive + suffix)
     if fetch:
         return download.fetch(name, path)[0]
-    raise InputError(f"{name} was not found in {path}: {download.instructions(name, path)}")
+    raise InputError(
+        f"{name} was not found in {path}",
+        field="data_root",
+        fix=download.instructions(name, path),
+    )
 
 
 def load(
@@ -131,27 +139,27 @@ def load(
     cache: Path | None = None,
     checksums: Mapping[str, str] | None = None,
 ) -> Dataset:
-    """CIFAR-10 or CIFAR-100 as `Images` [n, 32, 32, 3], train and test.
+    """Return CIFAR-10 or CIFAR-100 as `Images` [n, 32, 32, 3], train and test.
 
-    Ids are "cifar100/train/00000" and so on, by position in the python version's order.
+    Ids are "cifar100/train/00000" and so on, by position in the order of the Python version.
 
     Args:
-        path: the archive, the directory, or the data root that one of them is in.
-        name: which of the two.
-        cache: where decoded arrays are kept; the user's cache directory by default. A cache that
-            cannot be written is done without, one that is damaged is made again.
-        checksums: the md5 of each file if they are not the published ones.
+        path: the archive, the directory, or the data root that contains one of them.
+        name: which of the two data sets.
+        cache: folder for decoded arrays; the user's cache directory by default. Data are read
+            without a cache that cannot be written, and a damaged one is written again.
+        checksums: md5 of each file instead of the published ones.
     """
-    layout = _layout(name)
+    layout = _find_layout(name)
     source = find(name, path)
     expected = dict(layout.checksums if checksums is None else checksums)
-    place = default_cache() if cache is None else cache
-    entry = place / f"{name}-{_fingerprint(source, layout, expected)}"
-    decoded = _recall(entry)
+    folder = default_cache() if cache is None else cache
+    entry = folder / f"{name}-{_fingerprint(source, layout, expected)}"
+    decoded = _read_cache(entry)
     if decoded is None:
-        decoded = _decode(_files(source, layout), layout, expected, source)
+        decoded = _decode(_read_files(source, layout), layout, expected, source)
         with contextlib.suppress(OSError, InputError):
-            _remember(entry, decoded)
+            _write_cache(entry, decoded)
     return checked(
         Dataset(
             name=name,
@@ -163,15 +171,55 @@ def load(
     )
 
 
+def shrink(dataset: Dataset) -> Dataset:
+    """Return CIFAR-100 small enough for a CPU: a fifth of its classes, a quarter of its pixels.
+
+    The examples of the first four coarse classes stay, with pixels averaged two by two. An example
+    whose given label belongs to another coarse class is dropped.
+
+    Args:
+        dataset: CIFAR-100 or CIFAR-100N, complete.
+    """
+    assert dataset.coarse is not None
+    assert dataset.test is not None
+    kept = np.flatnonzero(dataset.coarse < _SMALL_COARSE_CLASSES)
+    number = np.full(dataset.num_classes, -1)
+    number[kept] = np.arange(len(kept))
+    true = dataset.train.labels if dataset.clean is None else dataset.clean
+    rows = np.flatnonzero((number[true] >= 0) & (number[dataset.train.labels] >= 0))
+    return checked(
+        Dataset(
+            f"{dataset.name}-small",
+            _shrink_part(dataset.train, rows, number),
+            tuple(dataset.names[k] for k in kept),
+            test=_shrink_part(
+                dataset.test, np.flatnonzero(number[dataset.test.labels] >= 0), number
+            ),
+            clean=None if dataset.clean is None else number[dataset.clean[rows]],
+            coarse=dataset.coarse[kept],
+        )
+    )
+
+
+def _shrink_part(part: Part, rows: Ints, number: Ints) -> Part:
+    taken = part.take(rows)
+    assert isinstance(taken.inputs, Images)
+    n, height, width, channels = taken.inputs.pixels.shape
+    pool = _SMALL_POOL
+    shape = n, height // pool, pool, width // pool, pool, channels
+    pixels = taken.inputs.pixels.reshape(shape).mean((2, 4)).round().astype(np.uint8)
+    return Part(Images(pixels), number[taken.labels], taken.ids)
+
+
 def default_cache() -> Path:
-    """`proselflc` in the user's cache directory (XDG)."""
+    """Return the folder `proselflc` in the user's cache directory (XDG)."""
     configured = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rules say that a relative path is to be ignored.
+    # The XDG specification says that a relative path is to be ignored.
     root = Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"
     return root / "proselflc"
 
 
-def _layout(name: str) -> _Layout:
+def _find_layout(name: str) -> _Layout:
     if name not in _LAYOUTS:
         raise InputError(unknown("CIFAR data set", name, _LAYOUTS))
     return _LAYOUTS[name]
@@ -181,22 +229,21 @@ def _part(images: Bytes, labels: Ints, prefix: str) -> Part:
     return Part(Images(images), labels, tuple(f"{prefix}/{i:05d}" for i in range(len(labels))))
 
 
-def _files(source: Path, layout: _Layout) -> Iterator[Member]:
-    """The files of a directory or of an archive, by their bare names."""
-    if source.is_dir():
-        for name in layout.files:
-            file = source / name
-            try:
-                if file.stat().st_size > _LARGEST:
-                    raise InputError(f"{file} has more than {_LARGEST:,} bytes: it is not CIFAR's")
-                data = content_of(file)
-            except OSError as error:
-                raise InputError(f"{file} could not be read: {error}") from error
-            yield Member(name, data, hashlib.md5(data, usedforsecurity=False).hexdigest())
+def _read_files(source: Path, layout: _Layout) -> Iterator[Member]:
+    """Yield the files of a directory or an archive by their bare names."""
+    if not source.is_dir():
+        wanted = {f"{layout.folder}/{name}": _LARGEST for name in layout.files}
+        for member in read_members(source, wanted):
+            yield Member(member.name.rpartition("/")[2], member.data)
         return
-    wanted = {f"{layout.folder}/{name}": _LARGEST for name in layout.files}
-    for member in members(source, wanted):
-        yield Member(member.name.rpartition("/")[2], member.data, member.md5)
+    for name in layout.files:
+        file = source / name
+        try:
+            if file.stat().st_size > _LARGEST:
+                raise InputError(f"{file} has more than {_LARGEST:,} bytes: it is not CIFAR's")
+            yield Member(name, content_of(file))
+        except OSError as error:
+            raise InputError(f"{file} could not be read: {error}") from error
 
 
 def _decode(
@@ -206,22 +253,24 @@ def _decode(
     names: tuple[str, ...] = ()
     for file in files:
         what = f"{file.name} of {source.name}"
-        if file.md5 != checksums.get(file.name):
+        md5 = file.md5
+        if md5 != checksums.get(file.name):
             raise InputError(
-                f"{what} has md5 {file.md5}, but {checksums.get(file.name)} was expected: the file "
-                "is damaged or another one, get it again from its official page"
+                f"{what} has md5 {md5}, but {checksums.get(file.name)} was expected: the file is "
+                "damaged or another one",
+                fix=_AGAIN,
             )
-        content = unpickling.loads(file.data, what)
+        content = unpickling.unpickle(file.data, what)
         if not isinstance(content, dict):
             raise InputError(f"{what} is not a CIFAR file: it holds a {type(content).__name__}")
         if file.name == layout.meta:
-            names = _names(_entry(content, layout.names, what), what)
+            names = _read_names(_entry(content, layout.names, what), what)
         else:
-            batches[file.name] = _batch(content, layout, what)
+            batches[file.name] = _read_batch(content, layout, what)
     train = [batches[name] for name in layout.train]
     test = [batches[name] for name in layout.test]
-    train_images, train_labels = _joined(train)
-    test_images, test_labels = _joined(test)
+    train_images, train_labels = _concatenate(train)
+    test_images, test_labels = _concatenate(test)
     coarse = None
     if layout.coarse is not None:
         coarse = _coarse_of_fine([*train, *test], len(names), source)
@@ -229,48 +278,52 @@ def _decode(
 
 
 def _entry(content: dict[Any, Any], key: bytes, what: str) -> object:
-    """An entry of a pickled dictionary, whose keys are bytes from python 2 and text from 3."""
+    """Return an entry of a pickled dictionary, whose keys are bytes (Python 2) or text (3)."""
     for spelling in (key, key.decode()):
         if spelling in content:
             return content[spelling]
-    raise InputError(f"{what} has no entry {key.decode()}: get it again from its official page")
+    raise InputError(f"{what} has no entry {key.decode()}", fix=_AGAIN)
 
 
-def _names(value: object, what: str) -> tuple[str, ...]:
+def _read_names(value: object, what: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(v, bytes | str) for v in value):
-        raise InputError(f"{what} does not hold a list of class names: get it again")
+        raise InputError(f"{what} does not hold a list of class names", fix=_AGAIN)
     names = tuple(v.decode("latin1") if isinstance(v, bytes) else v for v in value)
     if len(set(names)) != len(names) or not all(n.isprintable() and n for n in names):
-        raise InputError(f"{what} holds class names that are empty or double: get it again")
+        raise InputError(f"{what} holds class names that are empty or duplicate", fix=_AGAIN)
     return names
 
 
-def _batch(content: dict[Any, Any], layout: _Layout, what: str) -> tuple[Bytes, Ints, Ints | None]:
-    """(images [n, 32, 32, 3], labels [n], coarse labels [n] or None) of one file."""
-    flat = unpickling.array_of(_entry(content, b"data", what), f'"data" in {what}')
+def _read_batch(
+    content: dict[Any, Any], layout: _Layout, what: str
+) -> tuple[Bytes, Ints, Ints | None]:
+    """Return (images [n, 32, 32, 3], labels [n], coarse labels [n] or None) of one file."""
+    flat = unpickling.to_array(_entry(content, b"data", what), f'"data" in {what}')
     if flat.dtype != np.uint8 or flat.ndim != 2 or flat.shape[1] != 3072:
         raise InputError(
             f"{what} holds {flat.dtype} data of shape {list(flat.shape)}, but uint8 [n, 3072] was "
-            "expected: get it again from its official page"
+            "expected",
+            fix=_AGAIN,
         )
     keys = [layout.labels] if layout.coarse is None else [layout.labels, layout.coarse]
     columns = []
     for key in keys:
-        column = unpickling.array_of(_entry(content, key, what), f'"{key.decode()}" in {what}')
+        column = unpickling.to_array(_entry(content, key, what), f'"{key.decode()}" in {what}')
         if column.dtype.kind not in "iu" or column.shape != (len(flat),):
             raise InputError(
                 f"{what} has {len(flat)} images, but {key.decode()} of type {column.dtype} and "
-                f"shape {list(column.shape)}: get it again from its official page"
+                f"shape {list(column.shape)}",
+                fix=_AGAIN,
             )
         columns.append(column.astype(np.int64))
     return _pixels(flat), columns[0], columns[1] if len(columns) > 1 else None
 
 
 def _pixels(flat: npt.NDArray[np.uint8]) -> Bytes:
-    """Images [n, 32, 32, 3] from CIFAR's rows [n, 3072], a plane of 1,024 for each colour.
+    """Return images [n, 32, 32, 3] from CIFAR's rows [n, 3072], a plane of 1,024 per colour.
 
-    Plane by plane, in blocks that stay in the processor's cache: four times faster than one
-    transposition.
+    Copying plane by plane, in blocks that stay in the processor's cache, is four times faster than
+    one transposition.
     """
     planes = flat.reshape(-1, 3, 1024)
     images = np.empty((len(flat), 1024, 3), dtype=np.uint8)
@@ -281,7 +334,7 @@ def _pixels(flat: npt.NDArray[np.uint8]) -> Bytes:
     return images.reshape(-1, 32, 32, 3)
 
 
-def _joined(batches: list[tuple[Bytes, Ints, Ints | None]]) -> tuple[Bytes, Ints]:
+def _concatenate(batches: list[tuple[Bytes, Ints, Ints | None]]) -> tuple[Bytes, Ints]:
     if len(batches) == 1:
         return batches[0][0], batches[0][1]
     return np.concatenate([b[0] for b in batches]), np.concatenate([b[1] for b in batches])
@@ -290,14 +343,15 @@ def _joined(batches: list[tuple[Bytes, Ints, Ints | None]]) -> tuple[Bytes, Ints
 def _coarse_of_fine(
     batches: list[tuple[Bytes, Ints, Ints | None]], num_classes: int, source: Path
 ) -> tuple[int, ...]:
-    """[C] the coarse class that all examples of each fine class are in."""
+    """Return the coarse class of every fine class [C]."""
     fine = np.concatenate([b[1] for b in batches])
     coarse = np.concatenate([b[2] for b in batches if b[2] is not None])
     pairs = np.unique(np.stack([fine, coarse], axis=1), axis=0)
     if not np.array_equal(pairs[:, 0], np.arange(num_classes)):
         raise InputError(
             f"{source} does not put each of its {num_classes} fine classes into exactly one coarse "
-            "class: get it again from its official page"
+            "class",
+            fix=_AGAIN,
         )
     return tuple(int(c) for c in pairs[:, 1])
 
@@ -305,8 +359,15 @@ def _coarse_of_fine(
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 
 
+@dataclass(frozen=True)
+class _CacheIndex:
+    names: tuple[str, ...]
+    coarse: tuple[int, ...] | None
+    crc32: dict[str, int]
+
+
 def _fingerprint(source: Path, layout: _Layout, checksums: Mapping[str, str]) -> str:
-    """Changes whenever the source may have: place, sizes and times of its files."""
+    """Return a hash of the paths, sizes and times of the source's files."""
     files = [source / name for name in layout.files] if source.is_dir() else [source]
     about: list[object] = [_FORMAT, sorted(checksums.items())]
     for file in files:
@@ -315,36 +376,34 @@ def _fingerprint(source: Path, layout: _Layout, checksums: Mapping[str, str]) ->
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 
-def _remember(entry: Path, decoded: _Decoded) -> None:
-    """Write the arrays and then, as the sign that they are whole, the index."""
+def _write_cache(entry: Path, decoded: _Decoded) -> None:
+    """Write the arrays, and last the index, which marks them as complete."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     sums = {}
     for name in _ARRAYS:
         with whole_file(_array_file(entry, name)) as file:
             np.save(file, getattr(decoded, name), allow_pickle=False)
         sums[name] = _crc(_array_file(entry, name))
-    index = {"names": decoded.names, "coarse": decoded.coarse, "crc32": sums}
-    line = json.dumps(index).encode()
+    line = json.dumps(asdict(_CacheIndex(decoded.names, decoded.coarse, sums))).encode()
     with whole_file(_index_file(entry)) as file:
         file.write(b"%08x\n%s" % (zlib.crc32(line), line))
 
 
-def _recall(entry: Path) -> _Decoded | None:
-    """What the cache keeps, if every byte of it is as it was written."""
+def _read_cache(entry: Path) -> _Decoded | None:
+    """Return what the cache holds if every byte is as it was written, else None."""
     try:
         crc, _, line = content_of(_index_file(entry)).partition(b"\n")
         if int(crc, 16) != zlib.crc32(line):
             return None
-        index = json.loads(line)
+        index = decode_json(line, _CacheIndex, entry)
         arrays: dict[str, Any] = {}
         for name in _ARRAYS:
             file = _array_file(entry, name)
-            if _crc(file) != index["crc32"][name]:
+            if _crc(file) != index.crc32[name]:
                 return None
-            # Copy on write: torch wants arrays that could be written to, and the file stays.
+            # Copy on write: torch wants writable arrays, and the file stays as it is.
             arrays[name] = np.asarray(np.load(file, mmap_mode="c", allow_pickle=False))
-        coarse = None if index["coarse"] is None else tuple(index["coarse"])
-        return _Decoded(**arrays, names=tuple(index["names"]), coarse=coarse)
+        return _Decoded(**arrays, names=index.names, coarse=index.coarse)
     except (OSError, ValueError, LookupError, TypeError, EOFError):
         return None
 

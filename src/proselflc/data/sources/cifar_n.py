@@ -1,4 +1,4 @@
-"""CIFAR-10N and CIFAR-100N (Wei 2022): CIFAR with labels that people gave."""
+"""CIFAR-10N and CIFAR-100N (Wei 2022): CIFAR with labels given by people."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from proselflc.data.archives import download, unpickling
 from proselflc.data.dataset import Dataset, Ints, checked
-from proselflc.data.sources import cifar, npz
+from proselflc.data.sources import cifar, download, npz, unpickling
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import open_regular
 
 
 @dataclass(frozen=True)
 class _Release:
-    """One of the two label files: its name, the CIFAR it is for, its label sets, default first."""
+    """One of the two label files.
+
+    Attributes:
+        file: name without its suffix.
+        images: the CIFAR data set it labels.
+        sets: columns by the names of their label sets, the default first.
+    """
 
     file: str
     images: cifar.Name
@@ -44,24 +49,25 @@ _RELEASES = {
 NAMES = tuple(f"{n}:{s}" for n, release in _RELEASES.items() for s in release.sets)
 
 _FOLDERS = (".", "cifar-n", "CIFAR-N", "cifar-10-100n/data")
-_LARGEST = 64 << 20
+_LARGEST = 64 << 20  # bytes
+_ORIGINAL = "download the original file"
 
 
 def load(name: str, data_root: Path, *, cache: Path | None = None, fetch: bool = False) -> Dataset:
-    """CIFAR with human labels given and its own labels as `clean`.
+    """Return CIFAR with human labels as the given ones and its own labels as `clean`.
 
     Args:
         name: "cifar10n:worse" (the default of "cifar10n"), ":aggre", ":random1" … ":random3", or
             "cifar100n".
-        data_root: holds CIFAR (see `cifar.find`) and the label file, `CIFAR-10_human.pt` or
+        data_root: folder with CIFAR (see `cifar.find`) and the label file, `CIFAR-10_human.pt` or
             `.npz`, in it or in its folder `cifar-n`.
         cache: as in `cifar.load`.
-        fetch: download what is not there.
+        fetch: download missing files.
 
     Raises:
         InputError: a file is missing or damaged, or its clean labels are not CIFAR's.
     """
-    release, column = _parse(name)
+    release, column = _parse_name(name)
     path = find(name, data_root, fetch=fetch)
     images = cifar.load(
         cifar.find(release.images, data_root, fetch=fetch), release.images, cache=cache
@@ -70,8 +76,8 @@ def load(name: str, data_root: Path, *, cache: Path | None = None, fetch: bool =
 
 
 def find(name: str, data_root: Path, *, fetch: bool = False) -> Path:
-    """The label file of "cifar10n…" or "cifar100n" below the data root."""
-    release, _ = _parse(name)
+    """Return the label file of "cifar10n…" or "cifar100n" below the data root."""
+    release, _ = _parse_name(name)
     for folder in _FOLDERS:
         for suffix in (".pt", ".npz"):
             path = data_root / folder / (release.file + suffix)
@@ -81,13 +87,14 @@ def find(name: str, data_root: Path, *, fetch: bool = False) -> Path:
     if fetch:
         return download.fetch(base, data_root)[0]
     raise InputError(
-        f"the labels of {name} were not found in {data_root}: "
-        f"{download.instructions(base, data_root)}"
+        f"the labels of {name} were not found in {data_root}",
+        field="data_root",
+        fix=download.instructions(base, data_root),
     )
 
 
 def with_human_labels(images: Dataset, path: Path, column: str, name: str) -> Dataset:
-    """The images with the labels of a column of a CIFAR-N file, checked against their own."""
+    """Return the images with the labels of a CIFAR-N column, checked against their own."""
     found = _read(path, ("clean_label", column))
     clean, given = (_labels(found, key, path) for key in ("clean_label", column))
     own = images.train.labels
@@ -101,12 +108,13 @@ def with_human_labels(images: Dataset, path: Path, column: str, name: str) -> Da
         raise InputError(
             f"the clean labels in {path} differ from those of {images.name} for {differing} of "
             f"{len(own)} images: the file is in another order, usually that of TensorFlow Datasets "
-            "(TFDS), where the order of the python version is needed; get the original file"
+            "(TFDS), where the order of the Python version is needed",
+            fix=_ORIGINAL,
         )
     return checked(replace(images.with_labels(given, own), name=name))
 
 
-def _parse(name: str) -> tuple[_Release, str]:
+def _parse_name(name: str) -> tuple[_Release, str]:
     base, colon, chosen = name.partition(":")
     if base not in _RELEASES:
         raise InputError(unknown("CIFAR-N data set", name, (*_RELEASES, *NAMES)))
@@ -120,14 +128,15 @@ def _parse(name: str) -> tuple[_Release, str]:
 def _labels(found: dict[str, Any], key: str, path: Path) -> Ints:
     if key not in found:
         raise InputError(
-            f"{path} has no {key}, only {', '.join(sorted(found)) or 'other things'}: get the "
-            "original file"
+            f"{path} has no {key}, only {', '.join(sorted(found)) or 'other entries'}",
+            fix=_ORIGINAL,
         )
     values = found[key]
     if values.dtype.kind not in "iu" or values.ndim != 1:
         raise InputError(
             f"{key} in {path} is {values.dtype} of shape {list(values.shape)}, but integers of "
-            "shape [n] were expected: get the original file"
+            "shape [n] were expected",
+            fix=_ORIGINAL,
         )
     return np.array(values, dtype=np.int64)
 
@@ -146,14 +155,14 @@ def _array(value: object, what: str) -> Any:
 
     if isinstance(value, torch.Tensor):
         return value.cpu().numpy()
-    return unpickling.array_of(value, what)
+    return unpickling.to_array(value, what)
 
 
 def _unpickled(path: Path) -> object:
-    """A `.pt` file through torch's reader of plain data.
+    """Return the content of a `.pt` file.
 
-    It wants to be told that numpy's names are safe. They are not (see `unpickling`), so it is told
-    of the stand-ins instead.
+    torch's reader of plain data has to be told that numpy's names are safe. They are not, so it
+    gets the substitutes of `unpickling`.
     """
     import torch
 
@@ -167,31 +176,27 @@ def _unpickled(path: Path) -> object:
         if max(size, declared) > _LARGEST:
             raise InputError(
                 f"{path} declares {max(size, declared):,} bytes, but a CIFAR-N file has a few "
-                "million: get the original file"
+                "million",
+                fix=_ORIGINAL,
             )
-        stand_ins = [(function, full) for full, function in unpickling.STAND_INS.items()]
+        allowed = [(function, full) for full, function in unpickling.ALLOWED.items()]
         with (
-            torch.serialization.safe_globals(stand_ins),  # type: ignore[arg-type]
+            torch.serialization.safe_globals(allowed),  # type: ignore[arg-type]
             open_regular(path) as file,
         ):
             return torch.load(file, map_location="cpu", weights_only=True)
     except InputError:
         raise
     except pickle.UnpicklingError as error:
-        refused = _refused(str(error))
-        if refused:
-            unpickling.refuse(refused, str(path))
+        # torch names what it refused in its message: "Unsupported global: GLOBAL os.system …".
+        _, found, rest = str(error).partition("GLOBAL ")
+        if found:
+            raise unpickling.forbidden_name(rest.split()[0], str(path)) from error
         raise _damaged(path, error) from error
     except Exception as error:  # torch's readers raise nearly anything on damaged bytes
         raise _damaged(path, error) from error
 
 
-def _refused(message: str) -> str:
-    """The name that torch's reader says it refused, or nothing."""
-    _, found, rest = message.partition("GLOBAL ")
-    return rest.split()[0] if found else ""
-
-
 def _damaged(path: Path, error: BaseException) -> InputError:
     reason = str(error).partition("\n")[0][:200] or type(error).__name__
-    return InputError(f"{path} is damaged or no .pt file ({reason}): get the original file")
+    return InputError(f"{path} is damaged or not a .pt file ({reason})", fix=_ORIGINAL)

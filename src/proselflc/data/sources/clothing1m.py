@@ -1,6 +1,6 @@
 """Clothing1M (Xiao et al. 2015) as published: lists of keys, key-value label files, images.
 
-A million images with labels taken from the words around them, of which some 38 % are wrong, and
+It has a million images with labels taken from the surrounding text, about 38 % of them wrong, and
 small sets labelled by hand.
 """
 
@@ -16,6 +16,7 @@ from proselflc.data.dataset import Dataset, ImageFiles, Part, Skipped, checked
 from proselflc.data.images.image import OnBadImage
 from proselflc.errors import InputError
 from proselflc.files.text import lines
+from proselflc.wording import option
 
 NAMES = (
     "T-Shirt",
@@ -44,9 +45,9 @@ _PARTS = {
 def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
     """Read Clothing1M: train with noisy labels, validation and test with clean ones.
 
-    The lists lie in `path` or in `path/annotations`; their keys are image paths below `path` and
-    become the ids. Images are looked for, not opened: a million headers take longer than a run
-    should wait. A key without label or image is an error or is skipped, by `on_bad_image`.
+    The lists are in `path` or in `path/annotations`; their keys are image paths below `path` and
+    become the ids. Images are listed, not opened: reading a million headers takes too long. A key
+    without a label or an image is an error or is skipped, as `on_bad_image` says.
     """
     folder = path / "annotations" if (path / "annotations").is_dir() else path
     wanted = [name for pair in _PARTS.values() for name in pair]
@@ -54,24 +55,26 @@ def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
         if not (folder / file).is_file():
             raise InputError(
                 f"{folder / file} does not exist: Clothing1M as published has "
-                f"{', '.join(sorted({*wanted}))} in {path} or {path / 'annotations'}"
+                f"{', '.join(sorted({*wanted}))} in {path} or {path / 'annotations'}",
+                field="data_root",
             )
     labels = {
         file: _key_values(folder / file) for file in sorted({kv for _, kv in _PARTS.values()})
     }
     parts: dict[str, Part] = {}
     skipped: list[Skipped] = []
-    present: dict[str, frozenset[str]] = {}  # folder → the names in it
+    present: dict[str, frozenset[str]] = {}  # file names by folder
     for split, (list_file, label_file) in _PARTS.items():
         keys = _keys(folder / list_file)
         known = labels[label_file]
-        good, bad = _sift(path, keys, known, present, label_file)
+        good, bad = _split_by_usable(path, keys, known, present, label_file)
         if bad and on_bad_image == "error":
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
             raise InputError(
                 f"the key {bad[0].id}{more} of {folder / list_file} cannot be used: "
-                f"{bad[0].reason}; complete the data, or leave such keys out with "
-                "--on-bad-image skip"
+                f"{bad[0].reason}",
+                field="on_bad_image",
+                fix=f"complete the data, or skip such keys with {option('on_bad_image', 'skip')}",
             )
         skipped += bad
         parts[split] = Part(
@@ -96,14 +99,14 @@ def _keys(path: Path) -> list[str]:
     for key in keys:
         if key.startswith("/") or ".." in key.split("/"):
             raise InputError(
-                f'{path} holds the key "{key}", which leads out of the data: expected paths like '
-                "images/0/00/1.jpg"
+                f'{path} holds the key "{key}", which leads out of the data folder: expected '
+                "paths like images/0/00/1.jpg"
             )
     return keys
 
 
 def _key_values(path: Path) -> dict[str, int]:
-    """The label of every key; each line is a key, a space and 0 … 13."""
+    """Return the label of every key; each line is a key, a space and 0 … 13."""
     labels: dict[str, int] = {}
     known = {str(k): k for k in range(len(NAMES))}
     for number, line in enumerate(lines(path), start=1):
@@ -124,19 +127,19 @@ def _key_values(path: Path) -> dict[str, int]:
     return labels
 
 
-def _sift(
+def _split_by_usable(
     root: Path,
     keys: Sequence[str],
     labels: dict[str, int],
     present: dict[str, frozenset[str]],
     label_file: str,
 ) -> tuple[list[str], list[Skipped]]:
-    """The keys with a label and an image, and the others."""
+    """Return the keys with a label and an image, and the rest with the reason."""
     good: list[str] = []
     bad: list[Skipped] = []
     for key in keys:
         folder, _, name = key.rpartition("/")
-        if folder not in present:  # one listing of a folder instead of a question for every file
+        if folder not in present:  # listing a folder once is faster than asking for every file
             present[folder] = _listing(root / folder)
         if key not in labels:
             bad.append(Skipped(key, f"{label_file} has no label for it"))

@@ -12,10 +12,11 @@ from typing import IO, cast
 
 import numpy as np
 
-from proselflc.data.archives import download
 from proselflc.data.dataset import Bytes, Dataset, Images, Part, checked
+from proselflc.data.sources import download
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import open_regular
+from proselflc.wording import option
 
 NAMES: dict[str, tuple[str, ...]] = {
     "mnist": tuple(str(digit) for digit in range(10)),
@@ -47,20 +48,20 @@ _SYSTEM = {
     "fashion-mnist": (Path("/usr/share/datasets/fashion-mnist"),),  # Debian's package
 }
 _SPLITS = {"train": "train", "test": "t10k"}
-_RATIO = 1032  # deflate cannot do better
+_RATIO = 1032  # the best compression that deflate can reach
 _LARGEST = 1 << 30  # unpacked; MNIST has 47 MB
 _BLOCK = 1 << 20
 
 
 def find(name: str, data_root: Path | None, *, fetch: bool = False) -> Path:
-    """The directory with the four files of a set.
+    """Return the directory with the four files of a data set.
 
     Args:
         name: "mnist" or "fashion-mnist".
-        data_root: where data sets live; the files may be in it or in their own folder below it.
-        fetch: download the files to the data root if they are in none of the usual places.
+        data_root: folder that contains the files, directly or in their own folder.
+        fetch: download the files to the data root if they are not found.
     """
-    _known(name)
+    _check_name(name)
     places = [] if data_root is None else [data_root / folder for folder in _FOLDERS[name]]
     for place in (*places, *_SYSTEM[name]):
         if all(_existing(place, split, what) for split in _SPLITS for what in ("images", "labels")):
@@ -68,21 +69,26 @@ def find(name: str, data_root: Path | None, *, fetch: bool = False) -> Path:
     if fetch and data_root is not None:
         return download.fetch(name, data_root)[0].parent
     where = "" if data_root is None else f" in {data_root}"
-    raise InputError(f"{name} was not found{where}: {download.instructions(name, data_root)}")
+    raise InputError(
+        f"{name} was not found{where}",
+        field="data_root",
+        fix=download.instructions(name, data_root),
+    )
 
 
 def load(directory: Path, name: str) -> Dataset:
-    """MNIST or Fashion-MNIST as `Images` [n, H, W, 1], train and test.
+    """Return MNIST or Fashion-MNIST as `Images` [n, H, W, 1], train and test.
 
     Ids are "mnist/train/00000" and so on, by position in the file.
     """
-    _known(name)
+    _check_name(name)
     train, test = (_part(directory, split, name) for split in _SPLITS)
     for other, first in _FIRST_LABELS.items():
         if other != name and tuple(train.labels[:10]) == first and len(train) == 60_000:
             raise InputError(
-                f"{directory} holds {other}, but {name} was asked for: use --data {other}, or put "
-                f"{name} there"
+                f"{directory} holds {other}, but {name} was requested",
+                field="data",
+                fix=f"use {option('data', other)}, or put {name} there",
             )
     sizes = [cast("Images", part.inputs).pixels.shape[1:3] for part in (train, test)]
     if sizes[0] != sizes[1]:
@@ -93,7 +99,7 @@ def load(directory: Path, name: str) -> Dataset:
     return checked(Dataset(name=name, train=train, names=NAMES[name], test=test))
 
 
-def _known(name: str) -> None:
+def _check_name(name: str) -> None:
     if name not in NAMES:
         raise InputError(unknown("idx data set", name, NAMES))
 
@@ -104,8 +110,8 @@ def _part(directory: Path, split: str, name: str) -> Part:
         file = _existing(directory, split, what)
         if file is None:
             raise InputError(
-                f"{directory} has no {_stems(split, what)[0]}, plain or with .gz: put it there, "
-                f"from {download.FILES[name][0].urls[0].rpartition('/')[0]}"
+                f"{directory} has no {_stems(split, what)[0]}, with or without .gz",
+                fix=f"put it there, from {download.FILES[name][0].urls[0].rpartition('/')[0]}",
             )
         files[what] = file
     images = read(files["images"], 3)
@@ -116,13 +122,13 @@ def _part(directory: Path, split: str, name: str) -> Part:
             "labels: they do not belong together"
         )
     if 0 in images.shape:
-        raise InputError(f"{files['images']} holds images of shape {list(images.shape)}: no pixels")
+        raise InputError(f"{files['images']} holds no pixels: its shape is {list(images.shape)}")
     ids = tuple(f"{name}/{split}/{i:05d}" for i in range(len(labels)))
     return Part(Images(images[..., None]), labels.astype(np.int64), ids)
 
 
 def _stems(split: str, what: str) -> tuple[str, str]:
-    """The published file name and the one that some copies have."""
+    """Return the published file name and the one that some copies have."""
     dimensions = 3 if what == "images" else 1
     prefix = _SPLITS[split]
     return f"{prefix}-{what}-idx{dimensions}-ubyte", f"{prefix}-{what}.idx{dimensions}-ubyte"
@@ -137,9 +143,9 @@ def _existing(directory: Path, split: str, what: str) -> Path | None:
 
 
 def read(path: Path, dimensions: int) -> Bytes:
-    """An idx file of bytes with that many dimensions, plain or gzipped.
+    """Return the array of an idx file of bytes with that many dimensions, plain or gzipped.
 
-    The header's sizes are compared with the size of the file before anything is made for them.
+    The sizes in the header are compared with the size of the file before memory is allocated.
 
     Raises:
         InputError: it is not such a file, or holds less or more than its header says.
@@ -155,11 +161,11 @@ def read(path: Path, dimensions: int) -> Bytes:
             raw.seek(0)
             return _read(raw, path, dimensions, size, True)
     except (OSError, EOFError, zlib.error, struct.error) as error:
-        raise InputError(f"{path} could not be read: {error}; get it again") from error
+        raise InputError(f"{path} could not be read: {error}; download it again") from error
 
 
 def _read(stream: IO[bytes], path: Path, dimensions: int, room: int, exact: bool) -> Bytes:
-    """The array behind the header, of which the file has `room` bytes exactly or at the most."""
+    """Return the array; `room` is the number of bytes in the stream, exactly or at most."""
     length = 4 + 4 * dimensions
     header = stream.read(length)
     if len(header) < length or header[:4] != bytes([0, 0, 8, dimensions]):
@@ -172,7 +178,8 @@ def _read(stream: IO[bytes], path: Path, dimensions: int, room: int, exact: bool
     if declared + length > room or (exact and declared + length != room):
         raise InputError(
             f"{path} declares {' × '.join(f'{s:,}' for s in shape)} = {declared:,} bytes, but the "
-            f"file {'has' if exact else 'can hold at most'} {max(room - length, 0):,}: get it again"
+            f"file {'has' if exact else 'can hold at most'} {max(room - length, 0):,}",
+            fix="download it again",
         )
     values = np.empty(declared, dtype=np.uint8)
     filled = 0

@@ -16,24 +16,24 @@ from proselflc.data.sources.image_folder import Found, scan, text, walk
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import open_regular
 from proselflc.files.text import lines
+from proselflc.wording import option
 
 _SYNSET = re.compile(r"n[0-9]{8}")
-# Below the folder the user names: images as the challenge and as Kaggle lay them out.
+# Places of the images below the given folder, as the challenge and as Kaggle publish them.
 _BASES = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC")
 _DEVKIT = ("", "ILSVRC2012_devkit_t12/data", "ILSVRC2012_devkit_t12", "data")
 
 
 def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
-    """Read ImageNet: `train` to learn from, the 50,000 images of `val` to test on, as in the paper.
+    """Read ImageNet: `train` for training and the 50,000 images of `val` as test set.
 
     Classes are in the order of their synset names.
 
     `val` has synset folders too, or is flat beside `LOC_val_solution.csv`, `val.txt`, or
     `ILSVRC2012_validation_ground_truth.txt` with `meta.mat`. Class names are read from
-    `LOC_synset_mapping.txt` or `words.txt` where one is there. Fewer than 1,000 classes are taken
-    as they are. Images are listed, not opened: more than a million headers take longer than a run
-    should wait. A flat validation image without a label is an error or is skipped, by
-    `on_bad_image`.
+    `LOC_synset_mapping.txt` or `words.txt` if one exists. Fewer than 1,000 classes are accepted.
+    Images are listed, not opened: reading more than a million headers takes too long. A flat
+    validation image without a label is an error or is skipped, as `on_bad_image` says.
     """
     base = next((path / b for b in _BASES if (path / b / "train").is_dir()), None)
     if base is None:
@@ -63,8 +63,9 @@ def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
         test_examples, unlabelled, links = _validation(path, base, val, synsets)
         if unlabelled and on_bad_image == "error":
             raise InputError(
-                f"{base / unlabelled[0].id} cannot be used: {unlabelled[0].reason}; complete the "
-                "list, or leave such images out with --on-bad-image skip"
+                f"{base / unlabelled[0].id} cannot be used: {unlabelled[0].reason}",
+                field="on_bad_image",
+                fix=f"complete the list, or skip such images with {option('on_bad_image', 'skip')}",
             )
         skipped += unlabelled + links
         test = _part(base, test_examples)
@@ -88,13 +89,13 @@ def _part(base: Path, examples: list[tuple[str, int]]) -> Part:
 
 
 def _synset_folders(base: Path, split: str) -> tuple[Found, list[str]]:
-    """What lies in a split, and its synset folders in order."""
+    """Return the content of a split, and its synset folders in order."""
     found = scan(base / split)
     for folder in found.folders:
         if not _SYNSET.fullmatch(folder):
             raise InputError(
-                f'{base / split} holds the folder "{text(folder)}", which is no synset such as '
-                "n01440764: move it out of the way, or read the data as a plain image folder"
+                f'{base / split} holds the folder "{text(folder)}", which is not a synset like '
+                "n01440764: move it elsewhere, or read the data as a plain image folder"
             )
     return found, sorted(found.folders)
 
@@ -102,7 +103,7 @@ def _synset_folders(base: Path, split: str) -> tuple[Found, list[str]]:
 def _validation(
     path: Path, base: Path, val: str, synsets: list[str]
 ) -> tuple[list[tuple[str, int]], list[Skipped], list[Skipped]]:
-    """The validation images with their class ids, those without, and links."""
+    """Return the validation images with their class ids, those without one, and links."""
     class_ids = {name: k for k, name in enumerate(synsets)}
     found, folders = _synset_folders(base, val)
     examples: list[tuple[str, int]] = []
@@ -144,7 +145,7 @@ def _stem(name: str) -> str:
 def _truth(
     path: Path, base: Path, val: str, images: list[str], synsets: list[str]
 ) -> dict[str, str]:
-    """The synset of every image of a flat validation folder, by the image's name without ending."""
+    """Return the synset of every image of a flat validation folder, by file name without suffix."""
     if solution := _beside(path, base, "LOC_val_solution.csv"):
         pairs = [line.split(",", 1) for line in lines(solution)[1:] if line]
         return {
@@ -160,7 +161,7 @@ def _truth(
     truth = _beside(path, base, "ILSVRC2012_validation_ground_truth.txt")
     if truth is None:
         raise InputError(
-            f"the images in {base / val} are not in synset folders and nothing tells their "
+            f"the images in {base / val} are not in synset folders and no file gives their "
             "classes: put LOC_val_solution.csv, val.txt, or "
             f"ILSVRC2012_validation_ground_truth.txt with meta.mat into {path}"
         )
@@ -195,7 +196,7 @@ def _two(pair: list[str], where: Path, form: str) -> tuple[str, str]:
 
 
 def _nth(names: list[str], number: str, first: int, where: Path) -> str:
-    """The name with this number, where the first one has the number `first`."""
+    """Return the name with this number, counting from `first`."""
     if not re.fullmatch(r"[0-9]{1,9}", number) or not 0 <= int(number) - first < len(names):
         raise InputError(
             f'{where} has the class number "{number[:40]}": expected {first} to '
@@ -217,7 +218,7 @@ print(json.dumps([[int(row["ILSVRC2012_ID"]), str(row["WNID"])] for row in rows]
 def _numbered_synsets(meta: Path) -> list[str]:
     """Return the synsets of the development kit's meta.mat, by their numbers from 1.
 
-    SciPy reads it in a process of its own, which some damaged files end by a segmentation fault.
+    SciPy runs in a separate process, because some damaged files crash it.
     """
     with open_regular(meta) as file:
         done = subprocess.run(
@@ -229,20 +230,20 @@ def _numbered_synsets(meta: Path) -> list[str]:
             check=False,
         )
     if done.returncode != 0:
-        words = (done.stderr.strip().splitlines() or ["the reader was ended by the damage"])[-1]
+        words = (done.stderr.strip().splitlines() or ["SciPy crashed"])[-1]
         raise InputError(
             f"cannot read {meta} ({words[:200]}): expected the meta.mat of ILSVRC2012_devkit_t12"
         )
     numbered = {int(number): name for number, name in json.loads(done.stdout)}
-    # Numbers beyond the 1,000 leaves are inner nodes, which no image carries.
+    # Numbers above 1,000 are inner nodes, which label no image.
     order = sorted(numbered)
     if order != list(range(1, len(order) + 1)):
-        raise InputError(f"{meta} does not number its synsets from 1 without gaps: copy it anew")
+        raise InputError(f"{meta} does not number its synsets from 1 without gaps: copy it again")
     return [numbered[number] for number in order]
 
 
 def _readable(path: Path, base: Path, synsets: list[str]) -> tuple[str, ...]:
-    """Words for the synsets where a file has them: the first synonym, which two may share."""
+    """Return the first synonym of every synset, if a file has them; it may not be unique."""
     source = _beside(path, base, "LOC_synset_mapping.txt") or _beside(path, base, "words.txt")
     if source is None:
         return tuple(synsets)

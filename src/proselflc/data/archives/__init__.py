@@ -1,1 +1,0 @@
-"""Archives of published data sets: fetched, unpacked and read as hostile files."""
