@@ -164,7 +164,7 @@ def test_wrong_trees(root: Path) -> None:
     with pytest.raises(InputError, match=r"no images in .*n00000001: unpack n00000001\.tar"):
         imagenet.load(root)
     (root / "train" / "cats").mkdir()
-    with pytest.raises(InputError, match='the folder "cats", which is no synset'):
+    with pytest.raises(InputError, match='the folder "cats", which is not a synset'):
         imagenet.load(root)
     (root / "empty" / "train").mkdir(parents=True)
     with pytest.raises(InputError, match="holds no synset folders"):
