@@ -52,9 +52,9 @@ from proselflc.data.noise import fingerprint
 from proselflc.reporting import command as reporting
 from proselflc.run.config import Config
 from proselflc.training import checkpoint, observations
-from proselflc.training.observations import Recorder, see
+from proselflc.training.observations import Recorder, observe
 from proselflc.training.run_directory import Json, RunDirectory
-from proselflc.training.strategy import Strategy
+from proselflc.training.strategy import CorrectedBatch, Strategy
 
 SIZES = (10_000, 40_000, 160_000, 640_000, 1_280_000)
 QUICK_SIZES = (10_000, 40_000)
@@ -109,7 +109,7 @@ def work(labels: Labels, path: Path) -> tuple[dict[str, float], int, int]:
         for start in range(0, n, BATCH):
             index = order[start : start + BATCH]
             batch = Batch(logits[: len(index)], given[index], index)
-            recorder.add(0, see(strategy, batch.x, batch, 0.5, means=True))
+            recorder.add(0, observe(CorrectedBatch(strategy, batch.x, batch, 0.5), means=True))
 
     def evaluate() -> None:
         fitting = Fitting(C, clean_known=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from proselflc.data.dataset import Dataset
 from proselflc.run.config import Config
 from proselflc.run.prepare import prepare
-from proselflc.run.train import _Run
+from proselflc.run.train import TrainingRun
 from proselflc.terminal.display import Silent
 from proselflc.training import processes
 from proselflc.training.run_directory import RunDirectory
@@ -22,15 +22,15 @@ def steps(config: Config, dataset: Dataset, folder: Path) -> Iterator[tuple[int,
     """
     directory = RunDirectory(folder)
     directory.make()
-    setting = prepare(config, dataset, report=_nobody)
-    run = _Run(setting, directory, processes.accelerator("no"), Silent(notes=False))
-    lessons = run._lessons()
+    setting = prepare(config, dataset, report=_ignore)
+    run = TrainingRun(setting, directory, processes.accelerator("no"), Silent(notes=False))
+    results = run.steps((run.records, run.meter))
     while run.training.step < setting.total_steps:
         begins = run.training.begins_stage() is not None
         start = time.process_time()
-        next(lessons)
+        next(results)
         yield run.training.stage, begins, time.process_time() - start
 
 
-def _nobody(text: str) -> None:
-    pass
+def _ignore(note: str) -> None:
+    """Drop a note."""

@@ -47,10 +47,10 @@ from proselflc.models import catalogue
 from proselflc.models.shape import ImageShape
 from proselflc.run.config import Config
 from proselflc.run.prepare import prepare
-from proselflc.run.train import _Run
+from proselflc.run.train import TrainingRun
 from proselflc.terminal.display import Silent
 from proselflc.training import processes
-from proselflc.training.fit import lessons
+from proselflc.training.loop import train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 
@@ -81,12 +81,10 @@ def ours(dataset: LabelledData, model: str, folder: Path, *, last_epochs: bool) 
     directory = RunDirectory(folder)
     directory.make()
     setting = prepare(config, dataset, report=print)
-    run = _Run(setting, directory, processes.accelerator("no"), Silent())
+    run = TrainingRun(setting, directory, processes.accelerator("no"), Silent())
     if last_epochs:
-        run.recorder.recent_from = 0
-    for lesson in lessons(run.training, setting.train):
-        run._record(lesson)
-        run.meter.add(lesson)
+        run.records.recorder.recent_from = 0
+    for _ in train_steps(run.training, setting.train, observers=(run.records, run.meter)):
         yield
 
 

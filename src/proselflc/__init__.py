@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from proselflc.run.fit import fit, predict
     from proselflc.run.reader import Predictions, Run, load_run
     from proselflc.terminal.display import Display
-    from proselflc.training.fit import DivergenceError
+    from proselflc.training.loop import DivergenceError
 
 _HOME = {
     "Audit": "auditing.audit",
@@ -78,7 +78,7 @@ _HOME = {
     "Dataset": "data.dataset",
     "Display": "terminal.display",
     "Distillation": "correction.criteria",
-    "DivergenceError": "training.fit",
+    "DivergenceError": "training.loop",
     "Evidence": "correction.evidence",
     "Features": "data.dataset",
     "Fixed": "correction.trust",

@@ -27,8 +27,8 @@ from proselflc.data.labels.labels import Labels
 from proselflc.data.noise import fingerprint
 from proselflc.errors import InputError
 from proselflc.training import observations
-from proselflc.training.observations import NO_CLASS, ROW, Recorder, Rows, see
-from proselflc.training.strategy import Strategy
+from proselflc.training.observations import NO_CLASS, ROW, Recorder, Rows, observe
+from proselflc.training.strategy import CorrectedBatch, Strategy
 
 COLUMNS = [
     "index",
@@ -222,7 +222,12 @@ def test_what_the_recorder_writes_can_be_read(tmp_path: Path) -> None:
         logits = (4.0 if epoch else 0.0) * torch.nn.functional.one_hot(clean, C)
         index = torch.arange(n - 1)  # the last is never seen
         batch = Batch(torch.zeros(n - 1), y[index], index)
-        recorder.add(epoch, see(Strategy(BootSoft(0.75)), logits[index], batch, 0.5, means=True))
+        recorder.add(
+            epoch,
+            observe(
+                CorrectedBatch(Strategy(BootSoft(0.75)), logits[index], batch, 0.5), means=True
+            ),
+        )
         recorder.end_epoch(epoch)
     recorder.end()
     labels = labels_of(y.tolist(), C, clean.tolist())

@@ -21,7 +21,7 @@ SEEDED = {
     "data/random_streams.py": "all that numpy draws but the noise",
     "data/noise.py": "the noise, whose published labels must stay",
     "data/batches.py": "all that torch draws, by a key",
-    "training/fit.py": "what a step draws, by a key",
+    "training/loop.py": "what a step draws, by a key",
     "models/catalogue.py": "initial weights",
     "integrations/sklearn.py": "initial weights",
 }

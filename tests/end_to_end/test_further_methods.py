@@ -23,7 +23,7 @@ from proselflc.run.output_options import OutputOptions
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent
-from proselflc.training.fit import Training
+from proselflc.training.loop import Training
 from proselflc.training.recipe import Recipe
 
 EPOCHS = 8

@@ -134,7 +134,7 @@ def test_one_process_killed_ends_the_job_which_resumes(
     assert "Traceback" not in ends[1 - victim].stderr
     assert not (out / "summary.json").exists()
     main, _ = run_two(program, *options, "--resume")
-    assert "going on after step" in main.stderr
+    assert "resuming after step" in main.stderr
     assert history(out) == history(runs[1])
     assert largest_difference(out, runs[1]) == 0
     for rows, others in zip(epochs(out), epochs(runs[1]), strict=True):
@@ -154,8 +154,8 @@ def test_one_process_killed_the_run_goes_on_in_one(
     ends = [one.wait(60) for one in two]
     assert ends[1 - victim].code == 1  # it does not wait for the one that is gone
     done = program("train", "--out", out, "--resume")
-    assert "the run was begun in 2 processes and goes on in 1" in done.stderr
-    assert "going on after step" in done.stderr
+    assert "the run was begun in 2 processes and is resumed in 1" in done.stderr
+    assert "resuming after step" in done.stderr
     if victim == 0:
         run_two(program, *options, whole)
         assert largest_difference(out, whole) < 1e-6

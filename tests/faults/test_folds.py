@@ -74,7 +74,7 @@ def test_killed_within_folds_it_ends_with_the_same_bytes(
     killed(program, run, "3-2", 50)
     first = (run / "folds/3-1/model.safetensors").stat().st_mtime_ns
     done = program("audit", run, "--folds", 3)
-    assert "going on after step" in done.stderr
+    assert "resuming after step" in done.stderr
     assert (run / "folds/3-1/model.safetensors").stat().st_mtime_ns == first
     assert_same(run, whole)
 

@@ -67,7 +67,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(
         kills += running.wait().code == -signal.SIGKILL
     done = program(*OPTIONS, "--out", out, *RESUME)
     assert kills > 0
-    assert "going on after step" in done.stderr or "is finished" in done.stderr
+    assert "resuming after step" in done.stderr or "is finished" in done.stderr
     assert_same(out, whole)
     assert not list(out.rglob("*.part"))
 
@@ -107,7 +107,7 @@ def test_stopped_by_a_signal_it_says_how_to_go_on(
     assert done.stderr.splitlines()[-1].endswith(f"proselflc train --out '{out}' --resume")
     assert len(states(out)) == 1
     resumed = program("train", "--out", out, *RESUME)
-    assert f"going on after step {last_step(out)} " not in resumed.stderr  # it went further
+    assert f"resuming after step {last_step(out)} " not in resumed.stderr  # it went further
     assert_same(out, whole)
 
 
@@ -170,7 +170,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     newest.write_bytes(content[:left])
     done = program("train", "--out", killed, *RESUME)
     assert f"note: the checkpoint {newest.name} is damaged and is not used" in done.stderr
-    assert f"going on after step {int(before.name[:10])} of 248" in done.stderr
+    assert f"resuming after step {int(before.name[:10])} of 248" in done.stderr
     assert_same(killed, whole)
 
 

@@ -17,7 +17,7 @@ from proselflc.data.dataset import Features, Ints
 from proselflc.data.preprocessing import fit
 from proselflc.training import processes
 from proselflc.training.checkpoint import State
-from proselflc.training.fit import Training, lessons
+from proselflc.training.loop import Training, train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import RunContext, Snapshot, Strategy
 
@@ -57,7 +57,7 @@ class Crowd:
         return Batch(self.x[index], self.y[index], index)
 
     def snapshot(self, model: nn.Module) -> Snapshot:
-        def answers(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        def predict(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
             was = model.training
             model.eval()
             wanted = torch.arange(self.n) if rows is None else torch.from_numpy(rows)
@@ -67,7 +67,7 @@ class Crowd:
                 yield index, logits
             model.train(was)
 
-        return Snapshot(model, self.y.numpy(), self.C, answers, self.told.append)
+        return Snapshot(model, self.y.numpy(), self.C, predict, self.told.append)
 
     def context(self, epochs: int, n: int | None = None) -> RunContext:
         """Of all examples, or of the first n."""
@@ -156,7 +156,7 @@ class Clouds:
             yield Batch(self.x[index], self.y[index], index)
 
     def snapshot(self, model: nn.Module, notes: list[str] | None = None) -> Snapshot:
-        def answers(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
+        def predict(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
             was = model.training
             with torch.no_grad():
                 logits = model.eval()(self.x)
@@ -165,7 +165,7 @@ class Clouds:
                 yield index, logits[index]
 
         told = self.note if notes is None else notes.append
-        return Snapshot(model, self.y.numpy(), self.num_classes, answers, told)
+        return Snapshot(model, self.y.numpy(), self.num_classes, predict, told)
 
 
 @pytest.fixture
@@ -186,14 +186,14 @@ def goes_on_alike(new: Callable[[], Training], data: Any, at: int) -> dict[str, 
         All that the training holds at its end, which is the same bit for bit.
     """
     whole, first, second = new(), new(), new()
-    losses = [lesson.loss for lesson in lessons(whole, data, data.snapshot)]
-    for lesson in lessons(first, data, data.snapshot):
-        if lesson.step == at:
+    losses = [result.loss for result in train_steps(whole, data, data.snapshot)]
+    for result in train_steps(first, data, data.snapshot):
+        if result.step == at:
             break
     tensors = {name: tensor.clone() for name, tensor in first.tensors().items()}
     second.restore(State(at, tensors, json.loads(json.dumps(first.facts()))))
     torch.manual_seed(at)  # nothing is drawn from the stream that everybody shares
-    assert [lesson.loss for lesson in lessons(second, data, data.snapshot)] == losses[at:]
+    assert [result.loss for result in train_steps(second, data, data.snapshot)] == losses[at:]
     ours, theirs = second.tensors(), whole.tensors()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)

@@ -22,7 +22,7 @@ from proselflc import methods
 from proselflc.errors import InputError
 from proselflc.methods import masking
 from proselflc.training.checkpoint import State
-from proselflc.training.fit import lessons
+from proselflc.training.loop import train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import RunContext, Strategy, spans
 
@@ -113,11 +113,11 @@ def test_it_resumes_bit_for_bit_in_every_stage(
         stops |= {1, 2 * epoch - 1, 2 * epoch, 4 * epoch + 1}
         stops |= {one.first + k for one in stages[1:] for k in (-1, 0, 1)}
     states, losses = {}, []
-    for lesson in lessons(whole, crowd, crowd.snapshot):
-        losses.append(lesson.loss)
-        if lesson.step in stops:
+    for result in train_steps(whole, crowd, crowd.snapshot):
+        losses.append(result.loss)
+        if result.step in stops:
             tensors = {key: tensor.clone() for key, tensor in whole.tensors().items()}
-            states[lesson.step] = State(lesson.step, tensors, json.loads(json.dumps(whole.facts())))
+            states[result.step] = State(result.step, tensors, json.loads(json.dumps(whole.facts())))
     assert states.keys() == stops
     assert len(losses) == steps
     assert len(set(losses)) > steps // 2
@@ -129,7 +129,7 @@ def test_it_resumes_bit_for_bit_in_every_stage(
         resumed = new()
         resumed.restore(state)
         torch.manual_seed(at)  # nothing is drawn from the stream that everybody shares
-        assert [one.loss for one in lessons(resumed, crowd, crowd.snapshot)] == losses[at:]
+        assert [one.loss for one in train_steps(resumed, crowd, crowd.snapshot)] == losses[at:]
         found = resumed.tensors()
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[key], expected[key]) for key in found)
@@ -143,12 +143,12 @@ def test_what_it_teaches_can_be_recorded_in_every_step(
     """q̃ [N, C] are finite and sum to 1, but for the confidence penalty, and ε is a share."""
     training = crowd.training(made(name, context, teacher), EPOCHS, PLAIN)
     strategy, trusts = training.strategy, []
-    for lesson in lessons(training, crowd, crowd.snapshot):
+    for result in train_steps(training, crowd, crowd.snapshot):
         with torch.no_grad():
-            e = strategy.evidence(lesson.logits, lesson.batch, training.progress)
-        target, trust = strategy.taught(e, lesson.batch)
-        assert target.shape == lesson.logits.shape
-        assert trust.shape == lesson.batch.y.shape
+            e = strategy.evidence(result.logits, result.batch, training.progress)
+        target, trust = strategy.taught(e, result.batch)
+        assert target.shape == result.logits.shape
+        assert trust.shape == result.batch.y.shape
         assert ((trust >= 0) & (trust <= 1)).all()
         sums = 1 - 2 * trust if name == "confidence_penalty" else torch.ones_like(trust)
         torch.testing.assert_close(target.sum(1), sums, atol=2e-3, rtol=0)
@@ -168,8 +168,8 @@ def test_it_learns_what_can_be_learned(
     crowd.x += 4.0 * torch.nn.functional.one_hot(crowd.clean, crowd.C)
     context = replace(context, given=crowd.clean.numpy())
     training = crowd.training(made(name, context, teacher), EPOCHS, PLAIN)
-    for lesson in lessons(training, crowd, crowd.snapshot):
-        assert math.isfinite(lesson.loss)
+    for result in train_steps(training, crowd, crowd.snapshot):
+        assert math.isfinite(result.loss)
     model = training.module.eval()
     with torch.no_grad():
         predicted = model(crowd.x).argmax(1)

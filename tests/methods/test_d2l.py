@@ -19,7 +19,7 @@ from proselflc.data.dataset import Ints
 from proselflc.errors import InputError
 from proselflc.methods import d2l
 from proselflc.methods.d2l import DimensionalityDriven, local_dimension
-from proselflc.training.fit import Training, lessons
+from proselflc.training.loop import Training, train_steps
 from proselflc.training.recipe import Recipe
 
 EPOCHS = 10
@@ -104,13 +104,13 @@ def test_the_mean_is_over_groups_of_a_sample_in_a_drawn_order(
     model, asked = crowd.network(), list[Ints]()
     snapshot = crowd.snapshot(model)
 
-    def answers(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    def predict(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         assert rows is not None
         asked.append(rows)
-        return iter(snapshot.answers(rows))
+        return iter(snapshot.predict(rows))
 
     one = strategy(crowd)
-    found = [one._dimension(epoch, replace(snapshot, answers=answers)) for epoch in (0, 0, 1)]
+    found = [one._dimension(epoch, replace(snapshot, predict=predict)) for epoch in (0, 0, 1)]
     assert found[0] == found[1] != found[2]
     assert all(len(set(rows.tolist())) == 60 for rows in asked)
     assert (asked[0] != asked[2]).any()
@@ -159,7 +159,7 @@ def test_the_turn_is_where_the_rule_says(
     one = strategy(crowd, begin=begin)
     assert turned_at(values, round(begin * EPOCHS), 5) == expected
     ours = crowd.training(one, EPOCHS)
-    for _ in lessons(ours, crowd, crowd.snapshot):
+    for _ in train_steps(ours, crowd, crowd.snapshot):
         pass
     assert one.facts() == {"turned_at_epoch": expected}
     assert_close(one.dimensions, torch.tensor(values, dtype=torch.float32))
@@ -175,7 +175,7 @@ def test_a_dimension_that_is_none_is_the_one_before(
 ) -> None:
     prescribe([bad, 2.0, bad, bad, 3.0, bad, bad, bad, bad, bad])
     one = strategy(crowd, begin=1.0)
-    for _ in lessons(crowd.training(one, EPOCHS), crowd, crowd.snapshot):
+    for _ in train_steps(crowd.training(one, EPOCHS), crowd, crowd.snapshot):
         pass
     assert one.dimensions.tolist() == [1, 2, 2, 2, 3, 3, 3, 3, 3, 3]
 
@@ -192,10 +192,10 @@ def test_the_weights_of_an_epoch_earlier_are_really_taken(
     recipe = Recipe(optimizer="sgd", lr=0.1, weight_decay=0.0, schedule="constant", ema=ema)
     ours = crowd.training(strategy(crowd), EPOCHS, recipe)
     after: list[dict[str, Tensor]] = []
-    for lesson in lessons(ours, crowd, crowd.snapshot):
-        if lesson.ends_epoch:
+    for result in train_steps(ours, crowd, crowd.snapshot):
+        if result.ends_epoch:
             after.append(copied(ours.module))
-            if lesson.epoch == TURN - 1:
+            if result.epoch == TURN - 1:
                 state = copied(ours.evaluated)
     # After epoch 6, which is epoch 5 from 0, the weights are those after epoch 5.
     assert any(name.endswith("running_var") for name in after[0])
@@ -212,7 +212,7 @@ def test_labels_are_believed_by_the_schedule(
 ) -> None:
     prescribe(RISING)
     one = strategy(crowd)
-    steps = lessons(crowd.training(one, EPOCHS), crowd, crowd.snapshot)
+    steps = train_steps(crowd.training(one, EPOCHS), crowd, crowd.snapshot)
     in_steps = [float(one.alpha()) for _ in steps]
     found = in_steps[:: crowd.total]  # in the first step of every epoch
     expected = [1.0] * TURN + [
@@ -249,9 +249,11 @@ def test_what_learns_is_cross_entropy_until_the_turn(
     from proselflc.training.strategy import Strategy
 
     prescribe(RISING)
-    plain = [one.loss for one in lessons(crowd.training(Strategy(CrossEntropy()), EPOCHS), crowd)]
+    plain = [
+        one.loss for one in train_steps(crowd.training(Strategy(CrossEntropy()), EPOCHS), crowd)
+    ]
     ours = crowd.training(strategy(crowd), EPOCHS)
-    found = [one.loss for one in lessons(ours, crowd, crowd.snapshot)]
+    found = [one.loss for one in train_steps(ours, crowd, crowd.snapshot)]
     turn = TURN * crowd.total
     assert found[:turn] == pytest.approx(plain[:turn], rel=1e-4)
     assert found[turn:] != pytest.approx(plain[turn:], rel=0.01)
@@ -290,7 +292,7 @@ def test_a_model_that_is_compiled_or_learns_in_parts_has_dimensions_too(
     if compiled:
         torch._dynamo.reset()
         ours.module.compile(backend="eager")
-    losses = [lesson.loss for lesson in lessons(ours, crowd, crowd.snapshot)]
+    losses = [result.loss for result in train_steps(ours, crowd, crowd.snapshot)]
     torch._dynamo.reset()
     assert all(map(math.isfinite, losses))
     assert (one.dimensions > 0.5).all()
@@ -316,11 +318,9 @@ def test_a_model_without_a_linear_head_is_refused(crowd: Any) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 9))
     with pytest.raises(InputError) as caught:
         strategy(crowd).arrange(0, model)
-    assert str(caught.value).startswith(
-        "method d2l looks at the features that the model's last linear layer sees, and Sequential "
-        "does not end in one: take another --method or --model"
-    )
-    assert "\n" not in str(caught.value)
+    assert caught.value.reason.endswith("Sequential does not end in one")
+    assert caught.value.fix is not None
+    assert caught.value.fix.startswith("use another method= or model=")
 
 
 def test_nothing_of_the_copy_learns(crowd: Any) -> None:

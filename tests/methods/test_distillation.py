@@ -28,10 +28,10 @@ from proselflc.run.config import Config
 from proselflc.run.prepare import prepare
 from proselflc.run.reader import load_run
 from proselflc.training import processes
-from proselflc.training.fit import Training
-from proselflc.training.observations import see
+from proselflc.training.loop import Training
+from proselflc.training.observations import observe
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import RunContext
+from proselflc.training.strategy import CorrectedBatch, RunContext
 
 N, C, D = 12, 3, 4
 NAMES = ("ant", "bee", "cat")
@@ -181,17 +181,17 @@ def test_a_batch_is_asked_about_once(run: Path, parts: int) -> None:
     for k in range(3):
         asked.clear()
         one = batch(k)
-        logits, *_ = ours.learn(one)
-        seen = see(strategy, logits, one, 0.5, means=True)
+        logits = ours.learn(one).logits
+        seen = observe(CorrectedBatch(strategy, logits, one, 0.5), means=True)
         assert torch.equal(torch.cat(asked), one.x)
         assert len(asked) == parts
         p_t = load_run(run).model(one.x).softmax(1).detach()
         assert_close(seen.means[1], 0.7 * F.one_hot(one.y, C) + 0.3 * p_t)
     other = batch(7)
-    see(strategy, torch.zeros(N, C), other, 0.5, means=False)
+    observe(CorrectedBatch(strategy, torch.zeros(N, C), other, 0.5), means=False)
     assert torch.equal(asked[-1], other.x)  # not what was kept of another batch
     ours.learn(batch(8))
-    see(strategy, torch.zeros(N, C), batch(8), 0.5, means=False)
+    observe(CorrectedBatch(strategy, torch.zeros(N, C), batch(8), 0.5), means=False)
     assert torch.equal(torch.cat(asked[parts + 1 :]), batch(8).x)
 
 

@@ -25,9 +25,10 @@ from proselflc.methods.dynamic_bootstrapping import (
     mix,
 )
 from proselflc.training.beta_mixture import loss_model
-from proselflc.training.fit import DivergenceError, lessons
-from proselflc.training.observations import see
+from proselflc.training.loop import DivergenceError, train_steps
+from proselflc.training.observations import observe
 from proselflc.training.recipe import Recipe
+from proselflc.training.strategy import CorrectedBatch
 
 KINDS: tuple[Kind, ...] = ("soft", "hard", "dynamic")
 N, C = 20, 4
@@ -244,7 +245,7 @@ def test_records_are_of_the_example_unmixed_in_evaluation_mode(crowd: Any, epoch
     assert tracked == 1
     assert not torch.equal(model[1].running_mean, before["1.running_mean"])
     p = torch.softmax(expected, 1)
-    seen = see(one, z, batch, 0.5, means=True)
+    seen = observe(CorrectedBatch(one, z, batch, 0.5), means=True)
     assert_close(seen.means[0], p)
     q = F.one_hot(batch.y, C).float()
     if epoch == 0:
@@ -276,12 +277,12 @@ def scene_of(crowd: Any, losses: Tensor) -> Any:
     q = F.one_hot(crowd.y, C)
     logits = torch.log(q * p + (1 - q) * (1 - p) / (C - 1))
 
-    def answers(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
+    def predict(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
         assert rows is None
         order = torch.randperm(crowd.n, generator=torch.Generator().manual_seed(0))
         return ((index, logits[index]) for index in order.split(50))  # type: ignore[no-untyped-call]
 
-    return replace(crowd.snapshot(nn.Identity()), answers=answers)
+    return replace(crowd.snapshot(nn.Identity()), predict=predict)
 
 
 def test_the_model_of_losses_is_fitted_after_every_epoch_that_needs_it(crowd: Any) -> None:
@@ -301,7 +302,7 @@ def test_the_model_of_losses_is_fitted_after_every_epoch_that_needs_it(crowd: An
         assert expected is not None
         assert one.bounds.tolist() == pytest.approx([expected.low, expected.high], rel=1e-4)
         np.testing.assert_allclose(one.table, expected.table, atol=1e-3)
-        logits = scene_of(crowd, torch.from_numpy(losses).float()).answers()
+        logits = scene_of(crowd, torch.from_numpy(losses).float()).predict()
         for index, z in logits:
             chance = one.wrong(z, crowd.y[index])
             assert ((chance > 0.5).numpy() == wrong[index]).mean() > 0.9
@@ -331,17 +332,17 @@ def test_a_batch_in_parts_is_mixed_within_them(crowd: Any) -> None:
     recipe = Recipe(optimizer="sgd", lr=0.02, weight_decay=0.0, accumulate=3)
     ours = crowd.training(strategy(crowd, "dynamic", 2), 2, recipe)
     model = crowd.network().eval()
-    lesson = next(lessons(ours, crowd, crowd.snapshot))
-    assert lesson.logits.shape == (N, C)
-    assert torch.equal(lesson.logits[:7], model(lesson.batch.x[:7]).detach())
-    assert math.isfinite(lesson.loss)
+    result = next(train_steps(ours, crowd, crowd.snapshot))
+    assert result.logits.shape == (N, C)
+    assert torch.equal(result.logits[:7], model(result.batch.x[:7]).detach())
+    assert math.isfinite(result.loss)
 
 
 def test_wrong_labels_are_found(crowd: Any) -> None:
     one = strategy(crowd, "dynamic", 30)
     recipe = Recipe(optimizer="sgd", lr=0.02, weight_decay=0.0)
     ours = crowd.training(one, 30, recipe)
-    for _ in lessons(ours, crowd, crowd.snapshot):
+    for _ in train_steps(ours, crowd, crowd.snapshot):
         pass
     ours.module.eval()
     with torch.no_grad():
@@ -356,7 +357,7 @@ def test_weights_that_are_no_numbers_are_said_to_be_so(crowd: Any) -> None:
     with torch.no_grad():
         ours.module[0].weight.fill_(math.nan)
     with pytest.raises(DivergenceError, match="the loss of step 1 is nan"):
-        next(lessons(ours, crowd, crowd.snapshot))
+        next(train_steps(ours, crowd, crowd.snapshot))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from proselflc.data import memory_budget
 from proselflc.errors import InputError
 from proselflc.methods.elr import EarlyLearningRegularization
-from proselflc.training.fit import lessons
+from proselflc.training.loop import train_steps
 
 
 def strategy(
@@ -116,7 +116,7 @@ def test_half_precision_is_remembered_in_full(crowd: Any) -> None:
 
 def test_it_remembers_the_truth_where_labels_are_wrong(crowd: Any) -> None:
     one = strategy(crowd, 20)
-    for _ in lessons(crowd.training(one, 20), crowd, crowd.snapshot):
+    for _ in train_steps(crowd.training(one, 20), crowd, crowd.snapshot):
         pass
     wrong = crowd.y != crowd.clean
     assert (one.memory.argmax(1) == crowd.clean)[wrong].float().mean() > 0.7

@@ -12,7 +12,7 @@ import torch
 from torch.testing import assert_close
 
 from proselflc.methods.gce import TruncatedGCE
-from proselflc.training.fit import lessons
+from proselflc.training.loop import train_steps
 from proselflc.training.recipe import Recipe
 
 
@@ -64,7 +64,7 @@ def test_labels_are_chosen_at_the_right_epochs_by_their_probability(crowd: Any) 
         halves = torch.randperm(crowd.n, generator=generator).split(70)  # type: ignore[no-untyped-call]
         snapshot = replace(
             crowd.snapshot(torch.nn.Identity()),
-            answers=lambda rows=None, z=logits, parts=halves: ((i, z[i]) for i in parts),
+            predict=lambda rows=None, z=logits, parts=halves: ((i, z[i]) for i in parts),
         )
         one.after_epoch(0, epoch, snapshot)
         if epoch + 1 in range(15, 31, 2):
@@ -88,7 +88,7 @@ def test_a_probability_of_just_k_is_kept(crowd: Any) -> None:
     one = TruncatedGCE(crowd.context(10), q=0.7, truncation=0.25, begin=0.5)
     snapshot = replace(
         crowd.snapshot(torch.nn.Identity()),
-        answers=lambda rows=None: iter([(torch.arange(crowd.n), torch.zeros(crowd.n, 4))]),
+        predict=lambda rows=None: iter([(torch.arange(crowd.n), torch.zeros(crowd.n, 4))]),
     )
     one.after_epoch(0, 4, snapshot)
     assert one.kept.all()
@@ -100,7 +100,7 @@ def test_where_nothing_would_be_kept_all_is_and_that_is_said(crowd: Any) -> None
     one.kept[:50] = False
     snapshot = replace(
         crowd.snapshot(torch.nn.Identity()),
-        answers=lambda rows=None: iter([(torch.arange(crowd.n), torch.zeros(crowd.n, 4))]),
+        predict=lambda rows=None: iter([(torch.arange(crowd.n), torch.zeros(crowd.n, 4))]),
     )
     one.after_epoch(0, 4, snapshot)
     assert one.kept.all()
@@ -110,7 +110,7 @@ def test_where_nothing_would_be_kept_all_is_and_that_is_said(crowd: Any) -> None
 def test_what_is_left_out_are_mostly_wrong_labels(crowd: Any) -> None:
     one = strategy(crowd, 20)
     slowly = Recipe(optimizer="sgd", lr=0.03, weight_decay=0.0)
-    for _ in lessons(crowd.training(one, 20, slowly), crowd, crowd.snapshot):
+    for _ in train_steps(crowd.training(one, 20, slowly), crowd, crowd.snapshot):
         pass
     wrong = crowd.y != crowd.clean
     assert (~one.kept)[wrong].float().mean() > 0.8

@@ -20,7 +20,7 @@ from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.methods.joint import BEGIN, FIRST, RING, Joint
 from proselflc.training import processes
-from proselflc.training.fit import Training, lessons
+from proselflc.training.loop import Training, train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import RunContext, Snapshot
 
@@ -88,7 +88,7 @@ def test_labels_become_the_truth_on_separable_data(hard: bool) -> None:
     data = Clusters()
     assert (data.given == data.truth).mean() == pytest.approx(0.7)
     one = training(data, hard=hard, epochs=32)
-    for _ in lessons(one, data, snapshot):
+    for _ in train_steps(one, data, snapshot):
         pass
     labels = one.strategy.get_buffer("labels")
     assert (labels.argmax(1).numpy() == data.truth).mean() >= 0.98
@@ -200,19 +200,19 @@ def test_the_second_stage_is_soft_cross_entropy_from_the_initial_weights() -> No
     labels = torch.zeros(n, C)
     model = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, C))
     optimizer = torch.optim.SGD(model.parameters(), momentum=0.9, weight_decay=1e-4)
-    for lesson in lessons(one, data, snapshot):
-        if lesson.epoch < first:
-            assert lesson.lr == 0.1
+    for result in train_steps(one, data, snapshot):
+        if result.epoch < first:
+            assert result.lr == 0.1
             labels = one.strategy.get_buffer("labels").float()
             model.load_state_dict(initial)
             continue
         for group in optimizer.param_groups:
-            group["lr"] = lesson.lr
-        loss = F.cross_entropy(model(lesson.batch.x), labels[lesson.batch.index])
+            group["lr"] = result.lr
+        loss = F.cross_entropy(model(result.batch.x), labels[result.batch.index])
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
-        assert lesson.loss == pytest.approx(loss.item(), rel=1e-3)
+        assert result.loss == pytest.approx(loss.item(), rel=1e-3)
     for name, tensor in model.state_dict().items():
         assert_close(tensor, one.module.state_dict()[name], rtol=1e-2, atol=1e-3)
     assert one.strategy.get_buffer("ring").numel() == 0

@@ -22,7 +22,7 @@ from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.methods.loss_correction import FIRST, LossCorrection
 from proselflc.training import checkpoint, processes
-from proselflc.training.fit import Training, lessons
+from proselflc.training.loop import Training, train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import RunContext, Strategy
 from proselflc.training.transition_estimate import (
@@ -138,15 +138,15 @@ def test_the_estimate_is_of_the_first_stage_and_the_second_begins_anew(
         LossCorrection(context(data.y), backward=backward, estimate=estimate),
         replace(RECIPE, schedule="constant"),
     )
-    alike = lessons(plain, data)
+    alike = train_steps(plain, data)
     base: dict[str, Tensor] = {}
-    for lesson in lessons(ours, data, lambda model: data.snapshot(model, notes)):
-        if lesson.step <= BOUNDARY:
-            assert lesson.loss == next(alike).loss
+    for result in train_steps(ours, data, lambda model: data.snapshot(model, notes)):
+        if result.step <= BOUNDARY:
+            assert result.loss == next(alike).loss
             base = weights(ours.module)
-        if lesson.step == BOUNDARY + 1:
-            expected = network()(lesson.batch.x)  # fresh weights answered
-            assert_close(lesson.logits, expected.detach())
+        if result.step == BOUNDARY + 1:
+            expected = network()(result.batch.x)  # fresh weights answered
+            assert_close(result.logits, expected.detach())
     model = network()
     model.load_state_dict(base)
     with torch.no_grad():
@@ -175,7 +175,7 @@ def test_an_estimate_that_cannot_be_inverted_is_mended_and_said(data: Any) -> No
     strategy = LossCorrection(context(data.y), backward=True, estimate="anchor")
     z = 0.01 * nn.functional.one_hot(data.clean, C).float()
     snapshot = replace(
-        data.snapshot(nn.Identity(), notes), answers=lambda rows=None: iter([(torch.arange(n), z)])
+        data.snapshot(nn.Identity(), notes), predict=lambda rows=None: iter([(torch.arange(n), z)])
     )
     strategy.arrange(1, nn.Identity())
     strategy.enter(1, snapshot)

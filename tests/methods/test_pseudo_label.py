@@ -29,8 +29,8 @@ from proselflc.errors import InputError
 from proselflc.methods.pseudo_label import PseudoLabel
 from proselflc.run.config import Config
 from proselflc.run.prepare import PreparedRun, prepare
-from proselflc.training.observations import see
-from proselflc.training.strategy import RunContext
+from proselflc.training.observations import observe
+from proselflc.training.strategy import CorrectedBatch, RunContext
 
 n, C, N, BATCHES = 40, 3, 8, 5
 TRUSTED = np.arange(n) % 4 == 0  # ten of forty
@@ -121,7 +121,7 @@ def test_an_untrusted_label_is_never_looked_at() -> None:
 def test_what_is_recorded_is_what_is_taught() -> None:
     one = strategy()
     z, batch = some([0, 1, 2, 4])
-    seen = see(one, z, batch, 0.9, means=True)
+    seen = observe(CorrectedBatch(one, z, batch, 0.9), means=True)
     assert seen.facts[:, 5].tolist() == [0, 1, 1, 0]
     predicted = z.argmax(1)
     taught = torch.where(torch.from_numpy(TRUSTED)[batch.index], batch.y, predicted)

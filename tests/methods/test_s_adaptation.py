@@ -22,7 +22,7 @@ from proselflc.errors import InputError
 from proselflc.methods import s_adaptation
 from proselflc.methods.s_adaptation import FIRST, LAYERS, NoiseLayer
 from proselflc.training import processes
-from proselflc.training.fit import Training, lessons
+from proselflc.training.loop import Training, train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import RunContext, Snapshot, Strategy
 
@@ -90,8 +90,8 @@ def test_it_begins_at_the_confusion_and_moves_towards_the_truth(data: Any, kind:
         found: Snapshot = data.snapshot(model)
         return found
 
-    for lesson in lessons(ours, data, snapshot):
-        if lesson.step == boundary + 1:
+    for result in train_steps(ours, data, snapshot):
+        if result.step == boundary + 1:
             first = used(ours)
     assert_close(first, entered[0], rtol=0, atol=0.02)  # after the first step
     assert distance(used(ours), T) < distance(entered[0], T) / 2
@@ -108,9 +108,9 @@ def test_the_layer_is_clipped_together_with_the_model(data: Any) -> None:
     recipe = replace(RECIPE, momentum=0.0, schedule="constant", clip=0.02)
     ours = training(layer("simple"), recipe)
     before: dict[str, Tensor] = {}
-    for lesson in lessons(ours, data, data.snapshot):
+    for result in train_steps(ours, data, data.snapshot):
         now = {**dict(ours.module.named_parameters()), "b": ours.strategy.get_parameter("b")}
-        if before and lesson.step > 2 * BATCHES + 1:
+        if before and result.step > 2 * BATCHES + 1:
             moved = torch.cat([(now[name].detach() - before[name]).flatten() for name in now])
             assert float(moved.norm()) == pytest.approx(0.1 * 0.02, rel=1e-3)
             assert not torch.equal(now["b"], before["b"])
@@ -135,7 +135,7 @@ def test_a_class_that_is_never_predicted_keeps_its_label_and_that_is_said(data: 
     z[:, 2] = -50
     snapshot = replace(
         data.snapshot(nn.Identity()),
-        answers=lambda rows=None: iter([(torch.arange(n), z)]),
+        predict=lambda rows=None: iter([(torch.arange(n), z)]),
         note=notes.append,
     )
     strategy.arrange(1, nn.Identity())
@@ -200,14 +200,14 @@ def test_the_first_stage_is_cross_entropy_and_leaves_the_layer_alone(data: Any) 
     recipe = replace(RECIPE, schedule="constant", weight_decay=0.1)
     ours, plain = training(layer("complex"), recipe), training(Strategy(CrossEntropy()), recipe)
     boundary = round(FIRST * 8) * BATCHES
-    pairs = zip(lessons(ours, data, data.snapshot), lessons(plain, data), strict=True)
-    for lesson, alike in pairs:
-        assert lesson.loss == alike.loss
+    pairs = zip(train_steps(ours, data, data.snapshot), train_steps(plain, data), strict=True)
+    for result, alike in pairs:
+        assert result.loss == alike.loss
         assert isinstance(ours.strategy, NoiseLayer)
         assert ours.strategy.w is not None
         assert not ours.strategy.b.any()
         assert not ours.strategy.w.any()
-        if lesson.step == boundary:
+        if result.step == boundary:
             break
 
 
@@ -221,7 +221,7 @@ def test_weight_decay_spares_the_layer(optimizer: str) -> None:
 
 def test_a_model_that_was_trained_so_can_be_copied_and_pickled(data: Any) -> None:
     ours = training(layer("complex"))
-    for _ in lessons(ours, data, data.snapshot):
+    for _ in train_steps(ours, data, data.snapshot):
         pass
     x = data.x[:5]
     for other in (copy.deepcopy(ours.module), pickle.loads(pickle.dumps(ours.module))):
@@ -259,12 +259,12 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(
         nn.Conv1d(1, C, 1),
         nn.Sequential(nn.Linear(4, C), nn.Linear(C, 7)),
     ):
-        with pytest.raises(InputError, match=r"does not end in one: use --method\.layer simple"):
+        with pytest.raises(InputError, match=r"does not end in one: use .*simple"):
             training_of(model)
-    for other, words in ((Unused(), "does not see a batch"), (Rows(), r"sees \[30, 2, 4\]")):
+    for other, words in ((Unused(), "no batch"), (Rows(), r"\[30, 2, 4\]")):
         ours = training_of(other)
-        with pytest.raises(InputError, match=rf"each of 30 examples, and that layer {words}: use"):
-            next(lessons(ours, data, data.snapshot))
+        with pytest.raises(InputError, match=rf"for 30 examples that layer receives {words}: use"):
+            next(train_steps(ours, data, data.snapshot))
     monkeypatch.setattr(s_adaptation, "LARGEST", 100)
     with pytest.raises(InputError, match="4 classes and 8 features has 128 weights, at most 100"):
         training_of(network())

@@ -15,7 +15,7 @@ from proselflc.correction.criteria import CrossEntropy
 from proselflc.data import memory_budget
 from proselflc.errors import InputError
 from proselflc.methods.sat import SelfAdaptiveTraining
-from proselflc.training.fit import lessons
+from proselflc.training.loop import train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Strategy
 
@@ -32,7 +32,7 @@ def test_it_is_cross_entropy_bit_for_bit_until_labels_move(crowd: Any) -> None:
     plain = crowd.training(Strategy(CrossEntropy()), 8)
     ours = crowd.training(one, 8)
     moved = 4 * crowd.total
-    pairs = zip(lessons(ours, crowd, crowd.snapshot), lessons(plain, crowd), strict=True)
+    pairs = zip(train_steps(ours, crowd, crowd.snapshot), train_steps(plain, crowd), strict=True)
     for found, expected in pairs:
         same = all(
             torch.equal(ours.module.state_dict()[name], tensor)
@@ -107,7 +107,7 @@ def test_extreme_and_rough_predictions_are_finite(crowd: Any) -> None:
 def test_wrong_labels_become_right(crowd: Any) -> None:
     one = strategy(crowd, 30, momentum=0.8, begin=0.1)
     slowly = Recipe(optimizer="sgd", lr=0.03, weight_decay=0.0)
-    for _ in lessons(crowd.training(one, 30, slowly), crowd, crowd.snapshot):
+    for _ in train_steps(crowd.training(one, 30, slowly), crowd, crowd.snapshot):
         pass
     before = (crowd.y == crowd.clean).float().mean()
     after = (one.memory.argmax(1) == crowd.clean).float().mean()

@@ -29,10 +29,10 @@ from proselflc.errors import InputError
 from proselflc.methods.tf_kd_self import TeacherFreeDistillation
 from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
-from proselflc.training.fit import Training, lessons
-from proselflc.training.observations import see
+from proselflc.training.loop import Training, train_steps
+from proselflc.training.observations import observe
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import RunContext, Snapshot, Strategy
+from proselflc.training.strategy import CorrectedBatch, RunContext, Snapshot, Strategy
 
 N, C, D = 12, 3, 5
 BATCHES, TOTAL = 3, 12  # two epochs of each stage
@@ -108,14 +108,14 @@ def assert_equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 def test_the_first_stage_makes_the_teacher() -> None:
     """Half as long a run by cross entropy ends with the very weights that teach."""
     plain = training(strategy=Strategy(CrossEntropy()), total=HALF)
-    losses = [lesson.loss for lesson in lessons(plain, Few())]
+    losses = [result.loss for result in train_steps(plain, Few())]
     ours = training()
-    for lesson, loss in zip(lessons(ours, Few(), snapshot), losses, strict=False):
-        assert lesson.loss == loss
+    for result, loss in zip(train_steps(ours, Few(), snapshot), losses, strict=False):
+        assert result.loss == loss
         assert ours.strategy.teacher is None
     ours = training()
-    for lesson in lessons(ours, Few(), snapshot):
-        if lesson.step > HALF:
+    for result in train_steps(ours, Few(), snapshot):
+        if result.step > HALF:
             assert isinstance(ours.strategy, TeacherFreeDistillation)
             assert ours.strategy.teacher is not None
             assert_equal(weights(ours.strategy.teacher.model), weights(plain.module))
@@ -124,7 +124,7 @@ def test_the_first_stage_makes_the_teacher() -> None:
 
 def test_the_average_of_the_weights_teaches_where_there_is_one() -> None:
     ours = training(replace(SGD, ema=0.7))
-    some = lessons(ours, Few(), snapshot)
+    some = train_steps(ours, Few(), snapshot)
     for _ in range(HALF):
         next(some)
     averaged, last = weights(ours.evaluated), weights(ours.module)
@@ -139,7 +139,7 @@ def test_the_second_stage_is_a_loop_from_the_initial_weights() -> None:
     """Against a loop by hand in float64, with the published formula."""
     initial = network(norm=False, dropout=0.0).double()
     ours, loader = training(model=copy.deepcopy(initial)), Few(torch.float64)
-    found = [(lesson.loss, weights(ours.module)) for lesson in lessons(ours, loader, snapshot)]
+    found = [(result.loss, weights(ours.module)) for result in train_steps(ours, loader, snapshot)]
     student, teacher = copy.deepcopy(initial), copy.deepcopy(initial)
     teacher.load_state_dict(found[HALF - 1][1])
     optimizer = torch.optim.SGD(student.parameters(), momentum=0.9, weight_decay=0.01)
@@ -159,7 +159,7 @@ def test_the_second_stage_is_a_loop_from_the_initial_weights() -> None:
 
 def test_the_teacher_stays_as_it_is() -> None:
     ours = training()
-    some = lessons(ours, Few(), snapshot)
+    some = train_steps(ours, Few(), snapshot)
     for _ in range(HALF + 1):
         next(some)
     teacher = ours.strategy.teacher
@@ -222,7 +222,7 @@ def test_the_gradient_is_that_of_the_corrected_label_that_is_recorded(multiplier
     q_tilde = (1 - epsilon) * F.one_hot(batch.y, C).double() + epsilon * p_t
     torch.autograd.backward(-scale * (q_tilde * plain.log_softmax(1)).sum(1).mean())
     assert_close(ours.grad, plain.grad, rtol=1e-10, atol=1e-12)
-    seen = see(strategy, z, batch, 0.5, means=True)
+    seen = observe(CorrectedBatch(strategy, z, batch, 0.5), means=True)
     assert_close(seen.means[1], q_tilde.float())
     assert_close(seen.facts[:, 5], torch.full((N,), epsilon))
 
@@ -245,11 +245,11 @@ def test_the_first_stage_is_any_method_of_one_stage(name: str) -> None:
         training(strategy=alone, total=HALF),
         training(strategy=made(dict(first=name))),
     )
-    some = lessons(ours, Few(), snapshot)
-    for lesson in lessons(plain, Few()):
+    some = train_steps(ours, Few(), snapshot)
+    for result in train_steps(plain, Few()):
         mine = next(some)
-        assert mine.loss == lesson.loss
-        assert torch.equal(mine.logits, lesson.logits)
+        assert mine.loss == result.loss
+        assert torch.equal(mine.logits, result.logits)
     assert type(ours.criterion) is type(plain.criterion)
     next(some)
     assert type(ours.criterion).__name__ == "Distillation"
@@ -298,15 +298,15 @@ def test_what_it_cannot_use(parameters: dict[str, Any], reason: str) -> None:
 def test_a_restored_run_goes_on_in_half_precision(stop: int) -> None:
     recipe = replace(SGD, precision="bf16")
     whole, losses, state = training(recipe), [], None
-    for lesson in lessons(whole, Few(), snapshot):
-        losses.append(lesson.loss)
-        if lesson.step == stop:
+    for result in train_steps(whole, Few(), snapshot):
+        losses.append(result.loss)
+        if result.step == stop:
             tensors = {name: tensor.clone() for name, tensor in whole.tensors().items()}
             state = State(stop, tensors, whole.facts())
     assert state is not None
     resumed = training(recipe)
     resumed.restore(state)
-    assert [lesson.loss for lesson in lessons(resumed, Few(), snapshot)] == losses[stop:]
+    assert [result.loss for result in train_steps(resumed, Few(), snapshot)] == losses[stop:]
     assert_equal(
         {name: tensor.clone() for name, tensor in whole.tensors().items()},
         {name: tensor.clone() for name, tensor in resumed.tensors().items()},

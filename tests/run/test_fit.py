@@ -15,7 +15,7 @@ import proselflc
 from proselflc.data.dataset import Dataset, Features, Floats, Ints, Part
 from proselflc.errors import InputError
 from proselflc.run.reader import Run
-from proselflc.training.fit import DivergenceError
+from proselflc.training.loop import DivergenceError
 
 
 def blobs(n: int = 300) -> tuple[Floats, Ints, Ints]:
@@ -320,7 +320,7 @@ def test_a_stop_advises_only_what_can_be_done(
     assert list(tmp_path.iterdir()) == []
 
     out = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt, match=r"go on with: fit\(…, out='.*/run', resume=True\)"):
+    with pytest.raises(KeyboardInterrupt, match=r"resume with: fit\(…, out='.*/run', resume"):
         proselflc.fit(x, given, model=Stopping(3, 3), epochs=2, batch_size=20, out=out)
     model = Stopping(3, 3)
     model.left = -1

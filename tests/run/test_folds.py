@@ -404,7 +404,7 @@ def test_a_config_that_makes_no_sense_is_one_sentence(run: Path, resealed: Any) 
 
 
 def test_a_loss_that_is_no_number_any_more(tmp_path: Path, resealed: Any) -> None:
-    from proselflc.training.fit import DivergenceError
+    from proselflc.training.loop import DivergenceError
 
     out = trained(tmp_path / "run", table(tmp_path / "data.npz"))
     config = out / "config.toml"

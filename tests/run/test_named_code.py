@@ -130,7 +130,7 @@ def test_the_advice_after_a_stop_works(here: Path, program: Any) -> None:
     running.until(lambda: (here / "my run" / "dynamics" / "epoch-00001.npy").exists())
     running.send(signal.SIGTERM)
     said = running.wait().stderr.splitlines()[-1]
-    advice = said.rpartition("go on with: proselflc ")[2]
+    advice = said.rpartition("resume with: proselflc ")[2]
     assert advice == "train --out 'my run' --resume --model evil:make"
     assert was_run()
     running = program.start(*shlex.split(advice), "--quiet", folder=here)

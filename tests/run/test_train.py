@@ -10,8 +10,8 @@ import pytest
 from accelerate.tracking import GeneralTracker
 
 from proselflc.cli import app as cli
-from proselflc.run.summary import best_validation
-from proselflc.training.meter import Meter
+from proselflc.run.history import best_validation
+from proselflc.run.observers import Meter
 
 DIGITS = ("train", "--data", "digits", "--model", "mlp", "--quiet")
 
@@ -148,6 +148,6 @@ def test_the_meter_counts_between_points_across_a_resume() -> None:
     other.pause()
     stopped = other.seconds
     assert other.seconds == stopped
-    other.start_anew()
+    other.after_evaluation({})
     assert other.loss is None
     assert other.examples == 0

@@ -47,7 +47,7 @@ def test_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert err.splitlines() == [
         "digits",
         "with \\x1b[31mmlp",
-        "going on after step 3 of 9",
+        "resuming after step 3 of 9",
         in_words(LINE),
         "note: a\\nb",
     ]

@@ -11,9 +11,14 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from proselflc.errors import InputError
-from proselflc.training.features import Seen, Who, last_linear, watched
+from proselflc.training.features import Caller, FeatureHook, capture_features, last_linear
 
-WHO = Who("a test", "do not")
+
+def instead() -> str:
+    return "do not"
+
+
+CALLER = Caller("a test", instead)
 
 
 class Network(nn.Module):
@@ -32,39 +37,39 @@ class Network(nn.Module):
 
 def test_what_the_last_layer_sees_are_the_features() -> None:
     model, x = Network(), torch.randn(5, 4)
-    layer = last_linear(model, 3, WHO)
+    layer = last_linear(model, 3, CALLER)
     assert layer is model.head
-    with watched(layer, WHO) as seen:
+    with capture_features(layer, CALLER) as hook:
         model(x)
-        assert_close(seen.taken(5), model.body(x))
-        with pytest.raises(InputError, match="does not see a batch: do not, or a model"):
-            seen.taken(5)  # once
+        assert_close(hook.take(5), model.body(x))
+        with pytest.raises(InputError, match="receives no batch: do not, or use a model"):
+            hook.take(5)  # once
         model(x)
-        with pytest.raises(InputError, match=r"each of 4 examples, and that layer sees \[5, 8\]"):
-            seen.taken(4)
+        with pytest.raises(InputError, match=r"for 4 examples that layer receives \[5, 8\]"):
+            hook.take(4)
         model(x[None])
-        with pytest.raises(InputError, match=r"that layer sees \[1, 5, 8\]"):
-            seen.taken(1)
+        with pytest.raises(InputError, match=r"that layer receives \[1, 5, 8\]"):
+            hook.take(1)
 
 
 def test_nobody_looks_any_more_afterwards() -> None:
     model = Network()
-    with pytest.raises(KeyError), watched(model.head, WHO) as seen:
+    with pytest.raises(KeyError), capture_features(model.head, CALLER) as hook:
         raise KeyError
     assert not model.head._forward_pre_hooks
     model(torch.randn(5, 4))
     with pytest.raises(InputError):
-        seen.taken(5)
+        hook.take(5)
 
 
 def test_a_model_that_is_watched_can_be_copied_and_pickled() -> None:
     model, x = Network(), torch.randn(5, 4)
-    with watched(model.head, WHO):
+    with capture_features(model.head, CALLER):
         for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
             assert_close(other(x), model(x))
             (hook,) = other.head._forward_pre_hooks.values()
-            assert isinstance(hook, Seen)
-            assert_close(hook.taken(5), model.body(x))
+            assert isinstance(hook, FeatureHook)
+            assert_close(hook.take(5), model.body(x))
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -78,10 +83,10 @@ def test_a_compiled_model_is_seen_every_time(before: bool) -> None:
             model(torch.randn(5, 4))
     for _ in range(3):
         x = torch.randn(5, 4)
-        with watched(model.head, WHO) as seen:
+        with capture_features(model.head, CALLER) as hook:
             with torch.inference_mode():
                 model(x)
-            assert_close(seen.taken(5), model.body(x))
+            assert_close(hook.take(5), model.body(x))
         with torch.inference_mode():
             model(x)
     torch._dynamo.reset()
@@ -94,9 +99,6 @@ def test_a_compiled_model_is_seen_every_time(before: bool) -> None:
 )
 def test_a_model_that_does_not_end_so_is_a_sentence(model: nn.Module) -> None:
     with pytest.raises(InputError) as caught:
-        last_linear(model, 3, WHO)
-    assert str(caught.value) == (
-        "a test looks at the features that the model's last linear layer sees, and "
-        f"{type(model).__name__} does not end in one: do not, or a model whose last module is "
-        "nn.Linear"
-    )
+        last_linear(model, 3, CALLER)
+    assert caught.value.reason.endswith(f"{type(model).__name__} does not end in one")
+    assert caught.value.fix == "do not, or use a model whose last module is nn.Linear"

@@ -16,8 +16,7 @@ from proselflc.data.batches import Loader, Order
 from proselflc.data.dataset import Features, Part
 from proselflc.data.preprocessing import Standardization
 from proselflc.training import processes
-from proselflc.training.inference import all_logits, answers, logits_of_all
-from proselflc.training.stored_logits import StoredLogits
+from proselflc.training.inference import StoredLogits, all_logits, logits_of_all, predict_batches
 
 N, FEATURES, C = 23, 4, 3
 
@@ -53,7 +52,7 @@ def test_answers_are_those_of_evaluation_mode_and_change_nothing(
 ) -> None:
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model.train()
-    found = list(answers(model, loader(part), torch.device("cpu")))
+    found = list(predict_batches(model, loader(part), torch.device("cpu")))
     assert [len(batch.y) for batch, _ in found] == [5, 5, 5, 5, 3]
     assert_close(torch.cat([logits for _, logits in found]), by_hand(model, part))
     assert all(not logits.requires_grad and logits.dtype == torch.float32 for _, logits in found)
@@ -66,7 +65,7 @@ def test_answers_are_those_of_evaluation_mode_and_change_nothing(
 def test_the_mode_comes_back_even_if_nobody_wants_all_answers(model: nn.Module, part: Part) -> None:
     for was_training in (True, False):
         model.train(was_training)
-        some = answers(model, loader(part), torch.device("cpu"))
+        some = predict_batches(model, loader(part), torch.device("cpu"))
         next(some)
         assert not model.training
         some.close()  # type: ignore[attr-defined]
@@ -92,7 +91,7 @@ def test_a_share_without_examples_is_passed_over(model: nn.Module, part: Part) -
     shards = []
     for rank in range(4):  # the last batch has 3 examples for 4 processes
         order = Order(5, shuffle=False, shard=(rank, 4))
-        shards += list(answers(model, Loader(part, scaling, order), torch.device("cpu")))
+        shards += list(predict_batches(model, Loader(part, scaling, order), torch.device("cpu")))
     assert all(len(batch.y) for batch, _ in shards)
     index = torch.cat([batch.index for batch, _ in shards])
     assert sorted(index.tolist()) == list(range(N))

@@ -30,13 +30,13 @@ from proselflc.training.observations import (
     NO_CLASS,
     ROW,
     TOP,
+    Observations,
     Recorder,
-    Seen,
+    observe,
     observed,
     recent,
-    see,
 )
-from proselflc.training.strategy import Strategy
+from proselflc.training.strategy import CorrectedBatch, Strategy
 
 Array = npt.NDArray[Any]
 FIELDS = ROW.names or ()
@@ -89,7 +89,7 @@ def test_what_is_seen_is_what_a_loop_over_numbers_sees(
         (criteria.CrossEntropy(), lambda H, top: 0.0, 1),
     ]
     for criterion, trust, sign in methods:
-        seen = see(Strategy(criterion), logits, batch, progress, means=True)
+        seen = observe(CorrectedBatch(Strategy(criterion), logits, batch, progress), means=True)
         assert seen.index is batch.index
         assert seen.facts.dtype == torch.float32
         assert seen.facts.shape == (N, len(FIELDS))
@@ -121,7 +121,7 @@ def test_what_is_seen_is_what_the_criterion_says_it_teaches(
     logits = 4 * torch.randn(50, 6, generator=torch.Generator().manual_seed(3)).to(dtype)
     batch = batch_of(logits)
     taught = criterion.correct(logits, batch.y, progress=0.8)
-    seen = see(Strategy(criterion), logits, batch, 0.8, means=True)
+    seen = observe(CorrectedBatch(Strategy(criterion), logits, batch, 0.8), means=True)
     assert_close(seen.facts[:, 5], taught.trust.float(), rtol=0, atol=0)
     assert torch.equal(seen.facts[:, 6].long(), taught.target.argmax(1))
     assert_close(seen.means[1], taught.target.float(), rtol=0, atol=0)
@@ -131,7 +131,9 @@ def test_what_is_seen_is_what_the_criterion_says_it_teaches(
 def test_the_first_of_equal_classes_is_the_predicted_one() -> None:
     logits = torch.tensor([[1.0, 2.0, 2.0, 0.0, 2.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
     batch = Batch(logits, torch.tensor([4, 2]), torch.arange(2))
-    seen = see(Strategy(criteria.BootSoft(1.0)), logits, batch, 0.5, means=False)
+    seen = observe(
+        CorrectedBatch(Strategy(criteria.BootSoft(1.0)), logits, batch, 0.5), means=False
+    )
     assert seen.facts[:, 0].tolist() == [1, 0]
     assert seen.facts[:, 4].tolist() == [1, 0]
     assert seen.facts[:, 6].tolist() == [1, 0]
@@ -146,12 +148,16 @@ def test_the_strongest_other_class_is_never_the_given_one(C: int) -> None:
     sure = torch.full((C, C), -torch.inf)
     sure[given, given] = 0
     for logits in (sure, 1e4 * torch.eye(C)):
-        seen = see(Strategy(criteria.CrossEntropy()), logits, batch, 0.5, means=False)
+        seen = observe(
+            CorrectedBatch(Strategy(criteria.CrossEntropy()), logits, batch, 0.5), means=False
+        )
         assert seen.facts[:, 1].tolist() == [1.0] * C
         assert seen.facts[:, 3].tolist() == [0.0] * C
         assert seen.facts[:, 4].tolist() == [1] + [0] * (C - 1)
     # Where p of the given label is itself 0, the others still have one that is larger.
-    seen = see(Strategy(criteria.CrossEntropy()), sure.roll(1, 0), batch, 0.5, means=False)
+    seen = observe(
+        CorrectedBatch(Strategy(criteria.CrossEntropy()), sure.roll(1, 0), batch, 0.5), means=False
+    )
     assert seen.facts[:, 1].tolist() == [0.0] * C
     assert seen.facts[:, 3].tolist() == [1.0] * C
     assert seen.facts[:, 4].tolist() == [(k - 1) % C for k in range(C)]
@@ -161,7 +167,7 @@ def test_seeing_keeps_no_gradient_and_changes_nothing() -> None:
     logits = torch.randn(4, 3, requires_grad=True)
     criterion = criteria.ProSelfLC(10)
     before = logits.detach().clone()
-    seen = see(Strategy(criterion), logits, batch_of(logits), 0.9, means=True)
+    seen = observe(CorrectedBatch(Strategy(criterion), logits, batch_of(logits), 0.9), means=True)
     assert not seen.facts.requires_grad
     assert not any(mean.requires_grad for mean in seen.means)
     assert torch.equal(logits, before)
@@ -175,7 +181,7 @@ def test_a_method_that_remembers_is_seen_with_its_memory() -> None:
     logits = torch.randn(2, 3)
     batch = Batch(logits, torch.tensor([0, 0]), torch.tensor([4, 1]))
     taught = criterion.correct(logits, batch.y, index=batch.index, progress=0.1)
-    seen = see(Strategy(criterion), logits, batch, 0.1, means=True)
+    seen = observe(CorrectedBatch(Strategy(criterion), logits, batch, 0.1), means=True)
     assert_close(seen.means[1], taught.target)
     assert_close(seen.means[1], torch.tensor([[0.36, 0.4, 0.24], [0.2, 0.0, 0.8]]))
     assert Strategy(criterion).evidence(logits, batch, 0.1).remembered is not None
@@ -183,7 +189,7 @@ def test_a_method_that_remembers_is_seen_with_its_memory() -> None:
 
 def synthetic(
     n: int, C: int, epochs: int, *, seed: int = 0, least: int = 1
-) -> Iterator[tuple[int, Seen]]:
+) -> Iterator[tuple[int, Observations]]:
     """Steps of several epochs; every example is seen once in each but some are in none."""
     generator = torch.Generator().manual_seed(seed)
     for epoch in range(epochs):
@@ -193,11 +199,11 @@ def synthetic(
             p = torch.rand(len(index), C, generator=generator).mul(3).softmax(1)
             facts = torch.rand(len(index), len(FIELDS), generator=generator)
             facts[:, CLASSES] = (facts[:, CLASSES] * C).floor()
-            yield epoch, Seen(index, facts, (p, 2 * p - 0.5))
+            yield epoch, Observations(index, facts, (p, 2 * p - 0.5))
 
 
 def record(
-    recorder: Recorder, steps: list[tuple[int, Seen]], ends: list[int], start: int = 0
+    recorder: Recorder, steps: list[tuple[int, Observations]], ends: list[int], start: int = 0
 ) -> None:
     for number, (epoch, seen) in enumerate(steps[start:], start):
         recorder.add(epoch, seen)
@@ -205,7 +211,7 @@ def record(
             recorder.end_epoch(epoch)
 
 
-def last_steps(steps: list[tuple[int, Seen]]) -> list[int]:
+def last_steps(steps: list[tuple[int, Observations]]) -> list[int]:
     """The numbers of the steps that end an epoch."""
     return [
         number
@@ -274,7 +280,7 @@ def test_the_last_epochs_are_of_the_last_stage(
 
 
 def plain_mean(
-    steps: list[tuple[int, Seen]], n: int, C: int, which: int, first: int
+    steps: list[tuple[int, Observations]], n: int, C: int, which: int, first: int
 ) -> npt.NDArray[np.float64]:
     sums, counts = np.zeros((n, C)), np.zeros((n, 1))
     for epoch, seen in steps:
@@ -317,7 +323,7 @@ def test_five_classes_are_those_of_the_whole_mean_where_they_are_stable(
     n, C, epochs = 9, 12, 6
     favourites = np.stack([np.random.default_rng(i).permutation(C)[:5] for i in range(n)])
 
-    def stable() -> Iterator[tuple[int, Seen]]:
+    def stable() -> Iterator[tuple[int, Observations]]:
         for epoch, seen in synthetic(n, C, epochs, least=0):
             p = seen.means[0] / 50
             rows = torch.arange(len(p))[:, None]

@@ -22,9 +22,9 @@ from proselflc import methods
 from proselflc.correction.criteria import BootSoft, CrossEntropy, ProSelfLC
 from proselflc.data.batches import Batch
 from proselflc.errors import InputError
-from proselflc.training import checkpoint, fit, processes, schedule
+from proselflc.training import checkpoint, loop, processes, schedule
 from proselflc.training.checkpoint import State
-from proselflc.training.fit import DivergenceError, StepResult, Training, lessons
+from proselflc.training.loop import DivergenceError, Observer, StepResult, Training, train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import (
     Snapshot,
@@ -121,18 +121,18 @@ def training(strategy: Strategy, recipe: Recipe = RECIPE, total: int = TOTAL) ->
 
 
 def snapshot(model: nn.Module) -> Snapshot:
-    def answers(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
+    def predict(rows: Any = None) -> Iterator[tuple[Tensor, Tensor]]:
         model.eval()
         with torch.no_grad():
             for start in range(0, len(Few.y), 5):
                 index = torch.arange(start, min(start + 5, len(Few.y)))
                 yield index, model(Few.x[index])
 
-    return Snapshot(model, Few.y.numpy(), C, answers, pytest.fail)
+    return Snapshot(model, Few.y.numpy(), C, predict, pytest.fail)
 
 
 def taught(one: Training) -> Iterator[StepResult]:
-    return lessons(one, Few(), snapshot)
+    return train_steps(one, Few(), snapshot)
 
 
 def saved_state(one: Training) -> State:
@@ -193,8 +193,8 @@ def test_an_epoch_for_each_stage_even_where_its_share_is_less() -> None:
 def test_progress_and_learning_rate_are_the_stages_own() -> None:
     one = training(Odd())
     rates, progress, stages = [], [], []
-    for lesson in taught(one):
-        rates.append(lesson.lr)
+    for result in taught(one):
+        rates.append(result.lr)
         progress.append(one.progress)
         stages.append(one.stage)
     first, second = BOUNDARY, TOTAL - BOUNDARY
@@ -225,8 +225,8 @@ def test_the_loss_is_told_the_stages_progress() -> None:
 def test_a_fresh_stage_begins_with_the_initial_weights_and_nothing_else_of_the_past() -> None:
     one = training(Odd())
     initial = {name: t.clone() for name, t in one.module.state_dict().items()}
-    for lesson in taught(one):
-        if lesson.step == BOUNDARY:
+    for result in taught(one):
+        if result.step == BOUNDARY:
             trained = {name: t.clone() for name, t in one.module.state_dict().items()}
             averaged = {name: t.clone() for name, t in one.evaluated.state_dict().items()}
             break
@@ -249,8 +249,8 @@ def test_a_fresh_stage_begins_with_the_initial_weights_and_nothing_else_of_the_p
 
 def test_a_stage_that_is_not_fresh_goes_on_with_the_weights_but_not_with_the_momentum() -> None:
     one = training(TwoCriteria())
-    for lesson in taught(one):
-        if lesson.step == TOTAL // 2:
+    for result in taught(one):
+        if result.step == TOTAL // 2:
             break
     before = {name: t.clone() for name, t in one.module.state_dict().items()}
     assert one.average is not None
@@ -285,9 +285,9 @@ def test_an_epoch_that_training_cuts_short_is_over_too() -> None:
 
 def test_after_a_step_the_strategy_sees_what_the_model_said_before_it() -> None:
     one = training(Odd(), replace(RECIPE, accumulate=2))
-    lesson = next(taught(one))
+    result = next(taught(one))
     strategy = cast("Odd", one.strategy)
-    assert_close(strategy.seen[lesson.batch.index], 0.5 * lesson.logits.softmax(1))
+    assert_close(strategy.seen[result.batch.index], 0.5 * result.logits.softmax(1))
 
 
 def test_parameters_of_a_strategy_learn_and_are_kept() -> None:
@@ -312,9 +312,9 @@ def test_a_run_that_is_resumed_in_any_stage_is_the_same(
 ) -> None:
     recipe = replace(RECIPE, optimizer=optimizer, accumulate=2)
     whole, losses = training(Odd(), recipe), []
-    for lesson in taught(whole):
-        losses.append(lesson.loss)
-        if lesson.step == stop:
+    for result in taught(whole):
+        losses.append(result.loss)
+        if result.step == stop:
             checkpoint.write(tmp_path, saved_state(whole))
     state, notes = checkpoint.read_last(tmp_path)
     assert state is not None
@@ -323,7 +323,7 @@ def test_a_run_that_is_resumed_in_any_stage_is_the_same(
     for parameter in resumed.module.parameters():
         nn.init.normal_(parameter)  # the user's own model may not be as it was
     resumed.restore(state)
-    assert [lesson.loss for lesson in taught(resumed)] == losses[stop:]
+    assert [result.loss for result in taught(resumed)] == losses[stop:]
     assert_same(whole.tensors(), resumed.tensors())
     assert whole.facts() == resumed.facts()
 
@@ -331,9 +331,9 @@ def test_a_run_that_is_resumed_in_any_stage_is_the_same(
 def test_initial_weights_are_kept_as_long_as_they_are_needed() -> None:
     one = training(Odd())
     names = {f"initial.{name}" for name in one.module.state_dict()}
-    for lesson in taught(one):
+    for result in taught(one):
         kept = {name for name in one.tensors() if name.startswith("initial.")}
-        assert kept == (names if lesson.step <= BOUNDARY else set())
+        assert kept == (names if result.step <= BOUNDARY else set())
     assert not any(name.startswith("initial.") for name in training(TwoCriteria()).tensors())
 
 
@@ -364,15 +364,15 @@ def test_a_state_from_before_a_stages_first_step_is_of_that_stage() -> None:
                 nan = torch.full_like(batch.x, torch.nan)
                 yield batch._replace(x=nan) if epoch == BOUNDARY // BATCHES else batch
 
-    whole, losses = training(Odd()), [lesson.loss for lesson in taught(training(Odd()))]
+    whole, losses = training(Odd()), [result.loss for result in taught(training(Odd()))]
     with pytest.raises(DivergenceError, match=f"the loss of step {BOUNDARY + 1} is nan"):
-        for _ in lessons(whole, Broken(), snapshot):
+        for _ in train_steps(whole, Broken(), snapshot):
             pass
     resumed = training(Odd())
     resumed.restore(saved_state(whole))
     # Batch normalisation has seen what was no number, so that alone is mended by hand.
     resumed.module.load_state_dict(training(Odd()).module.state_dict())
-    assert [lesson.loss for lesson in taught(resumed)] == losses[BOUNDARY:]
+    assert [result.loss for result in taught(resumed)] == losses[BOUNDARY:]
     assert ("enter", 1, 12) not in cast("Odd", resumed.strategy).told
 
 
@@ -412,7 +412,7 @@ def test_all_probabilities_are_in_the_order_of_the_examples() -> None:
 
 
 def test_the_loop_names_no_method() -> None:
-    text = Path(fit.__file__).read_text(encoding="utf-8").casefold()
+    text = Path(loop.__file__).read_text(encoding="utf-8").casefold()
     for innocent in ("accelerator.backward(", "forward pass", "from proselflc."):
         text = text.replace(innocent, "")
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
@@ -420,7 +420,7 @@ def test_the_loop_names_no_method() -> None:
     assert "methods" not in words
 
 
-def test_a_lesson_is_watched_before_its_epoch_ends() -> None:
+def test_a_step_is_observed_before_its_epoch_ends() -> None:
     """What is recorded of an epoch's last batch is of that epoch, not of the next."""
 
     class Counting(Strategy):
@@ -432,7 +432,12 @@ def test_a_lesson_is_watched_before_its_epoch_ends() -> None:
     strategy = Counting(CrossEntropy())
     ours = training(strategy)
     seen: list[tuple[int, int]] = []
-    for _ in lessons(ours, Few(), snapshot, lambda one: seen.append((one.epoch, strategy.epoch))):
+
+    class Epochs(Observer):
+        def observe(self, result: StepResult) -> None:
+            seen.append((result.epoch, strategy.epoch))
+
+    for _ in train_steps(ours, Few(), snapshot, observers=(Epochs(),)):
         pass
     assert len(seen) == TOTAL
     assert all(epoch == state for epoch, state in seen)

@@ -59,7 +59,7 @@ def called(function: Callable[[], object]) -> Action:
 
     def action(_: io.TextIOWrapper) -> tuple[int, str]:
         from proselflc.errors import InputError
-        from proselflc.training.fit import DivergenceError
+        from proselflc.training.loop import DivergenceError
 
         try:
             result = function()

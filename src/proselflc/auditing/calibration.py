@@ -16,7 +16,7 @@ from torch import Tensor
 
 from proselflc.correction.information import entropy
 from proselflc.errors import InputError
-from proselflc.training.stored_logits import Logits
+from proselflc.training.inference import Logits
 
 Measure: TypeAlias = Callable[[Tensor], Tensor]
 

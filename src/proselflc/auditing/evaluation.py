@@ -17,7 +17,7 @@ from proselflc.auditing.calibration import (
     reliability,
 )
 from proselflc.errors import InputError
-from proselflc.training.stored_logits import Logits
+from proselflc.training.inference import Logits
 
 
 @dataclass(frozen=True)

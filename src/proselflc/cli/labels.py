@@ -39,7 +39,7 @@ def audit(
     from proselflc.run import audit as auditing
     from proselflc.run.reader import load_run
     from proselflc.terminal.display import chosen
-    from proselflc.training.fit import DivergenceError
+    from proselflc.training.loop import DivergenceError
 
     if worst < 0:
         raise invalid_option("worst", f"must be at least 0, got {worst}")

@@ -43,7 +43,7 @@ def train(
     from proselflc.run.reader import Run
     from proselflc.run.train import train as run_train
     from proselflc.terminal.display import Silent, chosen
-    from proselflc.training.fit import DivergenceError
+    from proselflc.training.loop import DivergenceError
     from proselflc.training.processes import is_lost_process
     from proselflc.training.run_directory import RunDirectory
 

@@ -19,15 +19,22 @@ from proselflc.correction.trust import Trust
 from proselflc.data.batches import generator_for
 from proselflc.errors import InputError
 from proselflc.training import method
-from proselflc.training.features import Who, last_linear, watched
+from proselflc.training.features import Caller, capture_features, last_linear
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import RunContext, Snapshot, Strategy
+from proselflc.wording import option
 
 NEIGHBOURS = 20  # k
 GROUP = 128  # examples among which neighbours are looked for
 SAMPLE = 10 * GROUP  # examples that are looked at per epoch
-WHO = Who("method d2l", "take another --method or --model")
 TINY = 1e-8
+
+
+def _instead() -> str:
+    return f"use another {option('method')} or {option('model')}"
+
+
+CALLER = Caller("method d2l", _instead)
 
 
 def local_dimension(features: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
@@ -147,7 +154,7 @@ class DimensionalityDriven(Strategy):
         self.register_buffer("turned", torch.tensor(-1))  # the epoch that was gone back to
 
     def arrange(self, stage: int, model: nn.Module) -> None:
-        last_linear(model, self.num_classes, WHO)
+        last_linear(model, self.num_classes, CALLER)
         if self.previous is None:
             self.previous = deepcopy(model).requires_grad_(False)
             self._models = (model,)
@@ -190,9 +197,11 @@ class DimensionalityDriven(Strategy):
     def _dimension(self, epoch: int, snapshot: Snapshot) -> float:
         generator = generator_for("d2l", self.seed, epoch)
         rows = torch.randperm(self.num_examples, generator=generator)[:SAMPLE]
-        with watched(last_linear(snapshot.model, self.num_classes, WHO), WHO) as seen:
+        with capture_features(
+            last_linear(snapshot.model, self.num_classes, CALLER), CALLER
+        ) as hook:
             features = [
-                seen.taken(len(index)).float().cpu() for index, _ in snapshot.answers(rows.numpy())
+                hook.take(len(index)).float().cpu() for index, _ in snapshot.predict(rows.numpy())
             ]
         groups = torch.cat(features).split(GROUP)  # type: ignore[no-untyped-call]
         found = [local_dimension(group) for group in groups if len(group) > NEIGHBOURS]

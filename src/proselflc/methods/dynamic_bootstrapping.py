@@ -176,7 +176,7 @@ class DynamicBootstrapping(Strategy):
             return
         given = torch.from_numpy(snapshot.given)
         losses = torch.zeros(len(given), dtype=torch.float64)
-        for index, logits in snapshot.answers():
+        for index, logits in snapshot.predict():
             rows = index.cpu()
             found = F.cross_entropy(logits.float(), given[rows].to(logits.device), reduction="none")
             losses[rows] = found.cpu().double()

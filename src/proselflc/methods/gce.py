@@ -92,7 +92,7 @@ class TruncatedGCE(Strategy):
         given = torch.from_numpy(snapshot.given)
         p = torch.zeros(len(given))
         with torch.no_grad():
-            for index, logits in snapshot.answers():
+            for index, logits in snapshot.predict():
                 rows = index.cpu()
                 said = torch.softmax(logits.float(), 1).cpu()
                 p[rows] = said.gather(1, given[rows, None])[:, 0]

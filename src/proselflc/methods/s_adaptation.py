@@ -12,7 +12,7 @@ from proselflc.data.batches import Batch
 from proselflc.data.memory_budget import keeps_all
 from proselflc.errors import InputError, unknown
 from proselflc.training import method
-from proselflc.training.features import Seen, Who, last_linear
+from proselflc.training.features import Caller, FeatureHook, last_linear
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import (
     RunContext,
@@ -22,13 +22,20 @@ from proselflc.training.strategy import (
     all_probabilities,
     check_probabilities,
 )
+from proselflc.wording import option
 
 LAYERS = ("simple", "complex")
 FIRST = 0.25  # of all epochs; later, the confusion would show labels that are learned by heart
 LARGEST = 10**8  # numbers in w
 KEPT = 0.99  # of what earlier steps say of the mean T(x), per step
-WHO = Who("the complex noise layer", "use --method.layer simple")
 FEWEST = 0.5  # examples that a class must be predicted for, in sum, to show where its labels go
+
+
+def _instead() -> str:
+    return f"use {option('method.layer', 'simple')}"
+
+
+CALLER = Caller("the complex noise layer", _instead)
 
 
 def _layer(value: str, name: str) -> str:
@@ -83,14 +90,14 @@ class NoiseLayer(Strategy):
         self.stage = 0
         self.b = nn.Parameter(torch.zeros(C, C))
         self.w: nn.Parameter | None = None
-        self.seen = Seen(WHO)
+        self.features = FeatureHook(CALLER)
         # [C, C] Σ_n p_ni T_ij(x_n) of the last steps, for the mean of what depends on x.
         self.register_buffer("flow", torch.eye(C))
 
     def arrange(self, stage: int, model: nn.Module) -> None:
         self.stage = stage
         if self.layer == "complex" and self.w is None:
-            last = last_linear(model, len(self.b), WHO)
+            last = last_linear(model, len(self.b), CALLER)
             C, width = len(self.b), last.in_features
             if C * C * width > LARGEST:
                 raise InputError(
@@ -99,7 +106,7 @@ class NoiseLayer(Strategy):
                     "--method.layer simple"
                 )
             self.w = nn.Parameter(torch.zeros(C, C, width))
-            last.register_forward_pre_hook(self.seen)
+            last.register_forward_pre_hook(self.features)
 
     def enter(self, stage: int, snapshot: Snapshot) -> None:
         if stage == 0:
@@ -119,7 +126,7 @@ class NoiseLayer(Strategy):
         self.flow.copy_(confusion)
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
-        h = None if self.w is None else self.seen.taken(len(batch.y))
+        h = None if self.w is None else self.features.take(len(batch.y))
         if self.stage == 0:
             return super().loss(logits, batch, progress)
         log_p = torch.log_softmax(logits.float(), 1)
@@ -152,7 +159,7 @@ def _soft_counts(snapshot: Snapshot) -> Tensor:
         q = nn.functional.one_hot(given, C).double()
         return all_probabilities(snapshot).double().T @ q
     sums = torch.zeros(C, C, dtype=torch.float64)  # row = label
-    for index, logits in snapshot.answers():
+    for index, logits in snapshot.predict():
         p = torch.softmax(logits.float(), 1).double().cpu()
         sums.index_add_(0, given[index.cpu()], p)
     return sums.T

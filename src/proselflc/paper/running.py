@@ -20,7 +20,7 @@ from proselflc.queue.kept_runs import key, once, place
 from proselflc.queue.run_queue import Claim, Entry, Name
 from proselflc.run.config import Config
 from proselflc.terminal.display import Silent
-from proselflc.training.fit import DivergenceError
+from proselflc.training.loop import DivergenceError
 from proselflc.training.run_directory import read_toml
 
 MEASURED = ("n", "accuracy", "top5", "nll", "brier", "calibration")  # on test, and kept

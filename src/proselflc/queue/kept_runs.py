@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from proselflc.run.output_options import OutputOptions
 from proselflc.run.train import train
 from proselflc.terminal.display import Display
 from proselflc.training import checkpoint
+from proselflc.training.loop import Observer
 from proselflc.training.run_directory import RunDirectory
 
 _TRAINING = {"training": 1}  # raise where the same options train otherwise than before
@@ -78,7 +79,12 @@ def hashed(depends: Mapping[str, Any]) -> str:
 
 
 def once(
-    config: Config, folder: Path, display: Display, *, dataset: Dataset | None = None
+    config: Config,
+    folder: Path,
+    display: Display,
+    *,
+    dataset: Dataset | None = None,
+    observers: Sequence[Observer] = (),
 ) -> RunDirectory:
     """The finished run of a config; trained now if it is not there, from where it was left.
 
@@ -87,12 +93,13 @@ def once(
     Args:
         config: of the run.
         folder: of the runs.
-        display: who is told how training goes; what it raises ends the training.
+        display: shows the progress of training.
         dataset: instead of what the config names.
+        observers: follow the training; if one stops it, the run is not finished.
 
     Raises:
         InputError: something in the config, the data or the directory is not as it must be.
-        DivergenceError: the loss is no number any more.
+        DivergenceError: the loss is not finite.
         Interrupted: somebody wanted it to stop; the state is saved.
     """
     directory = place(config, folder, dataset)
@@ -102,7 +109,7 @@ def once(
             return directory
         goes_on = directory.is_begun and checkpoint.can_go_on(directory.checkpoints)
         start = OutputOptions(directory.path, resume=goes_on, overwrite=not goes_on)
-        train(config, start, display, dataset=dataset)
+        train(config, start, display, dataset=dataset, observers=observers)
         directory.clear_checkpoints()
     return directory
 

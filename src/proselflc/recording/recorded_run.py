@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from proselflc import methods
-from proselflc.auditing import suspects
-from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.fitting import Fitting
-from proselflc.auditing.records import Records
 from proselflc.correction.criterion import Criterion
 from proselflc.data import kept_inputs
 from proselflc.data.labels.labels import Labels, labelled
@@ -25,10 +22,11 @@ from proselflc.files.manifest import Written
 from proselflc.files.whole import fleeting, whole_file
 from proselflc.recording.recorded_examples import RecordedExamples
 from proselflc.run.config import versions
+from proselflc.run.history import history_line
 from proselflc.run.output_options import OutputOptions, may_begin
 from proselflc.run.reader import epochs_of
-from proselflc.run.summary import of_labels
-from proselflc.training.observations import Epochs, Recorder
+from proselflc.run.summary import write_results
+from proselflc.training.observations import Recorder
 from proselflc.training.run_directory import FORMAT, RECORDED, Json, RunDirectory, read_toml
 
 METHOD = "A recorded loop"  # where no criterion of ours is known to have been used
@@ -118,35 +116,22 @@ class RecordedRun:
         """Judge every label and write what a reader of the run wants, the summary last."""
         directory, labels = self._directory, self._labels()
         lines = [{**one, "progress": (k + 1) / epochs} for k, one in enumerate(self._history)]
-        table, audit = suspects.examine(
-            labels, Records(Epochs(directory.dynamics, self._written.checked))
-        )
-        last = lines[-1]
-        fitting = ("correct_fitting", "wrong_fitting", "semantic_correction")
-        unknown = ("test_accuracy", "test_accuracy_at_best_validation")
         with self._writing():
             directory.write_history(lines)
             self._write_config(labels, epochs)
-            write_parquet(table, directory.examples)
-            audit.save(directory)
-            directory.write_json(directory.evaluation, {})
-            directory.write_json(
-                directory.summary,
-                {
-                    "method": self._method,
-                    "data": self._about.title,
-                    "noise": labels.generator,
-                    "seed": None,
-                    "steps": self._steps,
-                    **dict.fromkeys(unknown),
-                    **{name: last.get(name) for name in fitting},
-                    **dict.fromkeys(("ece", "nll", "brier")),
-                    **of_labels(labels, table, audit),
-                    "seconds": last.get("seconds"),
-                    "fingerprint": labels.fingerprint,
-                },
+            write_results(
+                directory,
+                self._written,
+                labels,
+                lines,
+                method=self._method,
+                data=self._about.title,
+                seed=None,
+                steps=self._steps,
+                seconds=lines[-1].get("seconds"),
+                measured={},
+                facts={},
             )
-            self._written.seal(directory.listed())
 
     def close(self) -> None:
         """Let others write to the directory."""
@@ -234,7 +219,7 @@ class RecordedRun:
         return labelled(about.given, about.clean, about.names, about.ids, values=about.label_values)
 
     def _measured(self, epoch: int, step: int, count: int) -> Json:
-        """A line of the history: what the epoch has shown of the examples that it saw."""
+        """Return a line of the history, measured on the examples that an epoch had."""
         about, rows = self._about, self.recorder.rows
         seen = np.flatnonzero(~np.isnan(rows["p_given"]))
         fitting = Fitting(about.num_classes, about.clean is not None)
@@ -245,26 +230,18 @@ class RecordedRun:
         clean = None if about.clean is None else torch.from_numpy(about.clean[seen])
         given = torch.from_numpy(about.given[seen])
         fitting.add_measured(predicted, entropy, given, clean, trust)
-        measured = asdict(fitting.result())
-        if not self._trusts:  # how far the loop trusts its predictions is not known
-            measured |= dict.fromkeys(name for name in measured if name.startswith("epsilon"))
+        found = fitting.result()
+        if not self._trusts:  # how far the loop trusts its predictions is unknown
+            found = replace(found, epsilon=None, epsilon_clean=None, epsilon_noisy=None)
         now = time.monotonic()
         seconds = now - self._epoch_started
-        return {
-            "step": step,
-            "epoch": epoch + 1,
-            "progress": None,  # nobody knows yet how many epochs there will be
-            "stage": None,
-            "train_loss": None,
-            "train_accuracy": measured.pop("train_accuracy"),
-            "test_accuracy": None,
-            "val_accuracy": None,
-            "lr": None,
-            "g": None,
-            **measured,
-            "seconds": round(now - self._started, 3),
-            "images_per_second": count / seconds if seconds > 0 else None,
-        }
+        return history_line(
+            found,
+            step=step,
+            epoch=epoch + 1,
+            seconds=now - self._started,
+            images_per_second=count / seconds if seconds > 0 else None,
+        )
 
 
 def _method(criterion: Criterion | None) -> str:

@@ -32,9 +32,9 @@ from proselflc.recording.recorded_examples import RecordedExamples
 from proselflc.recording.recorded_run import RecordedRun
 from proselflc.run.parameter_names import naming_parameters
 from proselflc.run.reader import Run
-from proselflc.training.observations import ROW, Seen, see
+from proselflc.training.observations import ROW, Observations, observe
 from proselflc.training.run_directory import RunDirectory
-from proselflc.training.strategy import Strategy
+from proselflc.training.strategy import CorrectedBatch, Strategy
 
 _MOST_WAITING = 1 << 16  # examples whose facts may wait on an accelerator
 
@@ -204,10 +204,11 @@ class Recording:
         if progress is None and self._criterion is not None:
             progress = self._criterion.progress
         at = 1.0 if progress is None else progress
-        seen = see(self._strategy, z, Batch(z, inside, which), at, means=False)
-        self._waiting.append((which, given, seen.facts))
+        corrected = CorrectedBatch(self._strategy, z, Batch(z, inside, which), at)
+        facts = observe(corrected, means=False).facts
+        self._waiting.append((which, given, facts))
         waiting = sum(len(one[0]) for one in self._waiting)
-        if not _may_wait(seen.facts) or waiting >= _MOST_WAITING:
+        if not _may_wait(facts) or waiting >= _MOST_WAITING:
             self._look()
 
     def expect_end_epoch(self) -> None:
@@ -297,8 +298,8 @@ class Recording:
                 f"example {index[~finite][0]}: such examples count as not seen",
                 stacklevel=4,  # who has called the recording
             )
-        seen = Seen(torch.from_numpy(index[kept]), facts[torch.from_numpy(kept)], ())
-        self._written.recorder.add(self.epoch, seen)
+        rows = torch.from_numpy(index[kept]), facts[torch.from_numpy(kept)]
+        self._written.recorder.add(self.epoch, Observations(*rows, ()))
         if under_way.is_full(processes):  # not when the next one comes: a kill would lose it
             self._close_epoch()
 

@@ -17,7 +17,7 @@ from proselflc.data.batches import Order
 from proselflc.data.dataset import Floats, Inputs, Ints, Part
 from proselflc.errors import InputError
 from proselflc.run.reader import Run
-from proselflc.training.inference import answers
+from proselflc.training.inference import predict_batches
 from proselflc.training.serving import loader
 
 POOL = 64  # examples of a class that are compared, those of the highest quality
@@ -105,7 +105,7 @@ class Neighbours:
             batches = loader(part, run.preprocessing, Order(32, shuffle=False), workers=0)
             device = next((p.device for p in run.model.parameters()), torch.device("cpu"))
             found: Tensor | None = None
-            for batch, logits in answers(run.model, batches, device):
+            for batch, logits in predict_batches(run.model, batches, device):
                 inside = seen.pop().flatten(1).float() if seen else logits
                 if len(inside) != len(batch.index):  # a layer that is applied to pieces
                     inside = logits

@@ -22,7 +22,7 @@ from proselflc.run import folds as folds_of
 from proselflc.run.export_advice import export_command
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, load_run
-from proselflc.run.summary import of_labels
+from proselflc.run.summary import label_summary
 from proselflc.terminal.display import Display, Silent
 from proselflc.training.run_directory import Json
 
@@ -76,7 +76,7 @@ def audit(
             folds_of.predict(run, folds, Data(dataset, data), display or Silent(notes=False))
         records = run.records_of_training if folds == 0 else run.records
         table, audited = suspects.examine(run.labels, records)
-        labels = of_labels(run.labels, table, audited)
+        labels = label_summary(run.labels, table, audited)
         files = directory.examples, directory.audit, directory.audit_arrays, directory.summary
         with directory.replacing(*files):
             write_parquet(table, directory.examples)

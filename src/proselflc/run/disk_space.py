@@ -8,7 +8,7 @@ from proselflc.data import memory_budget
 from proselflc.errors import InputError
 from proselflc.run.prepare import PreparedRun
 from proselflc.training import observations
-from proselflc.training.fit import Training
+from proselflc.training.loop import Training
 from proselflc.training.run_directory import RunDirectory
 
 

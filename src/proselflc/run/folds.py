@@ -30,7 +30,7 @@ from proselflc.run.train import train
 from proselflc.terminal.display import Display
 from proselflc.terminal.interruption import Interrupted
 from proselflc.training import checkpoint, processes
-from proselflc.training.fit import DivergenceError
+from proselflc.training.loop import DivergenceError
 from proselflc.training.run_directory import RunDirectory, read_toml
 
 _WIDTH = 256  # of inputs, at least, when it is decided how many examples are predicted at once

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from proselflc.errors import InputError
 from proselflc.terminal.display import Display
-from proselflc.training.fit import DivergenceError
+from proselflc.training.loop import DivergenceError
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -30,7 +30,7 @@ from proselflc.errors import InputError
 from proselflc.files import manifest
 from proselflc.files.regular import content_of, is_regular
 from proselflc.training import observations
-from proselflc.training.inference import answers
+from proselflc.training.inference import predict_batches
 from proselflc.training.observations import Epochs, Mean, Rows
 from proselflc.training.run_directory import Json, RunDirectory, read_toml
 from proselflc.training.saved_model import SavedModel, finished_run
@@ -300,7 +300,7 @@ class Run:
         part, order = Part(inputs, np.zeros(n, np.int64), ids), Order(batch_size, shuffle=False)
         batches = loader(part, self.preprocessing, order, workers=workers)
         device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
-        for batch, logits in answers(self.model, batches, device):
+        for batch, logits in predict_batches(self.model, batches, device):
             yield batch.index.numpy(), torch.softmax(logits, 1).cpu().numpy()
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a run leaves at its end: a model to predict with, and the run in a few numbers."""
+"""What a run leaves at its end: a model for predictions, the audit, and a summary."""
 
 from __future__ import annotations
 
@@ -10,44 +10,63 @@ import numpy as np
 from safetensors.torch import save
 from torch import nn
 
+from proselflc.auditing import suspects
 from proselflc.auditing.audit import Audit
 from proselflc.auditing.detection import detection, label_accuracy
+from proselflc.auditing.examples import write_parquet
+from proselflc.auditing.records import Records
 from proselflc.data.labels.labels import Labels
+from proselflc.files.manifest import Written
 from proselflc.files.whole import whole_file
+from proselflc.run.history import best_validation
 from proselflc.run.prepare import PreparedRun
+from proselflc.training.observations import Epochs
 from proselflc.training.run_directory import Json, RunDirectory
 from proselflc.training.strategy import Strategy
 
 
-def summary(
-    prepared: PreparedRun,
+def write_results(
+    directory: RunDirectory,
+    written: Written,
+    labels: Labels,
     history: list[Json],
-    measured: Mapping[str, Any],
-    table: Any,
-    audit: Audit,
     *,
+    method: str,
+    data: str | None,
+    seed: int | None,
     steps: int,
-    seconds: float,
+    seconds: object,
+    measured: Mapping[str, Any],
+    facts: Mapping[str, object],
     notes: Sequence[str] = (),
-) -> Json:
-    """The run in a few numbers, named as in the interface.
+) -> None:
+    """Audit the labels, and write examples, audit, evaluation, summary and last the manifest.
 
     Args:
-        prepared: of the run.
-        history: its evaluation points.
-        measured: as `measurement.everything` gives it.
-        table, audit: as `suspects.examine` makes them.
-        steps: that were taken.
-        seconds: that training took.
-        notes: what the method wants to be known of its estimates, in sentences.
+        directory: the run, trained or recorded.
+        written: its files so far.
+        labels: the labels it learned from.
+        history: the lines of its history.
+        method: name of the method.
+        data: name of the data, if it has one.
+        seed: seed of the training, if it is known.
+        steps: number of steps taken.
+        seconds: time spent training.
+        measured: measures on test and validation examples, as in `evaluation.json`.
+        facts: what the method adds to the summary, such as an estimate.
+        notes: sentences about estimates that the reader should know.
     """
+    table, audit = suspects.examine(labels, Records(Epochs(directory.dynamics, written.checked)))
+    write_parquet(table, directory.examples)
+    audit.save(directory)
+    directory.write_json(directory.evaluation, measured)
     last = history[-1] if history else {}
     test = measured.get("test", {})
-    return {
-        "method": prepared.config.method,
-        "data": prepared.dataset.name,
-        "noise": prepared.labels.generator,
-        "seed": prepared.config.recipe.seed,
+    summary: Json = {
+        "method": method,
+        "data": data,
+        "noise": labels.generator,
+        "seed": seed,
         "steps": steps,
         "test_accuracy": test.get("accuracy"),
         "test_accuracy_at_best_validation": best_validation(history),
@@ -57,20 +76,23 @@ def summary(
         "ece": test.get("ece"),
         "nll": test.get("nll"),
         "brier": test.get("brier"),
-        **of_labels(prepared.labels, table, audit),
-        **prepared.strategy.facts(),
+        **label_summary(labels, table, audit),
+        **facts,
         **({"notes": list(notes)} if notes else {}),
-        "seconds": round(seconds, 3),
-        "fingerprint": prepared.labels.fingerprint,
+        "seconds": seconds,
+        "fingerprint": labels.fingerprint,
     }
+    directory.write_json(directory.summary, summary)
+    written.seal(directory.listed())
 
 
-def of_labels(labels: Labels, table: Any, audit: Audit) -> Json:
-    """What a summary says about the labels.
+def label_summary(labels: Labels, table: Any, audit: Audit) -> Json:
+    """Return what a summary says about the labels.
 
     Args:
-        labels: that were learned from.
-        table, audit: as `suspects.examine` makes them.
+        labels: the labels that were learned from.
+        table: the examples, as `suspects.examine` returns them.
+        audit: its audit.
     """
     before, after = label_accuracy(table)
     found = None
@@ -86,18 +108,8 @@ def of_labels(labels: Labels, table: Any, audit: Audit) -> Json:
     }
 
 
-def best_validation(history: list[Json]) -> float | None:
-    """Test accuracy where validation accuracy was best, the first of equals."""
-    lines = [line for line in history if line.get("val_accuracy") is not None]
-    if not lines:
-        return None
-    best = max(lines, key=lambda line: (float(str(line["val_accuracy"])), -int(str(line["step"]))))
-    accuracy = best["test_accuracy"]
-    return None if accuracy is None else float(str(accuracy))
-
-
 def write_transition(directory: RunDirectory, strategy: Strategy) -> None:
-    """Write the transition matrix that a method has worked with, where it has one."""
+    """Write the transition matrix of a method that has one."""
     T = strategy.transition()
     if T is not None:
         with whole_file(directory.transition) as file:
@@ -123,6 +135,6 @@ def write_model(directory: RunDirectory, prepared: PreparedRun, module: nn.Modul
             "preprocessing": prepared.preprocessing.to_json(),
             **({} if values is None else {"label_type": values.to_json()}),
             "averaged": prepared.config.recipe.ema is not None,
-            "skipped": [asdict(one) for one in prepared.dataset.skipped],
+            "skipped": [asdict(example) for example in prepared.dataset.skipped],
         },
     )

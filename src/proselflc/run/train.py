@@ -1,46 +1,50 @@
-"""One run from end to end: train, watch, stop, resume, leave a directory that explains itself."""
+"""Training a run from end to end: begin or resume, train, and write the results."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
-import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from proselflc.auditing import doubts, suspects
-from proselflc.auditing.examples import write_parquet
-from proselflc.auditing.records import Records
-from proselflc.correction.target import Target
-from proselflc.correction.trust import global_part
+from proselflc import wording
+from proselflc.auditing import doubts
 from proselflc.data.dataset import Dataset, Ints
 from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
-from proselflc.run import disk_space, measurement, resumption, tracking
-from proselflc.run import wording as run_words
+from proselflc.models.named_code import names_code
+from proselflc.run import disk_space, measurement, resumption
 from proselflc.run.config import Config
+from proselflc.run.history import History
+from proselflc.run.observers import (
+    Checkpointer,
+    Meter,
+    Progress,
+    RecordWriter,
+    Tracker,
+    check_tracker,
+)
 from proselflc.run.output_options import OutputOptions, may_begin, place
 from proselflc.run.prepare import PreparedRun, prepare, resumed_config
-from proselflc.run.summary import summary, write_model, write_transition
+from proselflc.run.summary import write_model, write_results, write_transition
 from proselflc.terminal.display import Display, showing
 from proselflc.terminal.interruption import Interrupted, stop_signals
-from proselflc.training import checkpoint, observations, processes
+from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
-from proselflc.training.fit import DivergenceError, StepResult, Training, lessons
-from proselflc.training.inference import answers
-from proselflc.training.meter import Meter
-from proselflc.training.observations import Recorder, Seen, see
+from proselflc.training.inference import predict_batches
+from proselflc.training.loop import DivergenceError, Observer, StepResult, Training, train_steps
+from proselflc.training.observations import Recorder
 from proselflc.training.run_directory import Json, RunDirectory
 from proselflc.training.strategy import Snapshot, described
-
-SHOWN_EVERY = 0.2  # seconds between two movements of the bar
+from proselflc.wording import option
 
 
 def train(
@@ -51,27 +55,31 @@ def train(
     dataset: Dataset | None = None,
     model: nn.Module | None = None,
     preprocessing: Preprocessing | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Path:
-    """Train as the config says; the run's directory.
+    """Train a run and return its directory.
+
+    A run that an observer stopped is not finished: its state is saved and it can be resumed.
 
     Args:
-        config: what to do.
-        start: where to put it.
-        display: who is told how it goes.
-        dataset: instead of what the config names.
-        model: instead of what the config names.
-        preprocessing: of the inputs, instead of fitting it to them.
+        config: the options.
+        start: the output directory, and what to do if it holds a run.
+        display: shows progress and notes.
+        dataset: data to use instead of what the config names.
+        model: a model to use instead of what the config names.
+        preprocessing: of the inputs, instead of one that is fitted to them.
+        observers: follow the training, beside those of the run itself.
 
     Raises:
-        InputError: something in the config, the data or the directory is not as it must be.
-        DivergenceError: the loss is no number any more; the last good state is kept.
-        Interrupted: somebody wanted it to stop; the state is saved.
+        InputError: something in the config, the data or the directory cannot be used.
+        DivergenceError: the loss is not finite; the last good state is kept.
+        Interrupted: a signal stopped the run; the state is saved.
     """
     if config.tracker is not None:
-        tracking.check(config.tracker)
+        check_tracker(config.tracker)
     accelerator = processes.accelerator(config.recipe.precision)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_settled(config.recipe.deterministic))
+        stack.enter_context(_isolated_torch_state(config.recipe.deterministic))
         directory = RunDirectory(place(config, start))
         is_begun = True
         if accelerator.is_main_process:
@@ -82,7 +90,7 @@ def train(
             is_begun = may_begin(directory, start)
             if not is_begun:
                 display.note(f"the run {directory.path} is finished: there is nothing to resume")
-        # The main process decides: others may be on machines that do not see the directory.
+        # The main process decides: the others may be on machines without the directory.
         if not processes.agreed(is_begun):
             return directory.path
         if start.resume and directory.is_begun:
@@ -91,7 +99,7 @@ def train(
         begun_in = resumption.begun_in(directory, count) if start.resume else count
         if begun_in != count:
             display.note(
-                f"the run was begun in {begun_in} process{'es' * (begun_in > 1)} and goes on in "
+                f"the run was begun in {begun_in} process{'es' * (begun_in > 1)} and is resumed in "
                 f"{count}: it learns from the same batches, but batch normalisation and dropout "
                 "depend on the number of processes"
             )
@@ -102,20 +110,30 @@ def train(
             preprocessing=preprocessing,
             shard=(accelerator.process_index, count),
             begun_in=begun_in,
-            report=display.note if accelerator.is_main_process else _nobody,
+            report=display.note if accelerator.is_main_process else _ignore,
         )
-        run = _Run(prepared, directory, accelerator, display)
+        run = TrainingRun(prepared, directory, accelerator, display)
         run.begin(start.resume)
         if config.tracker is not None:
-            tracking.start(accelerator, prepared.config, directory, stack)
-        with showing(display), run.losing_its_workers():
-            run.learn(stack)
-        run.finish()
+            tracker = Tracker(accelerator, prepared.config, directory)
+            stack.callback(tracker.close)
+            observers = (tracker, *observers)
+        stack.enter_context(stop_signals(run.training))
+        with showing(display), run.stopped_workers():
+            is_complete = run.learn(observers)
+        if is_complete:
+            run.finish()
     return directory.path
 
 
-class _Run:
-    """A run that is under way. The main process alone writes."""
+class TrainingRun:
+    """A run in training. The main process alone writes.
+
+    Attributes:
+        training: the model, strategy and optimiser.
+        records, history, meter, checkpointer: observers of the training.
+        notes: sentences of the method about its estimates, for the summary.
+    """
 
     def __init__(
         self,
@@ -137,40 +155,25 @@ class _Run:
             len(prepared.train),
             accelerator=accelerator,
         )
-        self.recorder = Recorder(
+        recorder = Recorder(
             directory.dynamics,
             len(prepared.dataset.train),
             prepared.dataset.num_classes,
             prepared.epochs,
             first=self.training.spans[-1].first // len(prepared.train),
         )
-        self.history: list[Json] = []
-        self.written = Written(directory.path)
-        self.notes: list[str] = []  # what the method wants to be known of its estimates
+        self.records = RecordWriter(recorder, accelerator, Written(directory.path))
+        self.history = History(directory)
         self.meter = Meter()
-        self.saved_step = -1
-        self.is_evaluating = False
+        self.checkpointer = Checkpointer(
+            self.training, directory, prepared.config.checkpoint_seconds, self._contents
+        )
+        self.notes: list[str] = []
 
     def begin(self, resume: bool) -> None:
-        """Put everything where the last checkpoint left it, or at the beginning."""
+        """Restore the last checkpoint, or write what a new run begins with."""
         prepared, directory = self.prepared, self.directory
-        state = None
-        if resume and processes.agreed(directory.is_begun):
-            resumption.check_everybody_sees(directory, self.accelerator)
-            resumption.check_run(directory, prepared)
-            state, notes = checkpoint.read_last(directory.checkpoints)
-            if state is None and notes:
-                raise InputError(
-                    f"no checkpoint of {directory.path} can be used, all are damaged: begin anew "
-                    "with --overwrite instead of --resume"
-                )
-            for note in notes if self.is_main else ():
-                self.display.note(note)
-            if not processes.alike(self.accelerator, -1 if state is None else state.step):
-                raise InputError(
-                    f"not all processes see the same checkpoint in {directory.path}: put it where "
-                    "all machines can read it, and try again"
-                )
+        state = self._last_state() if resume and processes.agreed(directory.is_begun) else None
         if state is not None:
             self._restore(state)
             if self.is_main:
@@ -180,11 +183,14 @@ class _Run:
             if resume and directory.summary.is_file():
                 raise InputError(
                     f"{directory.path} has no {directory.manifest.name} and no checkpoint to make "
-                    "it from: restore it from a copy, or train the run again with --overwrite "
-                    f"(or set format = 1 in {directory.config.name}: it is then read unchecked)"
+                    "it from",
+                    field="resume",
+                    fix="restore it from a copy, or train the run again with "
+                    f"{option('overwrite', True)} (or set format = 1 in {directory.config.name} "
+                    "to have it read unchecked)",
                 )
             if resume:
-                self.display.note(f"there is no state in {directory.path} yet: the run begins")
+                self.display.note(f"{directory.path} holds no checkpoint yet: the run begins")
             disk_space.check(directory, prepared, self.training)
             directory.clear()
             prepared.config.write(directory.config, prepared.labels.fingerprint)
@@ -194,97 +200,69 @@ class _Run:
                 stages = described(spans, len(prepared.train))
                 directory.write_json(directory.stages, {"stages": stages})
             for path in directory.listed():
-                self.written.add(path)
+                self.records.written.add(path)
         self.accelerator.wait_for_everyone()
 
-    def learn(self, stack: contextlib.ExitStack) -> None:
-        """Train to the end, recording, evaluating and saving on the way."""
-        prepared, training = self.prepared, self.training
-        stack.enter_context(stop_signals(training))
+    def learn(self, observers: Sequence[Observer] = ()) -> bool:
+        """Train to the end and return whether it was reached; an observer may have stopped it.
+
+        Raises:
+            DivergenceError: the loss is not finite.
+            Interrupted: a signal stopped the run.
+        """
+        training, total = self.training, self.prepared.total_steps
+        own: tuple[Observer, ...] = (self.records,)
         if self.is_main:
-            self.display.begin(
-                run_words.title(self.prepared, self.directory, self.accelerator.num_processes),
-                training.step,
-                prepared.total_steps,
-            )
-        saved = shown = time.monotonic()
+            self.display.begin(self._titles(), training.step, total)
+            own = (*own, self.history, Progress(self.display, self.meter, training))
+        # The meter is last: what observers do after an evaluation is not training time.
+        every = (*own, *observers, self.checkpointer, self.meter)
+        self.checkpointer.start(self.checkpointer.saved_step)
         self.meter.start()
-        for lesson in self._lessons():
-            now = time.monotonic()
-            is_point = prepared.is_point(lesson.step)  # its evaluation has shown it already
-            if self.is_main and not is_point and now - shown >= SHOWN_EVERY:
-                shown = now
-                numbers = {"epoch": float(lesson.epoch + 1), **self.meter.numbers(self._g())}
-                self.display.step(lesson.step, numbers)
-            due = now - saved >= prepared.config.checkpoint_seconds
-            if self.is_main and (due or lesson.stop or lesson.step == prepared.total_steps):
-                self._save()
-                saved = time.monotonic()
-            if lesson.stop and lesson.step < prepared.total_steps:
-                self.accelerator.wait_for_everyone()
-                raise Interrupted(
-                    f"stopped after step {lesson.step} of {prepared.total_steps}", self._advice()
-                )
+        try:
+            deque(self.steps(every), maxlen=0)  # no variable keeps a result alive
+        except DivergenceError:
+            self.checkpointer.save_before_divergence()
+            raise
+        if training.step == total:
+            return True
+        self.accelerator.wait_for_everyone()
+        if processes.agreed(any(observer.stop_reason is not None for observer in observers)):
+            return False
+        raise Interrupted(f"stopped after step {training.step} of {total}", self._advice())
+
+    def steps(self, observers: Sequence[Observer]) -> Iterator[StepResult]:
+        """Yield the steps of the run, with evaluations where the config asks for them."""
+        return train_steps(
+            self.training,
+            self.prepared.train,
+            self._snapshot,
+            observers=observers,
+            evaluate=self._evaluate,
+        )
 
     @contextlib.contextmanager
-    def losing_its_workers(self) -> Iterator[None]:
-        """A stop that reached the processes that decode images as well ends in the usual way.
+    def stopped_workers(self) -> Iterator[None]:
+        """Turn the loss of the loader's worker processes after a stop signal into an interruption.
 
-        What they leave may come in the middle of a step, so the state at hand is not saved.
+        It may come in the middle of a step, so the current state is not saved.
         """
         try:
             yield
         except RuntimeError as error:
             if not self.training.wants_stop or "DataLoader worker" not in str(error):
                 raise
+            step = self.checkpointer.saved_step
             saved = "no state was saved yet; begin again"
-            if self.saved_step >= 0:
-                saved = f"the state after step {self.saved_step} is saved; go on"
+            if step >= 0:
+                saved = f"the state after step {step} is saved; resume"
             raise Interrupted(
                 "stopped together with the processes that read images",
-                f"{saved} with: {run_words.command(self.directory, self.prepared.config)}",
+                f"{saved} with: {self._resume_command()}",
             ) from None
 
-    def _lessons(self) -> Iterator[StepResult]:
-        """Take the steps; where the loss of one is not finite, the state before it is saved.
-
-        Where the model's outputs are not finite after a step, that state is not worth saving.
-        """
-        try:
-            yield from lessons(self.training, self.prepared.train, self._scene, self._watch)
-        except DivergenceError:
-            is_usable = self.saved_step < self.training.step and not self.is_evaluating
-            if self.is_main and is_usable:
-                self._save()
-            raise
-
-    def _scene(self, model: nn.Module) -> Snapshot:
-        """What a strategy may look at when a stage begins or an epoch is over."""
-        prepared = self.prepared
-
-        def said(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-            self.training.share_buffers()
-            part = prepared.dataset.train
-            batches = prepared.for_evaluation(part if rows is None else part.take(rows))
-            for batch, logits in answers(model, batches, self.accelerator.device):
-                yield batch.index if rows is None else torch.from_numpy(rows)[batch.index], logits
-
-        return Snapshot(
-            model,
-            prepared.labels.given,
-            prepared.dataset.num_classes,
-            said,
-            self._note,
-        )
-
-    def _note(self, sentence: str) -> None:
-        """Say it now, and in the summary."""
-        if self.is_main:
-            self.display.note(sentence)
-            self.notes.append(sentence)
-
     def finish(self) -> None:
-        """Write what a reader of the run wants, then the summary and last the manifest."""
+        """Write the model, the audit and the summary."""
         prepared, directory, training = self.prepared, self.directory, self.training
         training.share_buffers()
         test, validation = (
@@ -292,31 +270,46 @@ class _Run:
             for part in (prepared.dataset.test, prepared.dataset.validation)
         )
         if self.is_main:
-            self.recorder.end()
+            self.records.recorder.end()
             write_model(directory, prepared, training.evaluated)
             write_transition(directory, training.strategy)
-            table, audit = suspects.examine(
+            write_results(
+                directory,
+                self.records.written,
                 prepared.labels,
-                Records(observations.Epochs(directory.dynamics, self.written.checked)),
-            )
-            write_parquet(table, directory.examples)
-            audit.save(directory)
-            measured = measurement.everything(prepared.dataset, test, validation)
-            directory.write_json(directory.evaluation, measured)
-            steps, seconds = training.step, self.meter.seconds
-            numbers = summary(
-                prepared,
-                self.history,
-                measured,
-                table,
-                audit,
-                steps=steps,
-                seconds=seconds,
+                self.history.lines,
+                method=prepared.config.method,
+                data=prepared.dataset.name,
+                seed=prepared.config.recipe.seed,
+                steps=training.step,
+                seconds=round(self.meter.seconds, 3),
+                measured=measurement.final_measures(prepared.dataset, test, validation),
+                facts=prepared.strategy.facts(),
                 notes=[*self.notes, *doubts.of_labels(prepared.config.table())],
             )
-            directory.write_json(directory.summary, numbers)
-            self.written.seal(directory.listed())
         self.accelerator.wait_for_everyone()
+
+    def _last_state(self) -> State | None:
+        """Return the newest checkpoint of a run that is to be resumed, or None if there is none."""
+        directory = self.directory
+        resumption.check_everybody_sees(directory, self.accelerator)
+        resumption.check_run(directory, self.prepared)
+        state, notes = checkpoint.read_last(directory.checkpoints)
+        if state is None and notes:
+            raise InputError(
+                f"all checkpoints of {directory.path} are damaged",
+                field="resume",
+                fix=f"train the run again with {option('overwrite', True)} instead of "
+                f"{option('resume', True)}",
+            )
+        for note in notes if self.is_main else ():
+            self.display.note(note)
+        if not processes.alike(self.accelerator, -1 if state is None else state.step):
+            raise InputError(
+                f"not all processes see the same checkpoint in {directory.path}",
+                fix="put the run where all machines can read it, and try again",
+            )
+        return state
 
     def _restore(self, state: State) -> None:
         resumption.check_state(state, self.directory, self.prepared)
@@ -324,127 +317,92 @@ class _Run:
         self.meter.restore(state.facts.get("meter"))
         notes = state.facts.get("notes")
         self.notes = [str(note) for note in notes] if isinstance(notes, list) else []
-        self.saved_step = state.step
+        self.checkpointer.start(state.step)
         if self.is_main:
-            lines = self.directory.read_history()
-            self.history = [line for line in lines if _integer(line.get("step")) <= state.step]
-            self.written = resumption.check_files(
-                state, self.directory, self.directory.history_of(self.history)
+            self.history.read(state.step)
+            self.records.written = resumption.check_files(
+                state, self.directory, self.history.content()
             )
-            self.directory.reopen()  # a manifest or a summary would be of what is replaced now
+            self.directory.reopen()  # a manifest or a summary would describe what is replaced now
             batches, total = len(self.prepared.train), self.prepared.total_steps
             epoch = self.prepared.epochs if state.step == total else state.step // batches
-            self.recorder.restore(checkpoint.part(state.tensors, "recorder"), epoch)
-            self.directory.write_history(self.history)
+            self.records.recorder.restore(checkpoint.part(state.tensors, "recorder"), epoch)
+            self.directory.write_history(self.history.lines)
 
-    def _advice(self) -> str:
-        """How to go on after a stop."""
-        if self.is_main and self.saved_step != self.training.step:
-            return "and the state could not be saved, for its weights are not finite numbers"
-        command = run_words.command(self.directory, self.prepared.config)
-        return f"the state is saved; go on with: {command}"
-
-    def _save(self) -> None:
-        """Save the state, unless its weights are no numbers: the next step will say so."""
-        module = self.training.module
-        finite = all(bool(weight.isfinite().all()) for weight in module.parameters())
-        if not finite or any(bool(buffer.isnan().any()) for buffer in module.buffers()):
-            return
+    def _contents(self) -> tuple[dict[str, Any], Json]:
+        """Return the tensors and facts of a checkpoint."""
         tensors = self.training.tensors()
-        tensors |= checkpoint.named("recorder", self.recorder.tensors())
-        facts = {
+        tensors |= checkpoint.named("recorder", self.records.recorder.tensors())
+        return tensors, {
             **self.training.facts(),
             **resumption.facts(self.prepared),
             "meter": self.meter.facts(),
             "notes": self.notes,
-            **resumption.files(self.written, self.directory.history_of(self.history)),
+            **resumption.files(self.records.written, self.history.content()),
         }
-        checkpoint.write(self.directory.checkpoints, State(self.training.step, tensors, facts))
-        self.saved_step = self.training.step
 
-    def _watch(self, lesson: StepResult) -> None:
-        """Record a step and evaluate after it, before the strategy changes at an epoch's end.
+    def _evaluate(self, result: StepResult) -> Json | None:
+        if not self.prepared.is_point(result.step):
+            return None
+        return measurement.evaluate(self.prepared, self.training, self.meter, result)
 
-        So the history's ε is that of the targets of this step, as in the records.
-        """
-        self._record(lesson)
-        self.meter.add(lesson)
-        if self.prepared.is_point(lesson.step):
-            self.is_evaluating = True
-            self._evaluate(lesson)
-            self.is_evaluating = False
+    def _snapshot(self, model: nn.Module) -> Snapshot:
+        """Return what a strategy may read when a stage begins or an epoch ends."""
+        prepared = self.prepared
 
-    def _record(self, lesson: StepResult) -> None:
-        """Keep what the step has shown, all processes' in the main one."""
-        seen = see(
-            self.training.strategy,
-            lesson.logits,
-            lesson.batch,
-            self.training.progress,
-            means=self.recorder.wants_means(lesson.epoch),
+        def predict(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+            self.training.share_buffers()
+            part = prepared.dataset.train
+            batches = prepared.for_evaluation(part if rows is None else part.take(rows))
+            for batch, logits in predict_batches(model, batches, self.accelerator.device):
+                yield batch.index if rows is None else torch.from_numpy(rows)[batch.index], logits
+
+        return Snapshot(
+            model, prepared.labels.given, prepared.dataset.num_classes, predict, self._note
         )
-        index, facts, *means = processes.gathered(
-            self.accelerator, seen.index, seen.facts, *seen.means
+
+    def _note(self, sentence: str) -> None:
+        """Show a note of the method now, and keep it for the summary."""
+        if self.is_main:
+            self.display.note(sentence)
+            self.notes.append(sentence)
+
+    def _titles(self) -> tuple[str, str]:
+        """Return two lines that describe the data and the training."""
+        prepared, labels = self.prepared, self.prepared.labels
+        count, steps = self.accelerator.num_processes, prepared.total_steps
+        n, C = len(labels.given), len(labels.names)
+        data = f"{prepared.dataset.name}: {n:,} examples of {C} classes"
+        if labels.clean is not None:
+            data += f", {labels.flipped.mean():.1%} of the labels wrong"
+        return data, (
+            f"{prepared.config.method} with {prepared.config.model}, {steps:,} "
+            f"step{'s' * (steps != 1)}{f' in {count} processes' * (count > 1)}, into "
+            f"{self.directory.path}"
         )
-        self.meter.see(facts)
-        if self.is_main:
-            means = [mean.cpu() for mean in means]
-            self.recorder.add(lesson.epoch, Seen(index.cpu(), facts.cpu(), tuple(means)))
-            if lesson.ends_epoch:
-                self.written.add(self.recorder.end_epoch(lesson.epoch))
 
-    def _evaluate(self, lesson: StepResult) -> None:
-        self.meter.pause()
-        prepared, training = self.prepared, self.training
-        training.share_buffers()
-        fitting = measurement.fitting(prepared, training)
-        accuracies = {
-            name: measurement.accuracy(prepared, training, part)
-            for name, part in (
-                ("test_accuracy", prepared.dataset.test),
-                ("val_accuracy", prepared.dataset.validation),
-            )
-        }
-        measured = {**asdict(fitting), **accuracies}
-        line: Json = {
-            "step": lesson.step,
-            "epoch": round(lesson.step / len(prepared.train), 6),
-            "progress": lesson.step / prepared.total_steps,
-            "stage": training.span.stage.name if len(training.spans) > 1 else None,
-            "train_loss": self.meter.loss,
-            "train_accuracy": measured.pop("train_accuracy"),
-            "test_accuracy": measured.pop("test_accuracy"),
-            "val_accuracy": measured.pop("val_accuracy"),
-            "lr": lesson.lr,
-            "g": self._g(),
-            **measured,
-            "seconds": round(self.meter.seconds, 3),
-            "images_per_second": self.meter.speed,
-        }
-        if self.is_main:
-            self.history.append(line)
-            self.directory.write_history(self.history)
-            self.display.point(line)
-        if prepared.config.tracker is not None:
-            numbers = {key: one for key, one in line.items() if isinstance(one, int | float)}
-            self.accelerator.log(numbers, step=lesson.step)
-        self.meter.start_anew()
+    def _advice(self) -> str:
+        """Say how to continue after a stop."""
+        if self.is_main and self.checkpointer.saved_step != self.training.step:
+            return "and the state could not be saved, since its weights are not finite"
+        return f"the state is saved; resume with: {self._resume_command()}"
 
-    def _g(self) -> float | None:
-        """g(t) of a method that has one."""
-        method = self.training.criterion.method
-        part = global_part(method.trust) if isinstance(method, Target) else None
-        return None if part is None else part.at(self.training.progress)
+    def _resume_command(self) -> str:
+        config, path = self.prepared.config, self.directory.path
+        if config.request.data == FROM_PYTHON:
+            return f"fit(…, out={str(path)!r}, resume=True)"
+        own = config.model if names_code(config.model) else None
+        return wording.command("train", out=path, resume=True, model=own)
 
 
 @contextlib.contextmanager
-def _settled(deterministic: bool) -> Iterator[None]:
-    """Torch's global state as it was before, whatever a run does to it."""
+def _isolated_torch_state(deterministic: bool) -> Iterator[None]:
+    """Restore torch's global state after a run."""
     was = torch.are_deterministic_algorithms_enabled()
     warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
     with torch.random.fork_rng():
         if deterministic:
-            # Without it cuBLAS refuses; it is read when CUDA is first used.
+            # cuBLAS needs this variable, and reads it when CUDA is first used.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True)
         try:
@@ -453,9 +411,5 @@ def _settled(deterministic: bool) -> Iterator[None]:
             torch.use_deterministic_algorithms(was, warn_only=warned_only)
 
 
-def _integer(value: object) -> int:
-    return value if isinstance(value, int) else sys.maxsize
-
-
-def _nobody(text: str) -> None:
-    pass
+def _ignore(note: str) -> None:
+    """Drop a note, in a process that is not the main one."""

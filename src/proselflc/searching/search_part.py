@@ -25,7 +25,7 @@ from proselflc.searching.study import Choice, Plan, Stage, in_words
 from proselflc.searching.study_directory import StudyDirectory
 from proselflc.searching.trials import Record, Trials
 from proselflc.terminal.display import Display, Silent
-from proselflc.training.fit import DivergenceError
+from proselflc.training.loop import DivergenceError, Observer
 from proselflc.training.run_directory import RunDirectory, read_toml
 
 if TYPE_CHECKING:
@@ -156,21 +156,22 @@ class Part:
         config = self._config(job.method, *((claim.values, {}) if job.is_first else values))
         run = kept_runs.place(config, self.runs, self.dataset)
         began = time.monotonic()
+        pruner = _Pruner(job.trials, claim)
         try:
-            watch = _Watch(self.display, job.trials, claim)
-            kept_runs.once(config, self.runs, watch, dataset=self.dataset)
-        except _BehindError:
-            run.clear_checkpoints()
-            claim.prune(run.path.name)
-            came = "ended early"
+            display = _Bar(self.display)
+            kept_runs.once(config, self.runs, display, dataset=self.dataset, observers=(pruner,))
         except DivergenceError as error:
             run.clear_checkpoints()
             claim.diverge(str(error), run.path.name)
             came = "diverged"
         else:
-            accuracy = _validation_accuracy(run, self.plan.labels)
-            claim.complete(accuracy, run.path.name)
-            came = f"validation {accuracy:.2%}"
+            if pruner.stop_reason is not None and not run.is_finished:
+                claim.prune(run.path.name)
+                came = pruner.stop_reason
+            else:
+                accuracy = _validation_accuracy(run, self.plan.labels)
+                claim.complete(accuracy, run.path.name)
+                came = f"validation {accuracy:.2%}"
         words = (f"trial {int(claim.name) + 1} of {job.trials.size}", in_words(claim.values), came)
         said = "  ".join(word for word in words if word)
         self._say(f"{job.title}: {said}  ({time.monotonic() - began:.0f} s)")
@@ -187,10 +188,6 @@ class Part:
         """The config of the run on all the training data: nothing is cut out of it any more."""
         config = self._config(method, recipe, parameters)
         return replace(config, trusted=None) if is_share(config.trusted) else config
-
-
-class _BehindError(Exception):
-    """A trial need not go on."""
 
 
 class _Bar(Silent):
@@ -211,23 +208,24 @@ class _Bar(Silent):
         self._display.end()
 
 
-class _Watch(_Bar):
-    """Looks at every evaluation point of a trial, and ends it where it is behind.
+class _Pruner(Observer):
+    """Stops a trial that is behind the others.
 
-    A method with several stages is not ended: each of them has a Γ of its own.
+    A method with several stages is never stopped, since each stage has a Γ of its own.
     """
 
-    def __init__(self, display: Display, trials: Trials, claim: Claim) -> None:
-        super().__init__(display)
+    def __init__(self, trials: Trials, claim: Claim) -> None:
         self._trials = trials
         self._claim = claim
 
-    def point(self, line: Mapping[str, Any]) -> None:
+    def after_evaluation(self, line: Mapping[str, Any]) -> None:
         accuracy, progress = line.get("val_accuracy"), float(line["progress"])
         if accuracy is None or line.get("stage") is not None or progress >= 1:
             return
-        if self._trials.is_behind(self._claim, progress, float(accuracy)):
-            raise _BehindError
+        if self.stop_reason is None and self._trials.is_behind(
+            self._claim, progress, float(accuracy)
+        ):
+            self.stop_reason = "ended early"
 
 
 def is_share(trusted: str | None) -> bool:

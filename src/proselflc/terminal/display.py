@@ -68,7 +68,7 @@ class Lines(Silent):
         for title in titles:
             sys.stderr.write(f"{printable(title)}\n")
         if step:
-            sys.stderr.write(f"going on after step {step} of {total}\n")
+            sys.stderr.write(f"resuming after step {step} of {total}\n")
 
     def point(self, line: Mapping[str, Any]) -> None:
         sys.stderr.write(self._told(line) + "\n")

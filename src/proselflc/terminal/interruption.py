@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-from proselflc.training.fit import Training
+from proselflc.training.loop import Training
 
 
 class Interrupted(KeyboardInterrupt):

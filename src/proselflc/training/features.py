@@ -1,8 +1,8 @@
-"""What a model's last linear layer sees: the features of an example."""
+"""The features of an example: the input of a model's last linear layer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,76 +13,69 @@ from proselflc.errors import InputError
 
 
 @dataclass(frozen=True)
-class Who:
-    """Who looks at features, for the errors.
+class Caller:
+    """The part of the program that needs features, as its errors name it.
 
     Attributes:
-        name: of it.
-        instead: what to do about a model without such a layer.
+        name: its name, the subject of a sentence.
+        instead: returns what to do if the model has no such layer, an imperative; a named
+            function, since hooks are pickled with their models.
     """
 
     name: str
-    instead: str
+    instead: Callable[[], str]
 
 
-class Seen:
-    """A hook that keeps what a layer sees until it is taken.
+class FeatureHook:
+    """A forward pre-hook that keeps the input of a layer until it is taken.
 
-    An object, not a closure: a model with it can still be copied and pickled.
-
-    Args:
-        who: looks at it.
+    It is an object and not a closure, so that a model with this hook can be copied and pickled.
     """
 
-    def __init__(self, who: Who) -> None:
-        self.who = who
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
         self._h: Tensor | None = None
 
     def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         self._h = inputs[0]
 
-    def taken(self, number: int) -> Tensor:
-        """[N, F] what was last seen.
+    def take(self, number: int) -> Tensor:
+        """Return the last input [N, F] and forget it.
 
         Args:
             number: N.
 
         Raises:
-            InputError: it was not that: the layer is not where the model ends.
+            InputError: the input had another shape, so the layer is not where the model ends.
         """
         h, self._h = self._h, None
         if h is None or h.dim() != 2 or len(h) != number:
-            came = "does not see a batch" if h is None else f"sees {list(h.shape)}"
+            got = "receives no batch" if h is None else f"receives {list(h.shape)}"
             raise InputError(
-                f"{self.who.name} looks at the features that the model's last linear layer sees, "
-                f"a row for each of {number} examples, and that layer {came}: {self.who.instead}, "
-                "or a model that ends in nn.Linear"
+                f"{self.caller.name} needs one row of features per example from the input of the "
+                f"model's last linear layer, and for {number} examples that layer {got}",
+                fix=f"{self.caller.instead()}, or use a model that ends in nn.Linear",
             )
         return h
 
 
 @contextmanager
-def watched(layer: nn.Module, who: Who) -> Iterator[Seen]:
-    """Keep what a layer sees, for as long as this lasts; nothing is compiled meanwhile.
+def capture_features(layer: nn.Module, caller: Caller) -> Iterator[FeatureHook]:
+    """Hook a layer inside the `with` block, and run compiled code eagerly.
 
-    What is compiled already would not see a new hook.
+    Code that is already compiled would not call a new hook.
     """
-    seen = Seen(who)
-    handle = layer.register_forward_pre_hook(seen)
+    hook = FeatureHook(caller)
+    handle = layer.register_forward_pre_hook(hook)
     try:
         with torch.compiler.set_stance("force_eager"):
-            yield seen
+            yield hook
     finally:
         handle.remove()
 
 
-def last_linear(model: nn.Module, num_classes: int, who: Who) -> nn.Linear:
-    """The layer that makes logits of features.
-
-    Args:
-        model: whose.
-        num_classes: C.
-        who: looks at the features.
+def last_linear(model: nn.Module, num_classes: int, caller: Caller) -> nn.Linear:
+    """Return the layer that maps features to logits.
 
     Raises:
         InputError: the model does not end in a linear layer.
@@ -90,8 +83,8 @@ def last_linear(model: nn.Module, num_classes: int, who: Who) -> nn.Linear:
     layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
     if not layers or layers[-1].out_features != num_classes:
         raise InputError(
-            f"{who.name} looks at the features that the model's last linear layer sees, and "
-            f"{type(model).__name__} does not end in one: {who.instead}, or a model whose last "
-            "module is nn.Linear"
+            f"{caller.name} needs the features that the model's last linear layer receives, and "
+            f"{type(model).__name__} does not end in one",
+            fix=f"{caller.instead()}, or use a model whose last module is nn.Linear",
         )
     return layers[-1]

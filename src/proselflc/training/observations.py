@@ -18,13 +18,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from proselflc.data.batches import Batch
 from proselflc.data.memory_budget import DENSE_NUMBERS
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular, open_regular
 from proselflc.files.whole import whole_file
-from proselflc.training.strategy import Strategy
+from proselflc.training.strategy import CorrectedBatch
 
 # 65535 and NaN mark an example that was not seen in the epoch.
 ROW = np.dtype(
@@ -49,48 +48,44 @@ Rows: TypeAlias = npt.NDArray[np.void]  # [n] of ROW
 Mean: TypeAlias = npt.NDArray[Any]  # [n, C] float16, or [n, 5] of TOP; NaN where never seen
 
 
-class Seen(NamedTuple):
-    """What was just computed about N examples.
+class Observations(NamedTuple):
+    """What a step computed about N examples.
 
     Attributes:
-        index: [N] int64 which examples.
+        index: [N] int64 positions of the examples.
         facts: [N, 7] float32, a column per field of `ROW`.
-        means: p and the signed q̃, [N, C] float32 each, where they are averaged; else nothing.
+        means: p and the signed q̃, [N, C] float32 each, if they are averaged; else nothing.
     """
 
-    index: Tensor  # type: ignore[assignment]  # shadows tuple.index, which nobody wants
+    index: Tensor  # type: ignore[assignment]  # shadows tuple.index, which is not needed
     facts: Tensor
     means: tuple[Tensor, ...]
 
 
 @torch.no_grad()
-def see(strategy: Strategy, logits: Tensor, batch: Batch, progress: float, *, means: bool) -> Seen:
-    """What one step shows about its examples.
+def observe(corrected: CorrectedBatch, *, means: bool) -> Observations:
+    """Return what is recorded of a batch.
 
     Args:
-        strategy: the method.
-        logits: [N, C], detached.
-        batch: that was learned from.
-        progress: of the stage, at the step.
+        corrected: what the strategy makes of the batch.
         means: whether p and q̃ are wanted.
     """
-    e = strategy.evidence(logits, batch, progress)
-    target, trust = strategy.taught(e, batch)
-    given = batch.y.to(logits.device).unsqueeze(1)
-    other = e.p.scatter(1, given, -1.0).max(1)
+    p, target, batch = corrected.evidence.p, corrected.target, corrected.batch
+    given = batch.y.to(p.device).unsqueeze(1)
+    other = p.scatter(1, given, -1.0).max(1)
     facts = torch.stack(
         (
-            e.p.max(1).indices.float(),  # the first of equals, like argmax, in half its time
-            e.p.gather(1, given).squeeze(1).float(),
-            e.entropy.float(),
+            p.max(1).indices.float(),  # the first of equals, like argmax, in half its time
+            p.gather(1, given).squeeze(1).float(),
+            corrected.entropy.float(),
             other.values.float(),
             other.indices.float(),
-            trust.float(),
+            corrected.trust.float(),
             target.max(1).indices.float(),
         ),
         1,
     )
-    return Seen(batch.index, facts, (e.p.float(), target.float()) if means else ())
+    return Observations(batch.index, facts, (p.float(), target.float()) if means else ())
 
 
 def recent_epochs(epochs: int) -> int:
@@ -140,16 +135,16 @@ class Recorder:
         """
         return bool(self.means) and epoch >= self.recent_from
 
-    def add(self, epoch: int, seen: Seen) -> None:
-        """Keep what was seen in a step of this epoch."""
-        index, facts = seen.index.numpy(), seen.facts.numpy()
+    def add(self, epoch: int, observations: Observations) -> None:
+        """Keep the observations of a step of this epoch."""
+        index, facts = observations.index.numpy(), observations.facts.numpy()
         for k, field in enumerate(ROW.names or ()):
             self.rows[field][index] = facts[:, k]
         if self.wants_means(epoch):
-            self.count[seen.index] += 1
-            share = self.count[seen.index].reciprocal().unsqueeze(1)
-            for mean, values in zip(self.means.values(), seen.means, strict=True):
-                mean.add(seen.index, values, share)
+            self.count[observations.index] += 1
+            share = self.count[observations.index].reciprocal().unsqueeze(1)
+            for mean, values in zip(self.means.values(), observations.means, strict=True):
+                mean.add(observations.index, values, share)
 
     def end_epoch(self, epoch: int) -> Path:
         """Write the epoch's file, whose path is returned, and begin the next one."""

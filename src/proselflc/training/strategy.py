@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
 
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 from proselflc.correction import boundary
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.evidence import Evidence
+from proselflc.correction.target import Target
+from proselflc.correction.trust import global_part
 from proselflc.data import memory_budget
 from proselflc.data.batches import Batch
 from proselflc.data.dataset import Bools, Floats, Ints
@@ -156,32 +159,31 @@ class RunContext:
         return len(self.names)
 
 
-class Answers(Protocol):
-    """Asks a model about training examples."""
+class Predict(Protocol):
+    """Applies a model to training examples."""
 
     def __call__(self, rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Index [N] and logits [N, C], batch after batch."""
+        """Yield index [N] and logits [N, C] of every batch, of all examples or of some rows."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a strategy may look at when a stage begins or an epoch is over.
+    """The state of training that a strategy may read when a stage begins or an epoch ends.
 
-    No true labels: no method can peek.
+    It holds no true labels, so no method can peek.
 
     Attributes:
-        model: the bare model, as it was trained so far.
+        model: the bare model, as trained so far.
         given: [n] the labels.
         num_classes: C.
-        answers: index [N] and logits [N, C] of the training examples, batch after batch, by the
-            model as it is, with test-time transforms; of all, or of those at some rows.
-        note: is told in a sentence what the user should know, such as an estimate that failed.
+        predict: applies the model to training examples, with test-time transforms.
+        note: reports a sentence to the user, such as an estimate that failed.
     """
 
     model: nn.Module
     given: Ints
     num_classes: int
-    answers: Answers
+    predict: Predict
     note: Callable[[str], None]
 
 
@@ -288,18 +290,24 @@ class Strategy(nn.Module):
         return loss if penalty is None else loss + penalty
 
     def taught(self, e: Evidence, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return q̃ [N, C] and ε [N] of a batch, for the records and for the history alike."""
+        """Return q̃ [N, C] and ε [N] of a batch: the only source for records and history."""
         return self.criterion.method(e)
 
-    def evidence(self, logits: Tensor, batch: Batch, progress: float) -> Evidence:
-        """What the criterion's method looks at; `taught` makes q̃ and ε of it.
+    def global_trust(self, progress: float) -> float | None:
+        """Return g(t) of a method that has a global trust, else None."""
+        method = self.criterion.method
+        growth = global_part(method.trust) if isinstance(method, Target) else None
+        return None if growth is None else growth.at(progress)
 
-        `criterion.correct` gives those too, but with losses, and keeps log p, p and H(p) to itself.
+    def evidence(self, logits: Tensor, batch: Batch, progress: float) -> Evidence:
+        """Return the evidence that `taught` computes q̃ and ε from.
+
+        `criterion.correct` returns those too, but computes losses and hides log p, p and H(p).
 
         Args:
-            logits: [N, C], detached.
-            batch: that they are the answer to.
-            progress: of the stage.
+            logits: [N, C] of the batch, detached.
+            batch: the examples, on any device.
+            progress: t/Γ of the stage.
         """
         criterion, device = self.criterion, logits.device
         batch = Batch(*(tensor.to(device) for tensor in batch))
@@ -316,6 +324,54 @@ class Strategy(nn.Module):
             index = criterion.memory.check(batch.index, logits.shape)
             e.recall(*criterion.memory.at(index))
         return e
+
+
+class CorrectedBatch:
+    """What a strategy makes of a batch: p, H(p), q̃ and ε, each computed on first use and kept.
+
+    The step's loss cannot hand these over: the fused criteria never build q̃ and overwrite p by the
+    gradient. They are computed from the same logits without another forward pass, once for all
+    who read them. Read them before the strategy changes at the end of an epoch.
+
+    Args:
+        strategy: the method.
+        logits: [N, C], detached.
+        batch: the examples that the logits belong to.
+        progress: t/Γ of the stage.
+    """
+
+    def __init__(self, strategy: Strategy, logits: Tensor, batch: Batch, progress: float) -> None:
+        self.logits = logits
+        self.batch = batch
+        self.progress = progress
+        self._strategy = strategy
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The evidence, which holds p, log p and H(p)."""
+        with torch.no_grad():
+            return self._strategy.evidence(self.logits, self.batch, self.progress)
+
+    @cached_property
+    def _taught(self) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            return self._strategy.taught(self.evidence, self.batch)
+
+    @property
+    def target(self) -> Tensor:
+        """The target q̃ [N, C], signed."""
+        return self._taught[0]
+
+    @property
+    def trust(self) -> Tensor:
+        """The trust ε [N]."""
+        return self._taught[1]
+
+    @property
+    def entropy(self) -> Tensor:
+        """The entropy H(p) [N]."""
+        with torch.no_grad():
+            return self.evidence.entropy
 
 
 def check_memory(needed: int, kept: str) -> None:
@@ -371,6 +427,6 @@ def trainable(module: nn.Module) -> list[nn.Parameter]:
 def all_probabilities(snapshot: Snapshot) -> Tensor:
     """[n, C] float32 what the model says of every training example, in their order, on the CPU."""
     p = torch.zeros(len(snapshot.given), snapshot.num_classes)
-    for index, logits in snapshot.answers():
+    for index, logits in snapshot.predict():
         p[index.cpu()] = torch.softmax(logits.float(), 1).cpu()
     return p

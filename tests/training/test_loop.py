@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from proselflc.data.dataset import Floats
 from proselflc.errors import InputError
 from proselflc.training import processes, schedule
 from proselflc.training.checkpoint import State
-from proselflc.training.fit import DivergenceError, Training, lessons
+from proselflc.training.loop import DivergenceError, Observer, StepResult, Training, train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Strategy
 
@@ -133,8 +134,10 @@ def test_a_step_is_that_of_a_plain_loop(recipe: Recipe, clip: float | None, warm
     recipe = replace(recipe, clip=clip, warmup=warmup)
     losses, states = by_hand(recipe, network().double(), dtype=torch.float64)
     ours = training(recipe, network().double())
-    for lesson, loss, state in zip(lessons(ours, Few(torch.float64)), losses, states, strict=True):
-        assert lesson.loss == pytest.approx(loss, rel=1e-6)
+    for result, loss, state in zip(
+        train_steps(ours, Few(torch.float64)), losses, states, strict=True
+    ):
+        assert result.loss == pytest.approx(loss, rel=1e-6)
         assert_close(dict(ours.module.state_dict()), state, rtol=1e-9, atol=1e-12)
 
 
@@ -150,7 +153,9 @@ def test_clipping_changes_what_is_learned() -> None:
 )
 def test_a_batch_in_parts_is_the_batch(parts: int, dtype: torch.dtype, tolerance: float) -> None:
     whole, cut = (training(replace(SGD, accumulate=k), network().to(dtype)) for k in (1, parts))
-    for one, other in zip(lessons(whole, Few(dtype)), lessons(cut, Few(dtype)), strict=True):
+    for one, other in zip(
+        train_steps(whole, Few(dtype)), train_steps(cut, Few(dtype)), strict=True
+    ):
         assert one.loss == pytest.approx(other.loss, rel=1e-5)
         assert_close(one.logits, other.logits, rtol=tolerance, atol=tolerance)
         assert len(other.logits) == other.size == N
@@ -175,7 +180,7 @@ def test_weights_count_in_the_whole_batch_and_not_in_its_parts(parts: int) -> No
     torch.optim.SGD(model.parameters(), lr=0.2).step()
     recipe = replace(SGD, weight_decay=0.0, momentum=0.0, accumulate=parts)
     ours = training(recipe, network().double(), CrossEntropy(), weight)
-    assert ours.learn(batch)[1] == pytest.approx(loss.item(), rel=1e-6)
+    assert ours.learn(batch).loss == pytest.approx(loss.item(), rel=1e-6)
     assert_close(weights(ours.module), weights(model), rtol=1e-7, atol=1e-9)
 
 
@@ -183,7 +188,7 @@ def test_a_batch_that_weighs_nothing_teaches_nothing() -> None:
     recipe = replace(SGD, weight_decay=0.0, accumulate=2)
     ours = training(recipe, None, CrossEntropy(), np.zeros(3 * N, np.float32))
     before = weights(ours.module)
-    assert ours.learn(Few().batch(0, 0))[1] == 0
+    assert ours.learn(Few().batch(0, 0)).loss == 0
     assert_equal(weights(ours.module), before)
 
 
@@ -191,7 +196,7 @@ def test_the_average_of_the_weights_is_what_the_formula_says() -> None:
     decay, model = 0.8, training(replace(SGD, ema=0.8))
     assert model.average is not None
     expected: dict[str, Tensor] | None = None
-    for _ in lessons(model, Few()):
+    for _ in train_steps(model, Few()):
         now = weights(model.module)
         expected = (
             now
@@ -210,7 +215,7 @@ def test_without_an_average_the_weights_themselves_are_evaluated() -> None:
 
 def test_the_average_does_not_change_what_is_learned() -> None:
     with_one, without = training(replace(SGD, ema=0.9)), training(SGD)
-    for _ in zip(lessons(with_one, Few()), lessons(without, Few()), strict=True):
+    for _ in zip(train_steps(with_one, Few()), train_steps(without, Few()), strict=True):
         pass
     assert_equal(weights(with_one.module), weights(without.module))
 
@@ -218,7 +223,7 @@ def test_the_average_does_not_change_what_is_learned() -> None:
 def test_running_statistics_are_averaged_too() -> None:
     model = training(replace(SGD, ema=0.5), network(norm=True))
     before = training(SGD, network(norm=True)).module.state_dict()["1.running_mean"]
-    for _ in lessons(model, Few()):
+    for _ in train_steps(model, Few()):
         pass
     averaged = model.evaluated.state_dict()["1.running_mean"]
     assert not torch.equal(averaged, before)
@@ -227,7 +232,7 @@ def test_running_statistics_are_averaged_too() -> None:
 
 def test_bfloat16_learns_about_the_same() -> None:
     half, full = training(replace(SGD, precision="bf16")), training(SGD)
-    for one, other in zip(lessons(half, Few()), lessons(full, Few()), strict=True):
+    for one, other in zip(train_steps(half, Few()), train_steps(full, Few()), strict=True):
         assert one.logits.dtype in (torch.bfloat16, torch.float32)
         assert one.loss == pytest.approx(other.loss, rel=0.05)
         assert one.loss != other.loss
@@ -261,7 +266,7 @@ def test_dropout_is_a_function_of_seed_and_step() -> None:
         one = training(replace(SGD, seed=seed), network(dropout=0.5))
         one.step = step
         torch.rand(seed + step + 1)  # whatever was drawn before
-        return one.learn(batch)[0]
+        return one.learn(batch).logits
 
     assert torch.equal(first(0, 2), first(0, 2))
     assert not torch.equal(first(0, 2), first(0, 3))
@@ -271,7 +276,7 @@ def test_dropout_is_a_function_of_seed_and_step() -> None:
 def test_every_part_of_a_batch_has_its_own_dropout() -> None:
     batch = Few().batch(0, 0)
     twice = Batch(*(torch.cat((tensor, tensor)) for tensor in batch))
-    logits = training(replace(SGD, accumulate=2), network(dropout=0.5)).learn(twice)[0]
+    logits = training(replace(SGD, accumulate=2), network(dropout=0.5)).learn(twice).logits
     assert not torch.equal(logits[:N], logits[N:])
 
 
@@ -286,9 +291,9 @@ def test_a_restored_run_goes_on_as_if_nothing_had_happened(recipe: Recipe, stop:
     whole = training(recipe, copy.deepcopy(model))
     losses = []
     state = None
-    for lesson in lessons(whole, Few()):
-        losses.append(lesson.loss)
-        if lesson.step == stop:
+    for result in train_steps(whole, Few()):
+        losses.append(result.loss)
+        if result.step == stop:
             tensors = {name: tensor.clone() for name, tensor in whole.tensors().items()}
             state = State(stop, tensors, whole.facts())
     assert state is not None
@@ -298,7 +303,7 @@ def test_a_restored_run_goes_on_as_if_nothing_had_happened(recipe: Recipe, stop:
         nn.init.normal_(parameter)  # nothing of the beginning may be left
     resumed.restore(state)
     loader = Few()
-    assert [lesson.loss for lesson in lessons(resumed, loader)] == losses[stop:]
+    assert [result.loss for result in train_steps(resumed, loader)] == losses[stop:]
     assert loader.asked[0] == divmod(stop, 3)
     assert_equal(
         {name: tensor.clone() for name, tensor in whole.tensors().items()},
@@ -308,7 +313,7 @@ def test_a_restored_run_goes_on_as_if_nothing_had_happened(recipe: Recipe, stop:
 
 def test_a_state_holds_tensors_alone() -> None:
     model = training(replace(ADAMW, ema=0.9))
-    next(lessons(model, Few()))
+    next(train_steps(model, Few()))
     tensors = model.tensors()
     assert all(isinstance(tensor, Tensor) for tensor in tensors.values())
     assert {name.split(".")[0] for name in tensors} == {
@@ -336,7 +341,7 @@ def test_a_state_holds_tensors_alone() -> None:
 )
 def test_a_state_of_something_else_is_refused(name: str, value: Tensor) -> None:
     model = training(SGD)
-    next(lessons(model, Few()))
+    next(train_steps(model, Few()))
     state = State(1, {**model.tensors(), name: value}, model.facts())
     with pytest.raises(InputError, match=r"the checkpoint is not of this (model|optimiser): "):
         training(SGD).restore(state)
@@ -359,7 +364,7 @@ def test_a_loss_that_is_no_number_stops_before_the_weights_change(
     assert_equal({name: tensor.clone() for name, tensor in model.tensors().items()}, before)
 
 
-def test_lessons_come_in_order_and_say_where_an_epoch_ends() -> None:
+def test_steps_come_in_order_and_say_where_an_epoch_ends() -> None:
     recipe, total = replace(SGD, steps=8), 8
     model = Training(
         network(),
@@ -370,46 +375,100 @@ def test_lessons_come_in_order_and_say_where_an_epoch_ends() -> None:
         accelerator=processes.accelerator("no"),
     )
     loader = Few()
-    seen = list(lessons(model, loader))
-    assert [lesson.step for lesson in seen] == list(range(1, 9))
-    assert [lesson.epoch for lesson in seen] == [0, 0, 0, 1, 1, 1, 2, 2]
-    assert [lesson.ends_epoch for lesson in seen] == [False, False, True] * 2 + [False, True]
-    for number, lesson in enumerate(seen):
+    seen = list(train_steps(model, loader))
+    assert [result.step for result in seen] == list(range(1, 9))
+    assert [result.epoch for result in seen] == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert [result.ends_epoch for result in seen] == [False, False, True] * 2 + [False, True]
+    for number, result in enumerate(seen):
         expected = loader.batch(*divmod(number, 3))
-        assert torch.equal(lesson.batch.x, expected.x)
-        assert lesson.size == N
-        assert lesson.lr == 0.2 * schedule.cosine(number / 8)
-        assert not lesson.stop
+        assert torch.equal(result.batch.x, expected.x)
+        assert result.size == N
+        assert result.lr == 0.2 * schedule.cosine(number / 8)
+        assert not result.stop
     assert loader.asked == [(0, 0), (1, 0), (2, 0)]
     assert model.progress == 1
-    assert list(lessons(model, loader)) == []
+    assert list(train_steps(model, loader)) == []
 
 
-def test_the_logits_of_a_lesson_are_from_before_the_step() -> None:
+def test_the_logits_of_a_result_are_from_before_the_step() -> None:
     model = training(SGD, criterion=CrossEntropy())
     before = copy.deepcopy(model.module)
-    lesson = next(lessons(model, Few()))
-    assert_close(lesson.logits, before(lesson.batch.x).detach())
-    assert not lesson.logits.requires_grad
-    assert lesson.loss == pytest.approx(F.cross_entropy(lesson.logits, lesson.batch.y).item())
+    result = next(train_steps(model, Few()))
+    assert_close(result.logits, before(result.batch.x).detach())
+    assert not result.logits.requires_grad
+    assert result.loss == pytest.approx(F.cross_entropy(result.logits, result.batch.y).item())
 
 
 def test_resuming_in_the_middle_of_an_epoch_reads_only_what_is_left() -> None:
     model = training(SGD)
     model.step = 4
     loader = Few()
-    seen = [(lesson.step, lesson.epoch, lesson.ends_epoch) for lesson in lessons(model, loader)]
+    seen = [(result.step, result.epoch, result.ends_epoch) for result in train_steps(model, loader)]
     assert seen == [(5, 1, False), (6, 1, True)]
     assert loader.asked == [(1, 1)]
 
 
-def test_a_wish_to_stop_is_told_with_the_next_lesson() -> None:
+def test_a_request_to_stop_ends_the_loop_after_the_next_step() -> None:
     model = training(SGD)
-    told = []
-    for lesson in lessons(model, Few()):
-        told.append(lesson.stop)
-        model.wants_stop = lesson.step == 2
-    assert told == [False, False, True, False, False, False]
+    stops = []
+    for result in train_steps(model, Few()):
+        stops.append(result.stop)
+        model.wants_stop = result.step == 2
+    assert stops == [False, False, True]
+
+
+class Journal(Observer):
+    """Notes every call, and asks for a stop after the evaluation of a step."""
+
+    def __init__(self, last: int | None = None) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.last = last
+
+    def observe(self, result: StepResult) -> None:
+        self.calls.append(("observe", result.step))
+
+    def after_evaluation(self, line: Mapping[str, Any]) -> None:
+        self.calls.append(("evaluation", line["step"]))
+        if line["step"] == self.last:
+            self.stop_reason = "enough"
+
+    def after_step(self, result: StepResult) -> None:
+        self.calls.append(("step", result.step))
+
+
+def test_observers_are_called_in_order_and_may_stop_the_loop() -> None:
+    journal, model = Journal(last=2), training(SGD)
+    steps = train_steps(
+        model,
+        Few(),
+        observers=(Observer(), journal),
+        evaluate=lambda result: {"step": result.step} if result.step % 2 == 0 else None,
+    )
+    assert [(result.step, result.stop) for result in steps] == [(1, False), (2, False), (3, True)]
+    one, two, three = (("observe", 1), ("step", 1)), ("observe", 2), ("observe", 3)
+    assert journal.calls == [*one, two, ("evaluation", 2), ("step", 2), three, ("step", 3)]
+    assert model.step == 3
+
+
+def test_a_step_computes_what_is_taught_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = training(SGD, criterion=ProSelfLC(10))
+    calls = []
+    made = Strategy.evidence
+
+    def counted(strategy: Strategy, *arguments: Any) -> Any:
+        calls.append(arguments)
+        return made(strategy, *arguments)
+
+    monkeypatch.setattr(Strategy, "evidence", counted)
+    result = model.learn(Few().batch(0, 0))
+    assert calls == []  # nothing but the loss, for a step that is not observed
+    p = result.logits.softmax(1)
+    eps = result.trust[:, None]
+    q = F.one_hot(result.batch.y, C).float()
+    assert_close(result.target, (1 - eps) * q + eps * p)
+    assert_close(result.entropy, -(p * p.log()).sum(1))
+    assert not any(t.requires_grad for t in (result.target, result.trust, result.entropy))
+    assert len(calls) == 1
 
 
 def test_a_step_learns_in_training_mode_whatever_happened_between() -> None:
@@ -426,7 +485,7 @@ def test_frozen_parameters_stay_as_they_are() -> None:
     for parameter in model[0].parameters():
         parameter.requires_grad_(False)
     before = weights(model)
-    for _ in lessons(training(SGD, model), Few()):
+    for _ in train_steps(training(SGD, model), Few()):
         pass
     after = weights(model)
     unchanged = {name for name in before if torch.equal(before[name], after[name])}
@@ -437,8 +496,8 @@ def test_a_method_that_remembers_is_told_which_examples_it_sees() -> None:
     memory = Memory(3 * N, C)
     criterion = Criterion(Target(RememberedPrediction(), Fixed(0.5)), memory=memory)
     model = training(replace(SGD, accumulate=2), criterion=criterion)
-    some = lessons(model, Few())
-    lesson = next(some)
+    some = train_steps(model, Few())
+    result = next(some)
     assert memory.seen.tolist() == [True] * N + [False] * 2 * N
-    assert_close(memory.average[:N], lesson.logits.softmax(1))
+    assert_close(memory.average[:N], result.logits.softmax(1))
     assert "strategy.criterion.memory.average" in model.tensors()

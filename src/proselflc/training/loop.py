@@ -1,15 +1,15 @@
-"""The loop: batches in, steps out. What a method is, only its strategy knows.
+"""The training loop. It knows no method by name: a strategy computes the loss.
 
-`Training` holds everything that changes from step to step and can say and take back its state.
-`lessons` runs it over a loader from wherever it stands. Whoever iterates decides what to do between
-steps: record, evaluate, save, stop.
+`Training` holds everything that changes from step to step and can save and restore its state.
+`train_steps` runs it over a loader from its current step, and tells observers what each step
+computed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -24,56 +24,96 @@ from proselflc.data.batches import Batch, Batches, generator_for
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, processes, schedule
 from proselflc.training.recipe import Recipe
-from proselflc.training.strategy import Snapshot, Strategy, spans, trainable
+from proselflc.training.strategy import CorrectedBatch, Snapshot, Strategy, spans, trainable
 
 
 class DivergenceError(Exception):
-    """The loss is no longer a finite number. The message says what to try."""
+    """The loss or the model's output is not finite. The message says what to try."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """One optimiser step that was just taken.
+    """The result of one optimiser step.
 
     Attributes:
         step: its number, from 1 to Γ.
-        epoch: it belongs to, from 0.
-        ends_epoch: whether it is the last of its epoch, or of training.
-        batch: this process's share of what was learned from.
-        logits: [N, C] detached, before the step.
-        loss: over the whole batch of all processes.
-        size: examples in the whole batch.
+        epoch: the number of its epoch, from 0.
+        ends_epoch: whether it is the last step of its epoch or of training.
+        batch: the examples that this process learned from.
+        corrected: p, H(p), q̃ and ε of the batch, from the logits before the step.
+        loss: the loss of the whole batch of all processes.
+        size: number of examples in the whole batch.
         lr: the learning rate.
-        stop: whether somebody asked for a stop, in any process.
+        stop: whether a process had asked for a stop before the step.
     """
 
     step: int
     epoch: int
     ends_epoch: bool
     batch: Batch
-    logits: Tensor
+    corrected: CorrectedBatch
     loss: float
     size: int
     lr: float
     stop: bool
 
+    @property
+    def logits(self) -> Tensor:
+        """The logits [N, C] before the step, detached."""
+        return self.corrected.logits
+
+    @property
+    def target(self) -> Tensor:
+        """The target q̃ [N, C], signed."""
+        return self.corrected.target
+
+    @property
+    def trust(self) -> Tensor:
+        """The trust ε [N]."""
+        return self.corrected.trust
+
+    @property
+    def entropy(self) -> Tensor:
+        """The entropy H(p) [N]."""
+        return self.corrected.entropy
+
+
+class Observer:
+    """Follows a training run; a subclass defines the hooks that it needs.
+
+    Attributes:
+        stop_reason: why training should stop, or None. The loop reads it after every step and stops
+            all processes after the next one, with the state saved.
+    """
+
+    stop_reason: str | None = None
+
+    def observe(self, result: StepResult) -> None:
+        """Read what a step computed, while the strategy is still as it was in that step."""
+
+    def after_evaluation(self, line: Mapping[str, Any]) -> None:
+        """Take a line of the history, measured after the step that was observed last."""
+
+    def after_step(self, result: StepResult) -> None:
+        """Act between two steps, once the strategy has ended the epoch if the step was its last."""
+
 
 class Training:
-    """A model that is being trained.
+    """A model in training, with its strategy and optimiser.
 
     Args:
         model: any module that maps a batch's x to logits [N, C].
         strategy: the method.
-        recipe: how; its optimiser, learning rate and weight decay are set.
+        recipe: the recipe; optimiser, learning rate and weight decay must be set.
         total_steps: Γ.
         batches: steps per epoch.
-        accelerator: of this process.
+        accelerator: Accelerate's object for this process.
 
     Attributes:
         step: t, the number of completed steps.
-        module: the bare model, whatever the loop wraps around it.
+        module: the bare model, without wrappers of the loop.
         average: the exponential moving average of its weights, or None.
-        wants_stop: set by whoever wants the loop to end after the next step.
+        wants_stop: set to True to end the loop after the next step.
     """
 
     def __init__(
@@ -124,32 +164,32 @@ class Training:
 
     @property
     def progress(self) -> float:
-        """t/Γ of the stage that is under way, at its last step 1."""
+        """Return t/Γ of the current stage, which is 1 at its last step."""
         return (self.step - self.span.first) / self.span.steps
 
     @property
     def criterion(self) -> Criterion:
-        """Of the stage that is under way."""
+        """Return the criterion of the current stage."""
         return self.strategy.criterion
 
     def begins_stage(self) -> int | None:
-        """The number of the stage whose first step is next, or None."""
+        """Return the number of the stage whose first step is next, or None."""
         firsts = [span.first for span in self.spans]
         stage = firsts.index(self.step) if self.step in firsts else -1
         return stage if stage > self._entered else None
 
     def enter(self, stage: int, snapshot: Callable[[nn.Module], Snapshot] | None) -> None:
-        """Begin a stage; what the one before has left is there to be looked at.
+        """Begin a stage, for which the strategy may read the result of the stage before.
 
         Args:
             stage: its number.
-            snapshot: makes what its strategy may look at; None for one that looks at nothing.
+            snapshot: returns the snapshot for the strategy; None for a strategy that needs none.
         """
-        self.share_buffers()  # what is kept of the model must be the same in every process
-        looked_at = None if snapshot is None else snapshot(self.evaluated)
+        self.share_buffers()  # a strategy may copy the model, which must be equal in all processes
+        before = None if snapshot is None else snapshot(self.evaluated)
         self._arrange(stage)
-        if looked_at is not None:
-            self.strategy.enter(stage, looked_at)
+        if before is not None:
+            self.strategy.enter(stage, before)
             self.strategy.to(self.accelerator.device)
         if stage > 0:
             self.bare_optimizer.state.clear()
@@ -168,11 +208,11 @@ class Training:
 
     @property
     def evaluated(self) -> nn.Module:
-        """What to evaluate and save: the average of the weights where there is one."""
+        """Return the model to evaluate and save: the average of the weights if there is one."""
         return self.module if self.average is None else self.average.module
 
-    def learn(self, batch: Batch) -> tuple[Tensor, float, int, float, bool]:
-        """Take one optimiser step on a batch: logits, loss, size, learning rate, stop."""
+    def learn(self, batch: Batch) -> StepResult:
+        """Take one optimiser step on a batch."""
         recipe, accelerator = self.recipe, self.accelerator
         # What a step draws (dropout) is a function of seed, step and process: nothing to save.
         _seed(accelerator.device, "step", recipe.seed, self.step, accelerator.process_index)
@@ -187,7 +227,7 @@ class Training:
         for group in self.bare_optimizer.param_groups:
             group["lr"] = lr
         here = Batch(*(t.to(accelerator.device) for t in batch))
-        size, mass, stop = self._agreed(here)
+        size, mass, stop = self._totals(here)
         progress = (self.step + 1 - span.first) / span.steps
         if not self.model.training:
             self.model.train()
@@ -218,10 +258,20 @@ class Training:
         self.step += 1
         z = logits[0] if len(logits) == 1 else torch.cat(logits)
         self.strategy.after_step(z, batch)
-        return z, loss_value, size, lr, stop
+        return StepResult(
+            step=self.step,
+            epoch=(self.step - 1) // self.batches,
+            ends_epoch=self.step % self.batches == 0 or self.step == self.total_steps,
+            batch=batch,
+            corrected=CorrectedBatch(self.strategy, z, batch, progress),
+            loss=loss_value,
+            size=size,
+            lr=lr,
+            stop=stop,
+        )
 
-    def _agreed(self, batch: Batch) -> tuple[int, float, bool]:
-        """The size and the mass of the whole batch, and whether any process wants to stop."""
+    def _totals(self, batch: Batch) -> tuple[int, float, bool]:
+        """Return the size and mass of the whole batch, and whether any process wants to stop."""
         size, mass, stop = len(batch.y), self.strategy.mass(batch), self.wants_stop
         if self.accelerator.num_processes > 1:
             numbers = torch.tensor([size, mass, stop], dtype=torch.float64)
@@ -337,41 +387,53 @@ class Training:
         self.bare_optimizer.load_state_dict(state)
 
 
-def lessons(
+def train_steps(
     training: Training,
     loader: Batches,
     snapshot: Callable[[nn.Module], Snapshot] | None = None,
-    watch: Callable[[StepResult], None] | None = None,
+    *,
+    observers: Sequence[Observer] = (),
+    evaluate: Callable[[StepResult], Mapping[str, Any] | None] | None = None,
 ) -> Iterator[StepResult]:
-    """Train from where it stands to Γ, a lesson after every step.
+    """Train from the current step to Γ or to a stop, and yield the result of every step.
 
     Args:
-        training: that goes on.
-        loader: what to learn from.
-        snapshot: what a strategy may look at when a stage begins or an epoch is over, of the model;
-            None for one that looks at nothing.
-        watch: sees every lesson before the strategy ends an epoch, with all as it was in the step.
+        training: the model, strategy and optimiser.
+        loader: batches to learn from.
+        snapshot: returns the snapshot that the strategy may read when a stage begins or an epoch
+            ends; None for a strategy that needs none.
+        observers: called in this order.
+        evaluate: measures the model after a step and returns a line of the history; None where
+            nothing is due.
     """
     assert snapshot is not None or type(training.strategy) is Strategy
-    batches = len(loader)
+    batches = training.batches
     while training.step < training.total_steps:
         epoch, start = divmod(training.step, batches)
         stage = training.begins_stage()
         if stage is not None:
             training.enter(stage, snapshot)
-        for number, batch in enumerate(loader.batches(epoch, start), start):
-            logits, loss, size, lr, stop = training.learn(batch)
-            last = number == batches - 1 or training.step == training.total_steps
-            lesson = StepResult(training.step, epoch, last, batch, logits, loss, size, lr, stop)
-            if watch is not None:
-                watch(lesson)
-            if last and snapshot is not None:
+        for batch in loader.batches(epoch, start):
+            result = training.learn(batch)
+            for observer in observers:
+                observer.observe(result)
+            line = None if evaluate is None else evaluate(result)
+            if line is not None:
+                for observer in observers:
+                    observer.after_evaluation(line)
+            if result.ends_epoch and snapshot is not None:
                 of_stage = epoch - training.span.first // batches
-                seen = snapshot(training.evaluated)
-                training.strategy.after_epoch(training.stage, of_stage, seen)
-            yield lesson
-            if training.step == training.total_steps:
+                training.strategy.after_epoch(
+                    training.stage, of_stage, snapshot(training.evaluated)
+                )
+            for observer in observers:
+                observer.after_step(result)
+                if observer.stop_reason is not None:
+                    training.wants_stop = True
+            yield result
+            if result.stop or training.step == training.total_steps:
                 return
+            del result  # before the next forward pass, which needs the memory
 
 
 def _pieces(batch: Batch, number: int) -> list[Batch]:

@@ -1,0 +1,284 @@
+"""What follows a run while it trains: clock, records, progress display, tracker, checkpoints."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from accelerate import Accelerator
+
+from proselflc.errors import InputError, unknown
+from proselflc.files.manifest import Written
+from proselflc.files.typed import Count, convert
+from proselflc.run.config import Config
+from proselflc.terminal.display import Display
+from proselflc.training import checkpoint, processes
+from proselflc.training.checkpoint import State
+from proselflc.training.loop import Observer, StepResult, Training
+from proselflc.training.observations import Observations, Recorder, observe
+from proselflc.training.run_directory import Json, RunDirectory
+
+DISPLAY_INTERVAL = 0.2  # seconds between two updates of the progress bar
+
+
+@dataclass(frozen=True)
+class MeterState:
+    """What a checkpoint keeps of a meter.
+
+    Attributes:
+        seconds: time spent training.
+        at_point: the same at the last evaluation.
+        examples: number of examples since then.
+        loss_sum: sum of their losses.
+    """
+
+    seconds: float
+    at_point: float
+    examples: Count
+    loss_sum: float
+
+
+class Meter(Observer):
+    """Measures the loss and the speed since the last evaluation, and the time spent training.
+
+    It must come after all other observers: what they do after an evaluation is not training time.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._before = 0.0  # seconds of training up to the last pause
+        self._at_point = 0.0  # of these, up to the last evaluation
+        self.examples = 0
+        self.loss_sum = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds spent training, without evaluations."""
+        running = 0.0 if self._since is None else time.monotonic() - self._since
+        return self._before + running
+
+    @property
+    def loss(self) -> float | None:
+        """Return the mean loss since the last evaluation."""
+        return self.loss_sum / self.examples if self.examples else None
+
+    @property
+    def speed(self) -> float | None:
+        """Return the examples per second since the last evaluation."""
+        seconds = self.seconds - self._at_point
+        return self.examples / seconds if seconds > 0 else None
+
+    def start(self) -> None:
+        """Start the clock."""
+        self._since = time.monotonic()
+
+    def pause(self) -> None:
+        """Stop the clock for an evaluation."""
+        self._before, self._since = self.seconds, None
+
+    def observe(self, result: StepResult) -> None:
+        self.examples += result.size
+        self.loss_sum += result.loss * result.size
+
+    def after_evaluation(self, line: Mapping[str, Any]) -> None:
+        self.examples, self.loss_sum = 0, 0.0
+        self._at_point = self._before
+        self.start()
+
+    def facts(self) -> Json:
+        """Return the fields of a `MeterState`."""
+        return {
+            "seconds": self.seconds,
+            "at_point": self._at_point,
+            "examples": self.examples,
+            "loss_sum": self.loss_sum,
+        }
+
+    def restore(self, facts: object) -> None:
+        """Continue from what `facts` returned.
+
+        Raises:
+            InputError: it is damaged.
+        """
+        state = convert(facts, MeterState, "the meter in the checkpoint")
+        self._before, self._at_point = state.seconds, state.at_point
+        self.examples, self.loss_sum = state.examples, state.loss_sum
+
+
+class RecordWriter(Observer):
+    """Records every step's observations of all processes in the main one.
+
+    Args:
+        recorder: keeps them and writes a file per epoch.
+        accelerator: Accelerate's object for this process.
+        written: the files of the run, to which every epoch's is added.
+    """
+
+    def __init__(self, recorder: Recorder, accelerator: Accelerator, written: Written) -> None:
+        self.recorder = recorder
+        self.written = written
+        self._accelerator = accelerator
+
+    def observe(self, result: StepResult) -> None:
+        own = observe(result.corrected, means=self.recorder.wants_means(result.epoch))
+        index, facts, *means = processes.gathered(
+            self._accelerator, own.index, own.facts, *own.means
+        )
+        if self._accelerator.is_main_process:
+            every = Observations(index.cpu(), facts.cpu(), tuple(mean.cpu() for mean in means))
+            self.recorder.add(result.epoch, every)
+            if result.ends_epoch:
+                self.written.add(self.recorder.end_epoch(result.epoch))
+
+
+class Progress(Observer):
+    """Shows the progress of training on a display.
+
+    Args:
+        display: the user's display.
+        meter: measures loss and speed.
+        training: the training that is shown.
+    """
+
+    def __init__(self, display: Display, meter: Meter, training: Training) -> None:
+        self._display = display
+        self._meter = meter
+        self._training = training
+        self._updated = time.monotonic()
+
+    def after_evaluation(self, line: Mapping[str, Any]) -> None:
+        self._display.point(line)
+        self._updated = time.monotonic()
+
+    def after_step(self, result: StepResult) -> None:
+        now = time.monotonic()
+        if now - self._updated < DISPLAY_INTERVAL:
+            return
+        self._updated = now
+        meter, predicted = self._meter, result.logits.argmax(1)
+        numbers = {
+            "epoch": float(result.epoch + 1),
+            "loss": math.nan if meter.loss is None else meter.loss,
+            "fits given": float((predicted == result.batch.y.to(predicted)).float().mean()),
+        }
+        g = self._training.strategy.global_trust(self._training.progress)
+        if g is not None:
+            numbers["g"] = g
+        numbers |= {"ε": float(result.trust.mean()), "examples/s": meter.speed or 0.0}
+        self._display.step(result.step, numbers)
+
+
+class Tracker(Observer):
+    """Sends the numbers of every evaluation to a tracker such as TensorBoard.
+
+    Args:
+        accelerator: Accelerate's object for this process, which knows the trackers.
+        config: the run's config, whose `tracker` is set.
+        directory: the run, in which the tracker puts its files.
+
+    Raises:
+        InputError: the tracker cannot be started.
+    """
+
+    def __init__(self, accelerator: Accelerator, config: Config, directory: RunDirectory) -> None:
+        self._accelerator = accelerator
+        accelerator.project_configuration.set_directories(str(directory.tracking))
+        accelerator.log_with = [config.tracker]
+        options = {  # trackers take no nested tables
+            key: str(value) if isinstance(value, dict) else value
+            for key, value in config.table().items()
+        }
+        try:
+            accelerator.init_trackers(directory.path.name, options)
+        except Exception as error:  # trackers are third-party code
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"the tracker {config.tracker} cannot be started: {reason}", field="tracker"
+            ) from None
+
+    def after_evaluation(self, line: Mapping[str, Any]) -> None:
+        numbers = {key: value for key, value in line.items() if isinstance(value, int | float)}
+        self._accelerator.log(numbers, step=line["step"])
+
+    def close(self) -> None:
+        """Let the tracker write what it has."""
+        for tracker in self._accelerator.trackers:
+            tracker.finish()
+
+
+def check_tracker(name: str) -> None:
+    """Refuse a tracker that Accelerate does not know or that is not installed."""
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, LoggerType, get_available_trackers
+
+    if name not in LOGGER_TYPE_TO_CLASS:
+        raise InputError(unknown("tracker", name, LOGGER_TYPE_TO_CLASS), field="tracker")
+    if name in LoggerType.list() and name not in map(str, get_available_trackers()):
+        extra = '"proselflc[tensorboard]"' if name == "tensorboard" else name.replace("_", "-")
+        raise InputError(
+            f"the tracker {name} is not installed", field="tracker", fix=f"pip install {extra}"
+        )
+
+
+class Checkpointer(Observer):
+    """Saves the state every few seconds, before a stop and at the end; the main process alone.
+
+    Args:
+        training: the training whose step and weights are saved.
+        directory: the run.
+        interval: seconds between two checkpoints.
+        contents: returns tensors and facts of the whole state.
+
+    Attributes:
+        saved_step: the step of the last checkpoint, or -1.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        directory: RunDirectory,
+        interval: float,
+        contents: Callable[[], tuple[dict[str, Any], Json]],
+    ) -> None:
+        self.saved_step = -1
+        self._training = training
+        self._directory = directory
+        self._interval = interval
+        self._contents = contents
+        self._completed = 0  # the last step after which nothing was left to do
+        self._saved_at = time.monotonic()
+
+    def start(self, saved_step: int) -> None:
+        """Begin with the state of a checkpoint, or with -1 for none."""
+        self.saved_step = saved_step
+        self._completed = self._training.step
+        self._saved_at = time.monotonic()
+
+    def after_step(self, result: StepResult) -> None:
+        self._completed = result.step
+        is_due = time.monotonic() - self._saved_at >= self._interval
+        if is_due or result.stop or result.step == self._training.total_steps:
+            self._save()
+            self._saved_at = time.monotonic()
+
+    def save_before_divergence(self) -> None:
+        """Save the state before a step whose loss is not finite.
+
+        A state after which the evaluation failed is not worth saving.
+        """
+        if self.saved_step < self._training.step == self._completed:
+            self._save()
+
+    def _save(self) -> None:
+        """Save the state, unless its weights are not finite: the next step will report it."""
+        if not self._training.accelerator.is_main_process:
+            return
+        module = self._training.module
+        finite = all(bool(weight.isfinite().all()) for weight in module.parameters())
+        if not finite or any(bool(buffer.isnan().any()) for buffer in module.buffers()):
+            return
+        step = self._training.step
+        checkpoint.write(self._directory.checkpoints, State(step, *self._contents()))
+        self.saved_step = step
