@@ -42,11 +42,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # the same under nohup
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Starting Python with torch takes longer than most runs of a test. This process has it all
-# imported; every program that a test wants is a fork of it: a process of its own all the same,
-# with its own signals and streams, that can be killed.
+# Starting Python with torch takes longer than most tests. This process has everything imported,
+# and every program that a test starts is a fork of it: a process with its own signals and streams,
+# which can be killed.
 SERVER = """
-import json, os, resource, runpy, sys, traceback
+import json, os, resource, runpy, sys, traceback, types, warnings
 import filelock, pyarrow.parquet, rich.progress, sklearn.datasets, sklearn.metrics, tomli_w
 import torch._dynamo
 import proselflc.cli.app, proselflc.run.config, proselflc.terminal.display, proselflc.run.train
@@ -61,7 +61,13 @@ def become(wanted):
         resource.setrlimit(resource.RLIMIT_FSIZE, (wanted["largest_file"],) * 2)
     sys.argv = ["proselflc", *wanted["arguments"]]
     try:
-        runpy.run_module("proselflc", run_name="__main__", alter_sys=True)
+        if wanted["code"] is None:
+            runpy.run_module("proselflc", run_name="__main__", alter_sys=True)
+        else:
+            warnings.simplefilter("error")
+            sys.path.insert(0, "")
+            main = sys.modules["__main__"] = types.ModuleType("__main__")
+            exec(compile(wanted["code"], "<code>", "exec"), vars(main))
     except SystemExit as leaving:
         return leaving.code or 0
     except BaseException:
@@ -87,13 +93,13 @@ for line in sys.stdin:
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
-    """Also where a test before has wanted more."""
+    """Reset the number of threads, which an earlier test may have changed."""
     torch.set_num_threads(1)
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a program has left: its exit code (−9 for one that was killed) and its output."""
+    """The exit code of a program (−9 if it was killed) and its output."""
 
     code: int
     stdout: str
@@ -165,8 +171,13 @@ class Program:
         folder: Path | None = None,
         largest_file: int | None = None,
         stderr: Path | None = None,
+        code: str | None = None,
     ) -> Running:
-        """Start it, in a folder, with more environment, a limit on files or a terminal."""
+        """Start it, in a folder, with more environment, a limit on files or a terminal.
+
+        Args:
+            code: a Python program to run instead, with warnings as errors.
+        """
         self._count += 1
         stem = self._folder / f"{self._count}"
         streams = (stem.with_suffix(".out"), stderr or stem.with_suffix(".err"))
@@ -176,6 +187,7 @@ class Program:
                 "environment": dict(environment or {}),
                 "folder": str(folder or self._folder),
                 "largest_file": largest_file,
+                "code": code,
                 "stdout": str(streams[0]),
                 "stderr": str(streams[1]),
             }

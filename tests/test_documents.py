@@ -1,4 +1,4 @@
-"""Every example in the documents runs, and what programs make in them is up to date."""
+"""Every example in the documents runs, and their generated parts are up to date."""
 
 import json
 import os
@@ -32,7 +32,7 @@ FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```", re.M | re.S)
 
 
 def blocks(language: str) -> list[object]:
-    """The blocks of a language in all documents."""
+    """Return the blocks of a language in all documents."""
     return [
         pytest.param(block, id=f"{name}:{number}")
         for name, text in TEXTS.items()
@@ -44,7 +44,7 @@ def blocks(language: str) -> list[object]:
 
 BLOCKS = blocks("python")
 COMMANDS = blocks("sh")
-# Blocks that say nothing to a computer but to Sphinx, or show what a file looks like.
+# Blocks for Sphinx, and blocks that show the content of a file.
 NOT_RUN = {"{toctree}", "toml", "text"}
 
 
@@ -63,7 +63,7 @@ def test_no_example_is_forgotten() -> None:
         kinds = [info for info, _ in FENCED.findall(text)]
         run -= len([kind for kind in kinds if kind in ("python", "sh")])
         other = set(kinds) - NOT_RUN - {"python", "sh"}
-        assert not other, f"{name} has a block of {other}, which nobody runs"
+        assert not other, f"{name} has a block of {other}, which no test runs"
     assert run == 0
 
 
@@ -84,8 +84,8 @@ def backbone(folder: Path) -> None:
     (folder / "preprocessor_config.json").write_text(json.dumps(scaling))
 
 
-# What the pages say that a reader has: each is there when a block names it.
-HAVE: dict[str, Callable[[Path], object]] = {
+# Files that the pages assume; each is created when a block names it.
+FILES: dict[str, Callable[[Path], object]] = {
     "pictures": lambda path: audit_a_folder.make_folder(path, size=160),
     "patients.csv": table_with_wrong_labels.make_table,
     "titles.tsv": text_from_tsv.make_tsv,
@@ -95,11 +95,11 @@ HAVE: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture(scope="session")
 def have(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], None]:
-    """Puts what a block names into a folder."""
+    """Return a function that creates the files that a block names in a folder."""
     shelf = tmp_path_factory.mktemp("have")
 
     def put(block: str, folder: Path) -> None:
-        for name, make in HAVE.items():
+        for name, make in FILES.items():
             if re.search(rf"(?<![\w/]){re.escape(name)}(?![\w.])", block):
                 if not (shelf / name).exists():
                     make(shelf / name)
@@ -111,15 +111,16 @@ def have(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], None
     return put
 
 
-# What `proselflc` is in the shell of a block: it asks the tests' own server, which has everything
-# imported, for a process of its own; starting Python with torch takes longer than most commands.
-KNOCK = """#!{python} -IS
+# The command `proselflc` in the shell of a block. It asks the tests' own server, which has
+# everything imported, for a forked process, because starting Python with torch takes longer than
+# most commands.
+CLIENT = """#!{python} -IS
 import json, os, socket, sys
-door = socket.socket(socket.AF_UNIX)
-door.connect({door!r})
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
 wanted = dict(arguments=sys.argv[1:], folder=os.getcwd())
-door.sendall(json.dumps(wanted).encode() + bytes([10]))
-done = json.load(door.makefile(encoding="utf-8"))
+server.sendall(json.dumps(wanted).encode() + bytes([10]))
+done = json.load(server.makefile(encoding="utf-8"))
 sys.stdout.reconfigure(encoding="utf-8")
 sys.stdout.write(done["stdout"])
 sys.stderr.write(done["stderr"])
@@ -131,24 +132,24 @@ sys.exit(done["code"])
 def commands(program: Any) -> Iterator[Path]:
     """A folder for PATH with a quick `proselflc` in it."""
     with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as listening:
-        door = f"{name}/door"  # the name of a socket must be short
-        listening.bind(door)
+        address = f"{name}/server"  # the name of a socket must be short
+        listening.bind(address)
         listening.listen()
         threading.Thread(target=answer, args=(listening, program), daemon=True).start()
-        knock = Path(name, "proselflc")
-        knock.write_text(KNOCK.format(python=sys.executable, door=door))
-        knock.chmod(0o755)
+        client = Path(name, "proselflc")
+        client.write_text(CLIENT.format(python=sys.executable, address=address))
+        client.chmod(0o755)
         yield Path(name)
 
 
 def answer(listening: socket.socket, program: Any) -> None:
-    """Run what is asked for, one after the other, until nobody can ask any more."""
+    """Run the requested commands one after the other, until the socket is closed."""
     while True:
         try:
-            visitor, _ = listening.accept()
+            client, _ = listening.accept()
         except OSError:
             return
-        with visitor, visitor.makefile("rw", encoding="utf-8") as stream:
+        with client, client.makefile("rw", encoding="utf-8") as stream:
             wanted = json.loads(stream.readline())
             done = program.start(*wanted["arguments"], folder=Path(wanted["folder"])).wait(240)
             json.dump({"code": done.code, "stdout": done.stdout, "stderr": done.stderr}, stream)
@@ -175,9 +176,16 @@ def run(command: list[str], folder: Path, *more: Path) -> None:
 
 @pytest.mark.parametrize("code", BLOCKS)
 def test_an_example_runs_as_written(
-    code: str, tmp_path: Path, have: Callable[[str, Path], None]
+    code: str, tmp_path: Path, have: Callable[[str, Path], None], program: Any
 ) -> None:
     have(code, tmp_path)
+    done = program.start(code=code, folder=tmp_path).wait(300)
+    assert done.code == 0, done.stderr
+
+
+def test_the_first_example_runs_in_a_new_interpreter(tmp_path: Path) -> None:
+    """Nothing that it needs is imported by accident."""
+    code = next(block for kind, block in FENCED.findall(TEXTS["README.md"]) if kind == "python")
     run([sys.executable, "-W", "error", "-c", code], tmp_path)
 
 
