@@ -48,7 +48,7 @@ from proselflc.paper.plan import Study, Wanted
 from proselflc.paper.records import Record, Store
 from proselflc.paper.running import Reproduction
 from proselflc.paper.scale import SCALES
-from proselflc.queue.kept_runs import key
+from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 
 SCALE = SCALES["cpu"]

@@ -65,7 +65,7 @@ from proselflc.auditing.records import HeldOut, Records
 from proselflc.data.dataset import Bools, Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.errors import InputError
-from proselflc.queue.kept_runs import hashed
+from proselflc.queue.run_store import hash_options
 from proselflc.run.reader import Run
 from proselflc.training.observations import ROW
 
@@ -317,7 +317,7 @@ class Cache:
 
 def _key(case: Case, name: str) -> str:
     """A hash of all that a measurement depends on."""
-    return hashed({**case.depends, **MEASUREMENTS[name].depends, "name": name})
+    return hash_options({**case.depends, **MEASUREMENTS[name].depends, "name": name})
 
 
 def _versions() -> str:

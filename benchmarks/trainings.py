@@ -23,7 +23,7 @@ from proselflc.data.dataset import Dataset, Floats
 from proselflc.data.labels import labels as labels_of
 from proselflc.data.labels.labels import Labels
 from proselflc.files.whole import whole_file
-from proselflc.queue.kept_runs import hashed
+from proselflc.queue.run_store import hash_options
 from proselflc.run.reader import Run, load_run
 from proselflc.training.observations import ROW
 
@@ -89,7 +89,7 @@ class Case:
             for seen, held_out in split.split(part.labels, part.labels):
                 rest = Dataset(self.dataset.name, part.take(seen), self.dataset.names)
                 run, cost = self._timed(rest, "cce", None)
-                p[held_out] = run.judge(part.inputs.take(held_out)).probabilities
+                p[held_out] = run.predict_inputs(part.inputs.take(held_out)).probabilities
                 total += cost
             with whole_file(folder / "held_out.npy") as file:
                 np.lib.format.write_array(file, p, allow_pickle=False)
@@ -120,7 +120,7 @@ class Case:
 
         Two processes that want the same do it once: the second waits.
         """
-        key = hashed({**self.depends, **depends, "name": name})
+        key = hash_options({**self.depends, **depends, "name": name})
         folder = self.work / f"{self.setting.name}-{self.seed}-{name}-{key}"
         folder.mkdir(parents=True, exist_ok=True)
         done = folder / "cost.json"

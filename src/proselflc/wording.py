@@ -40,6 +40,11 @@ def on_command_line() -> Iterator[None]:
         _spelling.reset(token)
 
 
+def is_command_line() -> bool:
+    """Return whether options are written as flags, to start processes that do the same."""
+    return _spelling.get() is _flag
+
+
 def option(field: str, value: Value = None) -> str:
     """Return an option as the reader would type it.
 

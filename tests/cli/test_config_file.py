@@ -17,7 +17,7 @@ from proselflc.cli.config_file import behind_flags, flag_value
 from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.run.config import Config
-from proselflc.run.output_options import OutputOptions, may_begin
+from proselflc.run.output_options import OutputOptions, check_output
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import FORMAT, RunDirectory, read_toml
 
@@ -142,8 +142,8 @@ def test_a_run_of_a_later_format_is_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=words):
         cli.prepare(["train", "--out", str(tmp_path), "--resume"])
     with pytest.raises(InputError, match=words):
-        may_begin(RunDirectory(tmp_path), OutputOptions(tmp_path, resume=True))
-    assert may_begin(RunDirectory(tmp_path), OutputOptions(tmp_path, overwrite=True))
+        check_output(RunDirectory(tmp_path), OutputOptions(tmp_path, resume=True))
+    assert check_output(RunDirectory(tmp_path), OutputOptions(tmp_path, overwrite=True))
 
 
 FULL = Config(

@@ -20,7 +20,7 @@ from PIL import Image
 from proselflc.cli import app as cli
 from proselflc.errors import InputError
 from proselflc.run.reader import load_run
-from proselflc.run.reviewed import Review
+from proselflc.run.review import Review
 
 SECONDS = 30  # after which a command is said to hang
 

@@ -10,7 +10,7 @@ from proselflc.paper.artefacts import artefact
 from proselflc.paper.records import Store, resolved_table
 from proselflc.paper.running import Reproduction
 from proselflc.paper.scale import SCALES
-from proselflc.queue.kept_runs import key
+from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 
 CPU = SCALES["cpu"]

@@ -13,7 +13,7 @@ import pytest
 from proselflc.errors import InputError
 from proselflc.paper.records import Store
 from proselflc.paper.scale import SCALES
-from proselflc.queue.kept_runs import key
+from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 
 CONFIG = SCALES["cpu"].config("cifar100", "gce", {}, seed=0, noise="pair:0.4")

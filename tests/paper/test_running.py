@@ -27,7 +27,7 @@ from proselflc.paper.plan import Study, Wanted
 from proselflc.paper.records import Store
 from proselflc.paper.running import Reproduction, complete
 from proselflc.paper.scale import SCALES
-from proselflc.queue.kept_runs import key
+from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 from proselflc.terminal.interruption import Interrupted
 from proselflc.training.recipe import Recipe

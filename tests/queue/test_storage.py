@@ -63,7 +63,7 @@ def test_a_damaged_last_line_is_dropped_or_said(
     journal.write_bytes(whole + line)
     notes: list[str] = []
     if not is_dropped:  # it is well written, so what it did is not known
-        with pytest.raises(InputError, match=r"journal\.log is damaged .*--overwrite"):
+        with pytest.raises(InputError, match=r"journal\.log is damaged .*overwrite=True"):
             queue_storage.opened(journal, None, notes.append)
         assert journal.read_bytes() == whole + line
         return
@@ -126,7 +126,7 @@ def test_a_storage_that_cannot_be_reached_is_said_without_its_password(
 )
 def test_a_storage_that_is_lost_is_said_without_its_password(url: str) -> None:
     with (
-        pytest.raises(InputError, match=r"cannot be reached any more .*--resume") as caught,
+        pytest.raises(InputError, match=r"can no longer be reached .*resume=True") as caught,
         queue_storage.storage_errors(url),
     ):
         raise optuna.exceptions.StorageInternalError(f"lost {url}, password is s3cret")
@@ -160,7 +160,7 @@ def test_a_grpc_proxy_that_does_not_answer_is_said(
 def test_a_grpc_proxy_that_is_lost_is_said() -> None:
     grpc = pytest.importorskip("grpc", reason="needs grpcio")
     with (
-        pytest.raises(InputError, match=r"grpc://host:1 cannot be reached any more .*--resume"),
+        pytest.raises(InputError, match=r"grpc://host:1 can no longer be reached .*resume=True"),
         queue_storage.storage_errors("grpc://host:1"),
     ):
         raise grpc.RpcError("away")
@@ -170,7 +170,7 @@ def test_a_grpc_proxy_that_is_lost_is_said() -> None:
 def test_a_first_line_is_not_dropped_as_damage(tmp_path: Path, content: str) -> None:
     journal = tmp_path / "journal.log"
     journal.write_text(content)
-    with pytest.raises(InputError, match="does not begin as a journal does"):
+    with pytest.raises(InputError, match="does not begin like a journal"):
         queue_storage.opened(journal)
     assert journal.read_text() == content
 

@@ -20,7 +20,7 @@ from proselflc.reporting.before_after import changes, decided
 from proselflc.reporting.reading import readings
 from proselflc.reviewing.view import next_steps
 from proselflc.run.reader import Run
-from proselflc.run.reviewed import Review, wilson
+from proselflc.run.review import Review, wilson
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from proselflc.reviewing.view import (
     source,
 )
 from proselflc.run.reader import Run
-from proselflc.run.reviewed import Review
+from proselflc.run.review import Review
 
 
 @pytest.fixture

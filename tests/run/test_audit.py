@@ -163,19 +163,19 @@ def suspect(name: str, given: str, suggested: str) -> pa.Table:
 
 def test_one_suspect_is_one() -> None:
     found, table = audited(suspects=1, num_examples=300), suspect("x", "a", "b")
-    text = auditing.in_words(Run(Path("a")), found, table, 0)
+    text = auditing.describe(Run(Path("a")), found, table, 0)
     assert text.startswith("1 of 300 labels is suspect (0.3%); ")
     assert "in 10 suspects" not in text
 
 
 def test_what_is_said_of_an_audit() -> None:
     table = suspect("one", "dog", "cat")
-    text = auditing.in_words(Run(Path("my runs/a")), audited(), table, 10)
+    text = auditing.describe(Run(Path("my runs/a")), audited(), table, 10)
     assert text == (
         "6 of 20 labels are suspect (30.0%); roughly 32% are estimated to be wrong.\n"
         "About 8 in 10 suspects should really be wrong.\n"
         "\n"
-        "Suspects, most often (given → suggested):\n"
+        "Most frequent suspects (given → suggested):\n"
         "  dog → cat  1\n"
         "\n"
         "This one:\n"
@@ -204,7 +204,7 @@ def test_a_table_is_to_be_copied(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").write_text(config)
-    text = auditing.in_words(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 1)
+    text = auditing.describe(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 1)
     assert f"proselflc export {tmp_path} {words}  # the corrected labels\n" in text
 
 
@@ -219,20 +219,20 @@ def test_images_are_to_be_sorted_into_folders_and_the_advice_works(
     ids = [f"{('cat', 'dog', 'fox')[k % 3]}/{k:02}.png" for k in range(12)]
     run = Run(reviewable(Path(), "a", ids=ids, data="my photos"))
     for folder in ("sorted", "sorted-2"):  # the second time the first is there
-        text = auditing.in_words(run, run.audit, run.examples, 1)
+        text = auditing.describe(run, run.audit, run.examples, 1)
         advice = f"proselflc export a --links {folder}"
         assert f"{advice}  # the corrected labels\n" in text
         assert cli.run(advice.split()[1:]) == 0
         assert len(list(Path(folder).glob("*/*.png"))) == 12
     monkeypatch.chdir("my photos")
     run = Run(Path("../a"))
-    assert "--out labels.csv" in auditing.in_words(run, run.audit, run.examples, 1)
+    assert "--out labels.csv" in auditing.describe(run, run.audit, run.examples, 1)
 
 
 def test_what_is_said_of_a_run_that_was_too_short(tmp_path: Path) -> None:
     line = {"step": 1, "epoch": 1.0, "progress": 1.0, "train_accuracy": 0.9}
     (tmp_path / "history.jsonl").write_text(json.dumps(line))
-    text = auditing.in_words(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 10)
+    text = auditing.describe(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 10)
     assert "\n\nBut the run saw its examples for 1 epoch, and an audit needs 3 at least: " in text
     assert f"proselflc report {tmp_path}" in text
     assert f"proselflc review {tmp_path}" in text
@@ -242,12 +242,12 @@ def test_what_is_said_of_a_run_that_was_too_short(tmp_path: Path) -> None:
 def test_what_is_said_where_nothing_is_wrong() -> None:
     nothing = audited(suspects=0, expected_precision=None, estimated_noise_rate=0.0, folds=4)
     table = suspect("one", "dog", "cat").slice(0, 0)
-    text = auditing.in_words(Run(Path("a")), nothing, table, 10)
+    text = auditing.describe(Run(Path("a")), nothing, table, 10)
     assert text.startswith(
         "none of 20 labels is suspect; roughly 0% are estimated to be wrong.\n"
-        "Each was judged by one of 4 models that has not seen it.\n\nEvery label"
+        "Each was assessed by one of 4 models that had not seen it.\n\nEvery label"
     )
-    assert "most often" not in text
+    assert "Most frequent" not in text
     assert text.endswith("Next:\n  proselflc report a  # a page to look at them\n")
 
 
@@ -257,14 +257,14 @@ def test_what_is_said_where_nothing_is_wrong() -> None:
 )
 def test_the_precision_in_words(precision: float, words: str) -> None:
     table = suspect("one", "dog", "cat")
-    text = auditing.in_words(Run(Path("a")), audited(expected_precision=precision), table, 0)
+    text = auditing.describe(Run(Path("a")), audited(expected_precision=precision), table, 0)
     assert f"\n{words}" in text
 
 
 def test_names_from_strangers_are_shown_and_shortened() -> None:
     evil = "\x1b[31m\n" + "x" * 100
     found = audited(names=(evil, "dog", "fox"))
-    text = auditing.in_words(Run(Path("a\x07")), found, suspect(evil, "dog", evil), 1)
+    text = auditing.describe(Run(Path("a\x07")), found, suspect(evil, "dog", evil), 1)
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "\\x1b[31m\\n" in text
@@ -285,7 +285,7 @@ def test_the_words_count_the_suspects_that_the_page_shows(run: Path, program: An
     suspects = examples[examples.is_suspect]
     counted = suspects.groupby(["given_label", "suggested_label"]).size()
     lines = program("audit", run).stdout.splitlines()
-    start = lines.index("Suspects, most often (given → suggested):") + 1
+    start = lines.index("Most frequent suspects (given → suggested):") + 1
     for line in lines[start : start + auditing.PAIRS]:
         given, _, suggested, count = line.split()
         assert counted[given, suggested] == int(count)
@@ -356,14 +356,14 @@ def fold_other_labels(run: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lose_dynamics, "has no dynamics: they are what an audit looks at; train it again"),
+        (lose_dynamics, "has no dynamics, which an audit needs: train it again"),
         (lose_an_epoch, "has no record of epoch 3"),
         (cut_an_epoch, "cannot read"),
         (take_other_records, "it belongs to another run"),
-        (take_other_labels, "their fingerprints differ: put the run's own file back"),
+        (take_other_labels, "their fingerprints differ: restore the run's own file"),
         (damage_labels, "labels.npz"),
         (damage_summary, "summary.json is damaged"),
-        (unfinish, "is not finished: go on with"),
+        (unfinish, "is not finished: continue it with"),
         (come_from_the_future, "by a newer version of proselflc (format 3, this one reads 2)"),
         (fold_other_labels, "or audit with --folds 0"),
     ],

@@ -184,7 +184,7 @@ def test_another_number_of_folds_replaces_the_first(
 
     with monkeypatch.context() as patch:
         patch.setattr(folds, "train", stop)
-        with pytest.raises(KeyboardInterrupt, match=r"go on with: proselflc audit .* --folds 2"):
+        with pytest.raises(KeyboardInterrupt, match=r"with: proselflc audit .* --folds 2"):
             audit(run, folds=2)
     assert audit(run).folds == 3  # until there is something better
     assert audit(run, folds=2).folds == 2
@@ -233,9 +233,9 @@ def test_folds_are_even_and_follow_from_the_seed(counts: list[int], number: int,
     ids = tuple(map(str, range(len(y))))
     part = Part(Features(np.zeros((len(y), 1), np.float32)), y, ids)
     labels = labels_of.from_dataset(Dataset("y", part, names), None)
-    splits = folds.cut(labels, number, seed)
+    splits = folds.split_examples(labels, number, seed)
     np.random.seed(0)
-    again = folds.cut(labels, number, seed)
+    again = folds.split_examples(labels, number, seed)
     for split, same in zip(splits, again, strict=True):
         assert np.array_equal(split.validation, same.validation)
         assert np.array_equal(np.union1d(split.train, split.validation), np.arange(len(y)))
@@ -252,7 +252,7 @@ def test_another_seed_is_another_cut() -> None:
         Features(np.zeros((50, 1), np.float32)), np.arange(50) % 2, tuple(map(str, range(50)))
     )
     labels = labels_of.from_dataset(Dataset("y", part, ("a", "b")), None)
-    one, other = (folds.cut(labels, 2, seed)[0].validation for seed in (0, 1))
+    one, other = (folds.split_examples(labels, 2, seed)[0].validation for seed in (0, 1))
     assert not np.array_equal(one, other)
 
 
@@ -274,7 +274,7 @@ def test_another_seed_is_another_cut() -> None:
 def test_a_fold_has_as_many_epochs(recipe: Recipe, n: int, m: int, expected: Recipe) -> None:
     """100 examples in tens are 10 batches, 75 are 8: of 40 steps of warm-up 32 are left."""
     config = Config(recipe=recipe, noise="pair:0.4", noise_seed=3, trusted="0.2", tracker="x")
-    found = folds.of_fold(config, n, m)
+    found = folds.fold_config(config, n, m)
     assert found.recipe == expected
     assert (found.noise, found.noise_seed, found.trusted, found.tracker) == (None,) * 4
     assert found.request.data == FROM_PYTHON
@@ -325,7 +325,7 @@ def test_data_that_has_moved(tmp_path: Path) -> None:
     out = trained(tmp_path / "run", data)
     data.rename(tmp_path / "elsewhere.npz")
     before = files(out)
-    with pytest.raises(InputError, match=r"is not there any more.*say with --data where it is now"):
+    with pytest.raises(InputError, match=r"is missing.*present location with data="):
         audit(out, folds=2)
     assert files(out) == before
     assert audit(out).folds is None  # which needs no data
@@ -349,7 +349,7 @@ def test_a_run_from_python_needs_its_data(tmp_path: Path) -> None:
         audit(run, folds=2)
     with pytest.raises(InputError, match="has changed since training"):
         audit(run, folds=2, dataset=arrays.load(x, 1 - y))
-    with pytest.raises(InputError, match="4 of 24 examples are gone"):
+    with pytest.raises(InputError, match="4 of 24 examples are missing"):
         audit(run, folds=2, dataset=arrays.load(x[:20], y[:20]))
     assert run.audit.folds is None
     assert audit(run, folds=2, dataset=dataset).folds == 2
@@ -391,7 +391,7 @@ def test_folds_that_cannot_be_made(original: Path, number: int, words: str) -> N
 def test_too_few_examples(tmp_path: Path) -> None:
     dataset = arrays.load(np.eye(3), [0, 1, 1])
     proselflc.fit(dataset, epochs=1, out=tmp_path / "run", model="mlp")
-    with pytest.raises(InputError, match="leave fewer than two to learn from"):
+    with pytest.raises(InputError, match="leave fewer than two to train on"):
         audit(tmp_path / "run", folds=2, dataset=dataset)
 
 
@@ -399,7 +399,7 @@ def test_a_config_that_makes_no_sense_is_one_sentence(run: Path, resealed: Any) 
     config = run / "config.toml"
     config.write_text(config.read_text().replace("momentum = 0.9", "momentum = 9"))
     resealed(run)
-    with pytest.raises(InputError, match=r"config\.toml is damaged: --momentum must be"):
+    with pytest.raises(InputError, match=r"config\.toml is damaged: momentum= must be"):
         audit(run, folds=2)
 
 
@@ -421,14 +421,14 @@ def test_folds_that_are_elsewhere_are_refused(run: Path, tmp_path: Path, name: s
     shutil.move(run / "folds", outside)
     if name == "folds":
         (run / name).symlink_to(outside)
-        with pytest.raises(InputError, match=r"folds is a link.*audit with --folds 0"):
+        with pytest.raises(InputError, match=r"folds is a link.*audit without folds"):
             audit(run)
     else:
         (outside / "3-1").rename(outside / "2-1")
         (run / "folds").mkdir()
         (run / name).symlink_to(outside / "2-1")
     before = files(outside)
-    with pytest.raises(InputError, match=f"{name} is a link, and a run has its folds in itself"):
+    with pytest.raises(InputError, match=f"{name} is a link, but a run keeps its folds"):
         audit(run, folds=2)
     assert audit(run, folds=0).folds is None
     RunDirectory(run).clear()
@@ -495,7 +495,7 @@ def test_trusted_examples_from_a_file(tmp_path: Path, from_python: bool) -> None
     seen = [name for k in (1, 2) for name, yes in trusted_in(out / f"folds/2-{k}").items() if yes]
     assert sorted(seen) == expected
     beside.rename(tmp_path / "moved.npz")
-    with pytest.raises(InputError, match=r"the trusted examples of .* are not there any more"):
+    with pytest.raises(InputError, match=r"the trusted examples of .* are missing"):
         audit(out, folds=3, dataset=dataset)
 
 
@@ -520,15 +520,15 @@ def test_a_fold_without_trusted_examples_is_refused_before_anything_is_trained(
         np.savez(tmp_path / "one.npz", x=there["x"][:2], y=there["y"][:2])
     out = trained(tmp_path / "run", data, method="pseudo_label", trusted=str(tmp_path / "one.npz"))
     labels = load_run(out).labels
-    one = folds.cut(labels, 2, 0)
+    one = folds.split_examples(labels, 2, 0)
     assert labels.trusted is not None
     assert [int(labels.trusted[split.train].sum()) for split in one] == [1, 1]
     monkeypatch.setattr(folds, "train", lambda *_, **__: pytest.fail("it was trained"))
     only = labels.trusted & (np.cumsum(labels.trusted) == 1)
-    for trusted, words in ((only, "a trusted one"), (~only, "one that is not trusted")):
+    for trusted, words in ((only, "trusted"), (~only, "other")):
         replace(labels, trusted=trusted).save(out / "labels.npz")
         resealed(out)
-        with pytest.raises(InputError, match=f"2 folds would leave a model without {words}"):
+        with pytest.raises(InputError, match=f"2 folds would leave a model without {words} ones"):
             audit(out, folds=2)
 
 

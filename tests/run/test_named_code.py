@@ -203,7 +203,7 @@ def test_a_file_does_not_overwrite_a_run(
     received = tmp_path / "received.toml"
     received.write_text('data = "digits"\nout = "mine"\noverwrite = true\nsteps = 1\n')
     assert cli.run(["train", "--config", "received.toml", "--quiet"]) == 2
-    assert "add --overwrite to the command if you want that" in capsys.readouterr().err
+    assert "add --overwrite to the command" in capsys.readouterr().err
     assert (tmp_path / "mine" / "config.toml").read_text() == ""
     assert cli.run(["train", "--config", "received.toml", "--quiet", "--overwrite"]) == 0
     assert (tmp_path / "mine" / "summary.json").is_file()

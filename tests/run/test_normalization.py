@@ -25,7 +25,7 @@ from proselflc.errors import InputError
 from proselflc.models import catalogue, pixels
 from proselflc.models.pixels import IMAGENET, Pixels, expected, parse
 from proselflc.models.shape import ImageShape
-from proselflc.queue.kept_runs import key
+from proselflc.queue.run_store import key
 from proselflc.run.config import Config, differences, read_options
 from proselflc.run.prepare import choose_normalization, resumed_config
 from proselflc.training.run_directory import RunDirectory

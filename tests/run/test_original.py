@@ -142,7 +142,7 @@ def test_data_that_has_moved(tmp_path: Path) -> None:
     path = table(tmp_path / "d.csv")
     run = made(tmp_path / "run", Request(str(path)))
     path.rename(tmp_path / "moved.csv")
-    with pytest.raises(InputError, match=r"is not there any more: there is no .*d\.csv, seen from"):
+    with pytest.raises(InputError, match=r"is missing: there is no .*d\.csv, looked up from"):
         original.inputs(run)
     assert len(original.inputs(run, data=str(tmp_path / "moved.csv"))) == 6
 
@@ -155,7 +155,7 @@ def test_nothing_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run = made(tmp_path / "run", Request("digits"))
     config = {"data": "cifar10", "data_root": str(tmp_path / "gone")}
     run.directory.config.write_text(tomli_w.dumps(config))
-    with pytest.raises(InputError, match=r"the data of .* is not there any more: there is no"):
+    with pytest.raises(InputError, match=r"the data of .* is missing: there is no"):
         original.inputs(Run(run.path))
 
 
@@ -165,7 +165,7 @@ def test_rows_that_are_gone(tmp_path: Path) -> None:
     table(path, rows=4)
     with pytest.raises(
         InputError,
-        match=r'has changed since training: 2 of 6 examples are gone, the first is "4"; put them',
+        match=r'has changed since training: 2 of 6 examples are missing, the first is "4": restore',
     ):
         original.inputs(run)
 
@@ -198,10 +198,10 @@ def test_data_from_python(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ('data = ["a"]\n', "is damaged: data should be a text"),
-        ('data = "digits"\nlabels = 3\n', "is damaged: labels should be a text"),
+        ('data = ["a"]\n', "is damaged: expected `str`, got `array` at `\\$.data`"),
+        ('data = "digits"\nlabels = 3\n', "is damaged: expected `str`, got `int` at `\\$.labels`"),
         ("", "does not say which data the run was made from"),
-        ('data = "digits"\non_bad_image = "eat"\n', "does not say which data"),
+        ('data = "digits"\non_bad_image = "eat"\n', "is damaged: invalid enum value 'eat'"),
     ],
 )
 def test_a_damaged_config(tmp_path: Path, config: str, sentence: str) -> None:

@@ -91,7 +91,7 @@ def test_files_of_every_kind(
         (["--data", "digits"], "unknown class"),
         (["--data", "digits", "--out", "x.txt"], "must end in .csv"),
         (["--data", "digits", "--out", "nowhere/x.csv"], "no folder"),
-        ([], "say with --data"),
+        ([], "pass --data"),
         (["--data", "missing.csv"], "no file or folder"),
     ],
 )

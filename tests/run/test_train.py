@@ -54,7 +54,7 @@ def test_a_mistake_gets_one_sentence(
 def test_resume_needs_to_know_what(capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*DIGITS, "--resume"]) == 2
     assert capfd.readouterr().err == (
-        "--resume needs --out, the directory of the run to go on with\n"
+        "--resume needs --out, the directory of the run to continue\n"
     )
 
 

@@ -24,9 +24,8 @@ from proselflc.data.dataset import Dataset, Part
 from proselflc.data.request import Request
 from proselflc.data.sources import digits
 from proselflc.errors import InputError
-from proselflc.queue import kept_runs
+from proselflc.queue import run_store, worker_processes
 from proselflc.queue import storage as queue_storage
-from proselflc.queue import worker_processes as helping_processes
 from proselflc.run.config import Config
 from proselflc.run.output_options import OutputOptions
 from proselflc.run.reader import load_run
@@ -161,7 +160,9 @@ def test_four_fifths_train_with_noise_and_a_fifth_chooses_with_true_labels(
     for stage in outcome.stages:  # the accuracy is that on the true labels, computed here
         winner = stage.best
         assert winner is not None
-        judged = load_run(runs_of(outcome) / winner.run).judge(whole.train.inputs.take(rows))
+        judged = load_run(runs_of(outcome) / winner.run).predict_inputs(
+            whole.train.inputs.take(rows)
+        )
         predicted = judged.probabilities.argmax(1)
         assert winner.accuracy == pytest.approx((predicted == whole.clean[rows]).mean(), abs=1e-9)
 
@@ -279,7 +280,7 @@ def test_what_is_done_is_not_done_again(
     def never(*_: object, **__: object) -> Path:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(kept_runs, "train", never)
+    monkeypatch.setattr(run_store, "train", never)
     again = searched(ONE, resume=True, runs=tmp_path / "runs")
     assert study.to_json(again) == study.to_json(first)
     shared = searched(ONE, name="another study", runs=tmp_path / "runs")
@@ -303,25 +304,25 @@ def test_an_unfinished_run_is_gone_on_with_and_a_damaged_one_begins_anew(
         starts.append(arguments[1].resume)
         return train(*arguments, **options)
 
-    monkeypatch.setattr(kept_runs, "train", watched)
-    done = kept_runs.once(config, tmp_path / "runs", Silent())
-    assert kept_runs.once(config, tmp_path / "runs", Silent()) == done
+    monkeypatch.setattr(run_store, "train", watched)
+    done = run_store.train_once(config, tmp_path / "runs", Silent())
+    assert run_store.train_once(config, tmp_path / "runs", Silent()) == done
     assert starts == [False]
     assert not list(done.checkpoints.glob("*"))
     done.summary.unlink()
-    kept_runs.once(config, tmp_path / "runs", Silent())
+    run_store.train_once(config, tmp_path / "runs", Silent())
     assert starts == [False, True]
     done.summary.unlink()
     done.checkpoints.mkdir(exist_ok=True)
     (done.checkpoints / f"{5:010d}-{'0' * 32}.safetensors").write_bytes(b"damaged")
-    kept_runs.once(config, tmp_path / "runs", Silent())
+    run_store.train_once(config, tmp_path / "runs", Silent())
     assert starts == [False, True, False]
     assert done.is_finished
 
 
 def test_a_kept_run_is_known_by_what_it_depends_on(tmp_path: Path, whole: Dataset) -> None:
     def name(config: Config, dataset: Dataset | None = None) -> str:
-        return kept_runs.place(config, tmp_path, dataset).path.name
+        return run_store.stored_run(config, tmp_path, dataset).path.name
 
     assert name(ONE) == name(replace(ONE, workers=0, checkpoint_seconds=1.0))
     others = [
@@ -358,7 +359,7 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr("torch.cuda.device_count", lambda count=count: count)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert [helping_processes._device(k) for k in (1, 2)] == expected
+        assert [worker_processes._device(k) for k in (1, 2)] == expected
 
 
 def test_a_trial_that_diverges_is_not_chosen(searched: Searched) -> None:
@@ -492,7 +493,7 @@ def test_a_password_is_neither_written_down_nor_printed(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("proselflc.searching.search.queue_storage", _Opening(opened))
-    monkeypatch.setattr(kept_runs, "once", stop)
+    monkeypatch.setattr(run_store, "train_once", stop)
     url = "postgresql://me:s3cret@host/db?sslpassword=s3cret"
     with pytest.raises(Interrupted, match=r"in place of \*\*\*") as caught:
         searched(ONE, storage=url)

@@ -89,7 +89,7 @@ def _gate(run: str) -> Any:
     from proselflc.reviewing.server import served
     from proselflc.reviewing.view import Sheet
     from proselflc.run.reader import load_run
-    from proselflc.run.reviewed import Review
+    from proselflc.run.review import Review
 
     return served(Sheet(Review(load_run(run)), "me"), frozenset(("127.0.0.1:1",)))
 

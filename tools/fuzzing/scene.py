@@ -199,7 +199,7 @@ def _runs() -> None:
     from proselflc import record
     from proselflc.data.labels.decisions import Wanted
     from proselflc.run.reader import load_run
-    from proselflc.run.reviewed import Review
+    from proselflc.run.review import Review
 
     for out, data in (("other", "other_table"), ("run", "table")):
         told("train", "--data", f"data/{data}.csv", *SMALL, *MLP, "--epochs", "4", "--out", out,

@@ -51,10 +51,13 @@ def audit(
         raise RunError(str(error)) from None
     if json:
         examples = audited.examples
-        listed = {"pairs": auditing.pairs(examples), "worst": auditing.worst(examples, worst)}
+        listed = {
+            "pairs": auditing.pairs(examples),
+            "worst": auditing.worst_suspects(examples, worst),
+        }
         print_json({"run": str(run), **found.to_json(), **listed})
     else:
-        sys.stdout.write(auditing.in_words(audited, found, audited.examples, worst))
+        sys.stdout.write(auditing.describe(audited, found, audited.examples, worst))
 
 
 def report(

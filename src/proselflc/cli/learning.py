@@ -67,7 +67,7 @@ def train(
     elif not quiet:
         if is_regular(directory.audit):
             found = Run(path)
-            say("\n" + auditing.in_words(found, found.audit, found.examples, 3))
+            say("\n" + auditing.describe(found, found.audit, found.examples, 3))
         sys.stdout.write(f"{printable(str(path))}\n")
 
 
@@ -173,26 +173,26 @@ def predict(
         prediction.check_out(out, overwrite)
     found = load_run(run, model=model)
     say_notes(found.notes)
-    judged = prediction.judge(found, request, split, workers=workers)
+    predicted = prediction.predict(found, request, split, workers=workers)
     if out is not None:
-        prediction.write(judged, out)
-    accuracy = judged.accuracy
+        prediction.write(predicted, out)
+    accuracy = predicted.accuracy
     if accuracy is not None:
-        say(f"{len(judged.examples):,} examples, {accuracy:.1%} predicted as labelled")
-    say_notes(f"{file.id} was skipped: {file.reason}" for file in judged.examples.skipped)
+        say(f"{len(predicted.examples):,} examples, {accuracy:.1%} predicted as labelled")
+    say_notes(f"{file.id} was skipped: {file.reason}" for file in predicted.examples.skipped)
     if json:
         print_json(
             {
                 "run": str(run),
-                "data": judged.examples.name,
-                "examples": len(judged.examples),
+                "data": predicted.examples.name,
+                "examples": len(predicted.examples),
                 "accuracy": accuracy,
                 "out": None if out is None else str(out),
-                "skipped": len(judged.examples.skipped),
+                "skipped": len(predicted.examples.skipped),
             }
         )
     elif out is None:
-        sys.stdout.write(prediction.table(judged))
+        sys.stdout.write(prediction.table(predicted))
     else:
         sys.stdout.write(f"{printable(str(out))}\n")
 

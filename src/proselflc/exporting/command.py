@@ -91,7 +91,7 @@ class Export:
             suffixes = every if self.format is None else SUFFIXES[self.format]
             check_out(self.out, self.overwrite, suffixes)
         if self.copy is not None:
-            check_out(self.copy, self.overwrite, TABLES, "--copy")
+            check_out(self.copy, self.overwrite, TABLES, "copy")
             if self.only_suspects:
                 raise InputError(
                     "a corrected copy of a table has all its rows: leave --only-suspects out, or "
@@ -227,7 +227,7 @@ def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
     if has_labels_beside:
         data = open_data(wanted)
         rows, classes = read_label_table(data, source, wanted)
-        rows = rows[original.places(run.labels.ids, data.train.ids, f"the data {wanted.data}")]
+        rows = rows[original.find_ids(run.labels.ids, data.train.ids, f"the data {wanted.data}")]
         column = tables.label_column(source, wanted.label_column)
         table = open_table(source)
         known = dict(zip(table.texts(column), _renamed(classes, data.names, names), strict=True))
@@ -241,7 +241,7 @@ def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
             ignored=wanted.ignore_column,
         )
         what_it_is = f"the table {source} of {run.path}"
-        rows = found.rows[original.places(run.labels.ids, found.ids, what_it_is)]
+        rows = found.rows[original.find_ids(run.labels.ids, found.ids, what_it_is)]
         column, table = found.column, found.table
         known = {name: k for k, name in enumerate(names)}
     if wanted.labels is None or has_labels_beside:

@@ -87,6 +87,8 @@ def damaged(source: object, error: Exception) -> InputError:
 
 
 def _convert_path(kind: type, value: object) -> Any:
-    if kind is Path and isinstance(value, str):
-        return Path(value)
+    if kind is Path:
+        if isinstance(value, str):
+            return Path(value)
+        raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
     raise NotImplementedError(f"{kind} cannot be read from a file")

@@ -12,8 +12,8 @@ from proselflc.paper.records import resolved_table
 from proselflc.paper.running import Reproduction, complete, estimate, planned
 from proselflc.paper.scale import SCALES, scale
 from proselflc.queue import storage as queue_storage
-from proselflc.queue.kept_runs import key
-from proselflc.queue.worker_processes import helping, stopping_on_signals
+from proselflc.queue.run_store import key
+from proselflc.queue.worker_processes import stopping_on_signals, worker_processes
 from proselflc.terminal.interruption import Interrupted
 
 
@@ -126,7 +126,7 @@ def run(one: Reproduction, jobs: int, say: Callable[[str], None] | None) -> None
         )
     queue_storage.check_installed("reproduce")
     try:
-        with stopping_on_signals(), helping(_work, one, jobs):
+        with stopping_on_signals(), worker_processes(_work, one, jobs):
             complete(one, say or _nobody)
     except KeyboardInterrupt:
         raise Interrupted(

@@ -18,7 +18,7 @@ from proselflc import methods
 from proselflc.paper import printed
 from proselflc.paper.records import Record, Store
 from proselflc.paper.scale import Scale
-from proselflc.queue.kept_runs import key
+from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 
 TRUSTED = {"cifar100": 0.2}  # of the training examples; other data has a validation part

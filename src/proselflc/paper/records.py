@@ -23,8 +23,8 @@ from proselflc.errors import InputError
 from proselflc.files.regular import content_of, is_regular, open_regular
 from proselflc.files.whole import must_be_own_folder, whole_file
 from proselflc.queue import storage as queue_storage
-from proselflc.queue.kept_runs import key
 from proselflc.queue.run_queue import Queue
+from proselflc.queue.run_store import key
 from proselflc.run.config import MAY_CHANGE, Config, versions
 
 _COMPACT: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}

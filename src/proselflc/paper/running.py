@@ -16,8 +16,8 @@ from proselflc.paper.plan import Study, Wanted
 from proselflc.paper.records import Store
 from proselflc.paper.scale import Scale, located
 from proselflc.queue import storage as queue_storage
-from proselflc.queue.kept_runs import key, once, place
 from proselflc.queue.run_queue import Claim, Entry, Name
+from proselflc.queue.run_store import key, stored_run, train_once
 from proselflc.run.config import Config
 from proselflc.terminal.display import Silent
 from proselflc.training.loop import DivergenceError
@@ -112,11 +112,13 @@ def _do(one: Reproduction, wanted: Wanted, claim: Claim, say: Callable[[str], No
         say(f"{wanted.title} ({left} to go)")
         config = located(wanted.config, one.data_root)
         if wanted.taught_by is not None:
-            teacher = once(located(wanted.taught_by, one.data_root), one.store.runs, _NOBODY).path
+            teacher = train_once(
+                located(wanted.taught_by, one.data_root), one.store.runs, _NOBODY
+            ).path
             config = replace(config, parameters={**config.parameters, "teacher": teacher})
         record = one.store.add(wanted.config, run(config, one.store.runs))
         if not one.keep_runs:
-            shutil.rmtree(place(config, one.store.runs).path, ignore_errors=True)
+            shutil.rmtree(stored_run(config, one.store.runs).path, ignore_errors=True)
     accuracy = record.summary["test_accuracy"]
     if accuracy is None:
         claim.diverge(str(record.facts.get("diverged", "it has no accuracy")), key(wanted.config))
@@ -129,11 +131,11 @@ def run(config: Config, folder: Path) -> dict[str, Any]:
     from proselflc.run.reader import load_run
 
     try:
-        path = once(config, folder, _NOBODY).path
+        path = train_once(config, folder, _NOBODY).path
     except DivergenceError as error:
         return {
             "diverged": str(error),
-            "fingerprint": read_toml(place(config, folder).config)["fingerprint"],
+            "fingerprint": read_toml(stored_run(config, folder).config)["fingerprint"],
             "summary": {"test_accuracy": None},
             "validation_accuracy": None,
             "test": {"calibration": []},

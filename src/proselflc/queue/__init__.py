@@ -1,1 +1,1 @@
-"""Runs kept by their options, and the queue that workers claim them from."""
+"""Runs stored by the hash of their options, and the queue from which workers claim them."""

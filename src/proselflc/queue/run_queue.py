@@ -2,12 +2,12 @@
 
 An entry of the queue is a run that is to be done once. A worker claims it by adding an attempt, one
 of Optuna's trials, and owns the entry if no earlier attempt is alive. Storages number the trials
-one after the other, so all workers agree on which is the first: in a journal file, in a database
-and behind Optuna's gRPC proxy. A worker that was killed leaves a running trial behind. The next
-worker fails that trial and adds another attempt, which keeps the values and reports of the last.
+in order, so all workers agree on which is the first: in a journal file, in a database and behind
+Optuna's gRPC proxy. A worker that was killed leaves a running trial behind. The next worker fails
+that trial and adds another attempt, which keeps the values and reports of the last.
 
 A worker is known to be dead in two ways. In the same directory, the lock of its claim is free: the
-system sees to that. Anywhere else, it has shown no sign of life for `DEAD_AFTER` seconds.
+system releases it. Elsewhere, its last heartbeat is older than `DEAD_AFTER` seconds.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from proselflc.errors import InputError
 from proselflc.files.locking import file_lock
+from proselflc.wording import option
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
-ALIVE_EVERY = 20.0  # seconds between two signs of life of a worker
-DEAD_AFTER = 300.0  # seconds without one, after which a worker elsewhere counts as dead
+ALIVE_EVERY = 20.0  # seconds between two heartbeats of a worker
+DEAD_AFTER = 300.0  # seconds without one, after which a worker on another machine is dead
 _NAME = "place"  # the attribute that names a trial's entry, as version 0.1.0 called it
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 
@@ -52,8 +53,8 @@ class Entry:
 
     @property
     def current(self) -> FrozenTrial | None:
-        """Return the attempt that counts, the first that no worker has left; None without one."""
-        return next((one for one in self.attempts if not _is_left(one)), None)
+        """Return the attempt that counts, the first that was not released; None without one."""
+        return next((one for one in self.attempts if not _is_released(one)), None)
 
     @property
     def is_over(self) -> bool:
@@ -117,7 +118,7 @@ class Queue:
         from optuna.trial import TrialState, create_trial
 
         token = secrets.token_hex(8)
-        lock = _locked(self._lock(token))
+        lock = _try_lock(self._lock(token))
         assert lock is not None
         running = create_trial(
             state=TrialState.RUNNING,
@@ -134,8 +135,8 @@ class Queue:
         first = self._entries(study)[name].current
         if first is not None and first.user_attrs.get("claim") == token:
             return Claim(self.storage, trial, name, running, lock)
-        _left(self.storage, trial)
-        _unlocked(lock)
+        _release(self.storage, trial)
+        _unlock(lock)
         return None
 
     def _study(self) -> int:
@@ -163,21 +164,21 @@ class Queue:
         return {name: Entry(tuple(attempts)) for name, attempts in found.items()}
 
     def _is_claimed(self, study: int, attempt: FrozenTrial | None) -> bool:
-        """Return whether the worker of an attempt is alive; mark what a dead one has left."""
+        """Return whether the worker of an attempt is alive; release the attempt of a dead one."""
         if attempt is None:
             return False
         token, alive = (attempt.user_attrs.get(name) for name in ("claim", "alive"))
         lock = None
         if isinstance(token, str) and _TOKEN.fullmatch(token) and self._lock(token).exists():
-            lock = _locked(self._lock(token))
+            lock = _try_lock(self._lock(token))
             if lock is None:
                 return True
         elif isinstance(alive, int | float) and time.time() - alive < DEAD_AFTER:
             return True
         trial = self.storage.get_trial_id_from_study_id_trial_number(study, attempt.number)
-        _left(self.storage, trial)
+        _release(self.storage, trial)
         if lock is not None:
-            _unlocked(lock)
+            _unlock(lock)
         return False
 
     def _lock(self, token: str) -> Path:
@@ -187,8 +188,8 @@ class Queue:
 class Claim:
     """An entry that this worker does; to be used as a context.
 
-    The worker shows signs of life within the context. An entry that is not finished at its end is
-    left to other workers.
+    The worker sends heartbeats within the context. An entry that is not finished at its end is
+    released to other workers.
 
     Attributes:
         name: of the entry.
@@ -207,7 +208,7 @@ class Claim:
         self._lock = lock
         self._is_finished = False
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._show_life, daemon=True)
+        self._thread = threading.Thread(target=self._send_heartbeats, daemon=True)
 
     def fix(self, values: Mapping[str, Any], ranges: Mapping[str, BaseDistribution]) -> None:
         """Fix the parameters of the run, for this attempt and those that may follow it."""
@@ -218,13 +219,13 @@ class Claim:
         self.values = dict(values)
 
     def report(self, step: int, value: float) -> None:
-        """Report a value on the way."""
+        """Report an intermediate value."""
         self.reports[step] = value
         with suppress(_finished()):
             self._storage.set_trial_intermediate_value(self._trial, step, value)
 
     def complete(self, value: float, run: str) -> None:
-        """Finish the entry with what the run came to."""
+        """Finish the entry with the value of its run."""
         self._finish("COMPLETE", value, run=run)
 
     def prune(self, run: str) -> None:
@@ -247,12 +248,12 @@ class Claim:
         self._is_finished = True
 
     def _note(self, name: str, value: object) -> None:
-        with suppress(_finished()):  # another worker took this one for dead
+        with suppress(_finished()):  # another worker declared this one dead
             self._storage.set_trial_user_attr(self._trial, name, value)
 
-    def _show_life(self) -> None:
+    def _send_heartbeats(self) -> None:
         while not self._is_over.wait(ALIVE_EVERY):
-            with suppress(Exception):  # the storage may be away for a moment
+            with suppress(Exception):  # the storage may be unreachable for a moment
                 self._note("alive", time.time())
 
     def __enter__(self) -> Claim:
@@ -268,27 +269,27 @@ class Claim:
         self._is_over.set()
         self._thread.join()
         if not self._is_finished:
-            with suppress(Exception):  # the storage may be away
-                _left(self._storage, self._trial)
-        _unlocked(self._lock)
+            with suppress(Exception):  # the storage may be unreachable
+                _release(self._storage, self._trial)
+        _unlock(self._lock)
 
 
-def _is_left(attempt: FrozenTrial) -> bool:
-    """Return whether an attempt was left unfinished; one that failed for a reason diverged."""
+def _is_released(attempt: FrozenTrial) -> bool:
+    """Return whether an attempt was released; one that failed for a reason diverged."""
     from optuna.trial import TrialState
 
     return attempt.state == TrialState.FAIL and "reason" not in attempt.user_attrs
 
 
-def _left(storage: BaseStorage, trial: int) -> None:
-    """Mark an attempt as left, unless it is over."""
+def _release(storage: BaseStorage, trial: int) -> None:
+    """Mark an attempt as released, unless it is over."""
     from optuna.trial import TrialState
 
     with suppress(_finished()):
         storage.set_trial_state_values(trial, TrialState.FAIL)
 
 
-def _locked(path: Path) -> BaseFileLock | None:
+def _try_lock(path: Path) -> BaseFileLock | None:
     """Return a lock that this process has now, or None if another process has it."""
     from filelock import Timeout
 
@@ -300,19 +301,21 @@ def _locked(path: Path) -> BaseFileLock | None:
         return None
     except OSError as error:
         raise InputError(
-            f"cannot write to {path.parent}: {error.strerror or error}; choose another --out"
+            f"cannot write to {path.parent}: {error.strerror or error}; choose another "
+            f"{option('out')}",
+            field="out",
         ) from None
     return lock
 
 
-def _unlocked(lock: BaseFileLock) -> None:
-    with suppress(OSError):  # some systems keep a file that is open
+def _unlock(lock: BaseFileLock) -> None:
+    with suppress(OSError):  # some systems cannot remove an open file
         Path(lock.lock_file).unlink(missing_ok=True)
     lock.release()
 
 
 def _finished() -> type[Exception]:
-    """Return what Optuna raises when a trial that is over is changed."""
+    """Return the exception of Optuna for changes to a finished trial."""
     from optuna.exceptions import UpdateFinishedTrialError
 
     return UpdateFinishedTrialError

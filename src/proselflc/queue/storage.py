@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from proselflc.errors import InputError
 from proselflc.files.locking import file_lock
 from proselflc.files.whole import must_be_own, open_own
+from proselflc.wording import option
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -26,21 +27,18 @@ PATIENCE = 10.0  # seconds for a gRPC proxy to answer
 
 
 def check_installed(command: str) -> None:
-    """Refuse a command that needs Optuna where Optuna is not installed.
-
-    Raises:
-        InputError: it is not installed.
-    """
+    """Refuse a command that needs Optuna if Optuna is not installed."""
     try:
         import optuna  # noqa: F401
     except ImportError:
         raise InputError(
-            f'{command} needs Optuna, which is not installed: pip install "proselflc[search]"'
+            f"{command} needs Optuna, which is not installed",
+            fix='pip install "proselflc[search]"',
         ) from None
 
 
 def name_of(key: str, stage: str) -> str:
-    """What Optuna calls a stage of the plan with this key, in every storage."""
+    """Return the name of Optuna's study for a stage of the plan with this key."""
     return f"proselflc-{key}/{stage}"
 
 
@@ -50,7 +48,7 @@ def delete(storage: BaseStorage, key: str) -> None:
 
     for name in optuna.get_all_study_names(storage):
         if name.startswith(name_of(key, "")):
-            with suppress(KeyError):  # another process was quicker
+            with suppress(KeyError):  # another process has removed it
                 optuna.delete_study(study_name=name, storage=storage)
 
 
@@ -59,21 +57,22 @@ def opened(
     url: str | None = None,
     report: Callable[[str], None] | None = None,
     *,
-    cure: str = "begin the study anew with --overwrite",
+    cure: str | None = None,
 ) -> BaseStorage:
     """Open the storage of a queue.
 
     Args:
-        journal: the file that keeps it where there is no address.
+        journal: the file that holds the queue if there is no address.
         url: the address of a database, as SQLAlchemy takes it, or grpc://host:port; or None.
-        report: is told in a sentence what the user may not expect.
-        cure: what to do about a damaged journal.
+        report: receives sentences about what the user may not expect.
+        cure: what to do about a damaged journal; by default, to overwrite the study.
 
     Raises:
-        InputError: it cannot be reached, or is damaged.
+        InputError: the storage cannot be reached, or is damaged.
     """
     if url is None:
-        return _journal(journal, report, cure)
+        overwrite = f"start the study again with {option('overwrite', True)}"
+        return _journal(journal, report, cure or overwrite)
     return _proxy(url) if url.startswith(GRPC) else _database(url)
 
 
@@ -82,7 +81,7 @@ def _journal(journal: Path, report: Callable[[str], None] | None, cure: str) -> 
     from optuna.storages.journal import JournalFileBackend
 
     def damaged(reason: str) -> InputError:
-        return InputError(f"{journal} is damaged ({reason}): {cure}")
+        return InputError(f"{journal} is damaged ({reason})", fix=cure)
 
     lock: Any = _Lock(journal.with_name(f".{journal.name}.lock"))
     try:
@@ -94,8 +93,8 @@ def _journal(journal: Path, report: Callable[[str], None] | None, cure: str) -> 
         return JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
     except InputError:
         raise
-    except AssertionError:  # Optuna's, of a code that is none of its own
-        raise damaged("it has a record of an unknown kind") from None
+    except AssertionError:  # raised by Optuna for an unknown operation
+        raise damaged("it holds a record of an unknown kind") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise damaged(_reason(error)) from None
     except OSError as error:
@@ -109,7 +108,8 @@ def _proxy(url: str) -> BaseStorage:
     if found is None:
         raise InputError(
             f"the storage {redacted(url)} cannot be reached: the address of a gRPC proxy is "
-            f"{GRPC}host:port"
+            f"{GRPC}host:port",
+            field="storage",
         )
     try:
         with warnings.catch_warnings():
@@ -118,12 +118,15 @@ def _proxy(url: str) -> BaseStorage:
         proxy.wait_server_ready(timeout=PATIENCE)
     except ImportError:
         raise InputError(
-            f"the storage {url} needs gRPC, which is not installed: pip install grpcio protobuf"
+            f"the storage {url} needs gRPC, which is not installed",
+            field="storage",
+            fix="pip install grpcio protobuf",
         ) from None
     except ConnectionError:
         raise InputError(
             f"the storage {url} cannot be reached: no gRPC proxy has answered in {PATIENCE:.0f} "
-            "seconds; start one with optuna.storages.run_grpc_proxy_server"
+            "seconds; start one with optuna.storages.run_grpc_proxy_server",
+            field="storage",
         ) from None
     return proxy
 
@@ -134,21 +137,23 @@ def _database(url: str) -> BaseStorage:
     if _address(url) is None:
         raise InputError(
             f"the storage {redacted(url)} cannot be reached: it should be an address such as "
-            "postgresql://user:password@host/database, with %40 for an @ in the password"
+            "postgresql://user:password@host/database, with %40 for an @ in the password",
+            field="storage",
         )
     kwargs = {"connect_args": {"timeout": 60}} if url.startswith("sqlite:") else None
     try:
         return RDBStorage(url, engine_kwargs=kwargs)
-    except Exception as error:  # SQLAlchemy's, a driver's, or of a driver that is not installed
+    except Exception as error:  # from SQLAlchemy, from a driver, or because it is not installed
         raise InputError(
-            f"the storage {redacted(url)} cannot be reached ({_reason(error, url)}): is the "
-            "address right, the database up and its driver installed?"
+            f"the storage {redacted(url)} cannot be reached ({_reason(error, url)})",
+            field="storage",
+            fix="check the address, that the database runs, and that its driver is installed",
         ) from None
 
 
 @contextmanager
 def storage_errors(url: str | None) -> Iterator[None]:
-    """Have a storage that is lost on the way be said in a sentence; and Optuna keep silent."""
+    """Turn the loss of a storage into an `InputError`, and silence Optuna's log."""
     import optuna
 
     was = optuna.logging.get_verbosity()
@@ -163,21 +168,23 @@ def storage_errors(url: str | None) -> Iterator[None]:
         yield
     except tuple(lost) as error:
         raise InputError(
-            f"the storage {redacted(url or 'journal')} cannot be reached any more "
-            f"({_reason(error, url)}): what is done is kept, go on with --resume"
+            f"the storage {redacted(url or 'journal')} can no longer be reached "
+            f"({_reason(error, url)}); finished runs are kept",
+            field="storage",
+            fix=f"continue with {option('resume', True)}",
         ) from None
     finally:
         optuna.logging.set_verbosity(was)
 
 
 def redacted(url: str) -> str:
-    """An address without its password, and without its options, which may hold one too.
+    """Return an address without its password and its options, which may hold one too.
 
     >>> redacted("postgresql://me:secret@host/db?sslmode=require"), redacted("sqlite:///a.db")
     ('postgresql://me:***@host/db', 'sqlite:///a.db')
     """
     made = _address(url)
-    if made is None:  # nobody knows what of it is the password
+    if made is None:  # any part of it may be the password
         scheme = re.match(r"[\w+]+://", url)
         return f"{scheme[0]}***" if scheme else "***" if re.search(r"[@?]", url) else url
     if made.password is None and "?" not in url:
@@ -186,10 +193,9 @@ def redacted(url: str) -> str:
 
 
 def _address(url: str) -> URL | None:
-    """The parts of an address, or None if it is none.
+    """Return the parts of an address, or None if it is not valid.
 
-    An @ in a password that is not written %40 ends it too early for SQLAlchemy: such an address is
-    none.
+    For SQLAlchemy, an @ that is not written %40 ends a password, so such an address is not valid.
     """
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
@@ -203,7 +209,7 @@ def _address(url: str) -> URL | None:
 
 
 def _reason(error: Exception, url: str | None = None) -> str:
-    """An error of others, short, and without the password that it may repeat."""
+    """Return the text of another library's error, shortened and without the password."""
     text = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
     for secret in () if url is None else _secrets(url):
         text = text.replace(secret, "***")
@@ -211,7 +217,7 @@ def _reason(error: Exception, url: str | None = None) -> str:
 
 
 def _secrets(url: str) -> list[str]:
-    """What of an address must not be repeated, as it is written and as it is meant."""
+    """Return the secrets of an address, as they are written and as they are decoded."""
     made = _address(url)
     if made is None:
         return [url]
@@ -222,7 +228,7 @@ def _secrets(url: str) -> list[str]:
 
 
 class _Lock:
-    """Optuna's own lock outlives a process that is killed, by half a minute; this one does not."""
+    """A lock that ends with its process; Optuna's own outlives a killed process by 30 seconds."""
 
     def __init__(self, path: Path) -> None:
         self._lock = file_lock(path)
@@ -236,12 +242,12 @@ class _Lock:
 
 
 def _drop_damaged_line(journal: Path, report: Callable[[str], None] | None) -> None:
-    """Drop what a process that was killed, or a power cut, has left at the end.
+    """Drop an incomplete last line, which a killed process or a power cut may leave.
 
-    Optuna would read over it now, and stumble when there is another line after it.
+    Optuna ignores it, but fails once another line follows it.
 
     Raises:
-        ValueError: it is more than a line.
+        ValueError: more than a line is damaged.
     """
     must_be_own(journal)
     if not journal.is_file():
@@ -255,12 +261,12 @@ def _drop_damaged_line(journal: Path, report: Callable[[str], None] | None) -> N
         if before and not _is_record(before[-1]):
             raise ValueError("more than its last line cannot be read")
         if not before and (last.endswith(b"\n") or not last.startswith(b'{"op_code"')):
-            raise ValueError("it does not begin as a journal does")
+            raise ValueError("it does not begin like a journal")
         if os.fstat(file.fileno()).st_nlink > 1:
             raise ValueError("it is a hard link, and nothing is cut off through a link")
         file.truncate(len(content) - len(last))
     if report is not None:
-        report(f"the last line of {journal} was not written to its end and is dropped")
+        report(f"the last line of {journal} is incomplete and was dropped")
 
 
 def _is_record(line: bytes) -> bool:

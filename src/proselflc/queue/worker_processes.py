@@ -1,4 +1,4 @@
-"""More processes on this machine for work that is taken run by run: a search, a reproduction."""
+"""Worker processes on this machine for a queue of runs."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from multiprocessing.connection import wait
 from typing import Any, TypeVar
 
 from proselflc.errors import InputError
 from proselflc.terminal.interruption import ending_signals
+from proselflc.wording import is_command_line, on_command_line
 
 GRACE = 30.0  # seconds for a process to save its state and end
 T = TypeVar("T")
 
 
 @contextmanager
-def helping(work: Callable[[T], None], task: T, jobs: int) -> Iterator[None]:
-    """Have jobs − 1 more processes do the same work meanwhile, with one thread each, as this one.
+def worker_processes(work: Callable[[T], None], task: T, jobs: int) -> Iterator[None]:
+    """Run jobs − 1 more processes that do the same work as this one, with one thread each.
 
-    They end with this process, whatever ends it, and save the state of the runs at hand. When this
-    process is done, it waits for them.
+    They end with this process, whatever ends it, and save the state of their runs. At the end of
+    the context, this process waits for them.
 
     Args:
-        work: what each does, a function of a module; SIGTERM reaches it as KeyboardInterrupt. What
-            InputError says this process is to meet as well: it is not told again.
-        task: what it is called with; must be possible to send.
-        jobs: how many processes there are to be, with this one.
+        work: a function of a module; SIGTERM reaches it as KeyboardInterrupt. An `InputError` ends
+            a worker silently, because this process meets the same error.
+        task: the argument of `work`, which must be picklable.
+        jobs: the number of processes, including this one.
     """
     if jobs == 1:
         yield
@@ -41,9 +42,11 @@ def helping(work: Callable[[T], None], task: T, jobs: int) -> Iterator[None]:
     started: list[Any] = []
     try:
         with one_thread():
-            with _ignoring_interrupts():  # as they then do: this process tells them to stop
+            with _ignoring_interrupts():  # workers inherit this; they are stopped by this process
                 for k in range(1, jobs):
-                    process = context.Process(target=_help, args=(work, task, _device(k)))
+                    process = context.Process(
+                        target=_work, args=(work, task, _device(k), is_command_line())
+                    )
                     process.start()
                     started.append(process)
             yield
@@ -72,7 +75,7 @@ def _ignoring_interrupts() -> Iterator[None]:
 
 
 def _device(k: int) -> str | None:
-    """Which GPU the k-th process sees, where there are several; the first is this process's."""
+    """Return the GPU of the k-th process, if there are several; the first is this process's."""
     import torch
 
     count = torch.cuda.device_count()
@@ -83,8 +86,8 @@ def _device(k: int) -> str | None:
     return names[k % count]
 
 
-def _help(work: Callable[[T], None], task: T, device: str | None) -> None:
-    """What one more process does."""
+def _work(work: Callable[[T], None], task: T, device: str | None, with_flags: bool) -> None:
+    """Do the work in a worker process, and write options in messages as its parent does."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -92,7 +95,7 @@ def _help(work: Callable[[T], None], task: T, device: str | None) -> None:
 
     torch.set_num_threads(1)
     try:
-        with stopping_on_signals():
+        with stopping_on_signals(), on_command_line() if with_flags else nullcontext():
             work(task)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -101,7 +104,7 @@ def _help(work: Callable[[T], None], task: T, device: str | None) -> None:
 
 
 def _end_with_parent() -> None:
-    """Ask this process to stop when the one that has started it is gone."""
+    """Ask this process to stop when its parent has ended."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
@@ -110,7 +113,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def stopping_on_signals() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP end what is under way as Ctrl-C does."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C."""
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt

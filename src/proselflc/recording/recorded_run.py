@@ -23,7 +23,7 @@ from proselflc.files.whole import fleeting, whole_file
 from proselflc.recording.recorded_examples import RecordedExamples
 from proselflc.run.config import versions
 from proselflc.run.history import history_line
-from proselflc.run.output_options import OutputOptions, may_begin
+from proselflc.run.output_options import OutputOptions, check_output
 from proselflc.run.reader import epochs_of
 from proselflc.run.summary import write_results
 from proselflc.training.observations import Recorder
@@ -87,7 +87,7 @@ class RecordedRun:
                 if resume is not False and directory.is_begun:
                     epochs = self._restore(resume)
                 else:
-                    may_begin(directory, OutputOptions(directory.path, False, overwrite))
+                    check_output(directory, OutputOptions(directory.path, False, overwrite))
                     epochs = self._begin_anew()
             self._held = stack.pop_all()  # until now it is let go if anything is refused
         return epochs

@@ -30,7 +30,6 @@ from proselflc.recording.epoch import EpochUnderWay
 from proselflc.recording.process_group import ProcessGroup
 from proselflc.recording.recorded_examples import RecordedExamples
 from proselflc.recording.recorded_run import RecordedRun
-from proselflc.run.parameter_names import naming_parameters
 from proselflc.run.reader import Run
 from proselflc.training.observations import ROW, Observations, observe
 from proselflc.training.run_directory import RunDirectory
@@ -39,7 +38,6 @@ from proselflc.training.strategy import CorrectedBatch, Strategy
 _MOST_WAITING = 1 << 16  # examples whose facts may wait on an accelerator
 
 
-@naming_parameters
 def record(
     n: int,
     num_classes: int,

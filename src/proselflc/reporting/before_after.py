@@ -14,7 +14,7 @@ from proselflc.pages.table import Cell, Table, name
 from proselflc.pages.values import number, share, text
 from proselflc.reporting.reading import Reading
 from proselflc.reporting.tables import written_options
-from proselflc.run.reviewed import Precision, Review, wilson
+from proselflc.run.review import Precision, Review, wilson
 
 MOST_CLASSES = 12  # whose accuracy changed most
 MOST_OPTIONS = 5  # that were others

@@ -36,7 +36,7 @@ from proselflc.reporting.figures import Figure
 from proselflc.reporting.gallery import Looks, Suspect
 from proselflc.reporting.reading import Reading
 from proselflc.run import original
-from proselflc.run import reviewed as reviews
+from proselflc.run import review as reviews
 from proselflc.training.run_directory import is_recorded
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def _shown(
 
 
 def _reviewed(reading: Reading, is_single: bool, notes: list[str]) -> Iterator[Reviewed]:
-    review = _or_note(lambda: reviews.reviewed(reading.run), notes)
+    review = _or_note(lambda: reviews.existing_review(reading.run), notes)
     if review is not None:
         yield Reviewed("" if is_single else reading.name, tuple(before_after.decided(review)))
 

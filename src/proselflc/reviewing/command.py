@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from proselflc.errors import InputError
 from proselflc.queue.worker_processes import stopping_on_signals
 from proselflc.reviewing.view import Sheet, next_steps
-from proselflc.run.export_advice import export_command
+from proselflc.run.audit import export_command
 from proselflc.run.reader import Run
-from proselflc.run.reviewed import Precision, Review
+from proselflc.run.review import Precision, Review
 from proselflc.training.run_directory import Json
 
 PORT = 8642

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proselflc.data.labels.decisions import Wanted
 from proselflc.errors import InputError
 from proselflc.reviewing.view import SIDES, SOURCES, Sheet, source
-from proselflc.run.reviewed import View
+from proselflc.run.review import View
 
 LARGEST_BODY = 1 << 17
 LONGEST_QUERY = 2000

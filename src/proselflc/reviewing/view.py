@@ -23,7 +23,7 @@ from proselflc.reviewing.neighbours import Neighbours
 from proselflc.reviewing.pictures import Picture
 from proselflc.run import original
 from proselflc.run.reader import Run
-from proselflc.run.reviewed import Precision, Review
+from proselflc.run.review import Precision, Review
 from proselflc.training.run_directory import Json
 
 LONGEST_TEXT = 20_000  # characters of an example that are shown

@@ -1,9 +1,9 @@
-"""`proselflc audit`: which labels of a run are probably wrong, judged anew."""
+"""`proselflc audit`: an audit of the labels of a finished run, and its result as text."""
 
 from __future__ import annotations
 
+import itertools
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,22 +16,23 @@ from proselflc.auditing.doubts import doubts
 from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.suspect_pairs import suspect_pairs
 from proselflc.data.dataset import Dataset
-from proselflc.errors import InputError, printable
+from proselflc.data.request import FROM_PYTHON, TABLES
+from proselflc.errors import InputError, invalid_option, printable
 from proselflc.pages.names import in_ten
 from proselflc.run import folds as folds_of
-from proselflc.run.export_advice import export_command
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, load_run
 from proselflc.run.summary import label_summary
 from proselflc.terminal.display import Display, Silent
 from proselflc.training.run_directory import Json
+from proselflc.wording import command
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PAIRS = 5  # of given and suggested label that are told
+PAIRS = 5  # of given and suggested label that are listed
 _ID, _NAME = 44, 24  # characters of an id and of a class name that are shown
-_MADE_ANEW = ("examples", "audit", "summary")
+_REWRITTEN = ("examples", "audit", "summary")
 
 
 def audit(
@@ -43,28 +44,28 @@ def audit(
     model: str | None = None,
     display: Display | None = None,
 ) -> Audit:
-    """Judge the labels of a finished run anew: `examples.parquet`, `audit.json` and the summary.
+    """Audit the labels of a finished run; rewrite `examples.parquet`, `audit.json` and the summary.
 
     Args:
         run: a run or its directory.
-        folds: train so many models, each without a part of the examples, and judge every label by
-            the one that has not seen it; 0 for what was seen in training, even if there have been
-            folds; None for folds if there have been any.
-        dataset: the data that the run was made from, for folds of what was given in Python.
-        data: where the data is now, if it has moved; for folds.
+        folds: number of folds; trains one model per fold, and each label is assessed by the model
+            that has not seen it. 0 uses the records of training alone; None uses folds if they
+            have been trained before.
+        dataset: the data of the run, for folds of data that was given in Python.
+        data: the present location of the data, if it has moved; for folds.
         model: `package.module:factory`, for folds of a run whose model is the user's own.
-        display: who is told how folds go; left out, nobody.
+        display: shows the progress of folds; by default nothing is shown.
 
     Raises:
-        InputError: the run is missing, unfinished, damaged, in use or without dynamics; or folds
-            of it cannot be made.
-        DivergenceError: the loss of a fold is no number any more.
-        Interrupted: somebody wanted it to stop; the message says how to go on.
+        InputError: the run is missing, unfinished, damaged, in use or without dynamics; or its
+            folds cannot be trained.
+        DivergenceError: the loss of a fold became NaN or infinite.
+        Interrupted: the audit was stopped; the message says how to continue.
     """
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise InputError("an audit is made by one process: start it without torchrun")
+        raise InputError("an audit runs in one process", fix="start it without torchrun")
     if folds is not None and folds != 0 and folds < 2:
-        raise InputError(f"--folds must be 0 or at least 2, got {folds}")
+        raise invalid_option("folds", f"must be 0 or at least 2, got {folds}")
     if not isinstance(run, Run) or model is not None:
         run = load_run(run.path if isinstance(run, Run) else run, model=model)
     _check(run)
@@ -82,31 +83,25 @@ def audit(
             write_parquet(table, directory.examples)
             audited.save(directory)
             directory.write_json(directory.summary, {**summary, **labels})
-    for name in _MADE_ANEW:
-        vars(run).pop(name, None)  # what the run has read before
+    for name in _REWRITTEN:
+        vars(run).pop(name, None)  # cached before
     return audited
 
 
 def _check(run: Run) -> None:
-    """Refuse a run that has nothing to look at, or labels of another one."""
+    """Refuse a run without records, or with the labels of another run."""
     if next(iter(run.dynamics), None) is None:
-        raise InputError(
-            f"{run.path} has no dynamics: they are what an audit looks at; train it again"
-        )
+        raise InputError(f"{run.path} has no dynamics, which an audit needs", fix="train it again")
     if run.config.get("fingerprint") != run.labels.fingerprint:
         raise InputError(
             f"{run.directory.labels} does not hold the labels that {run.path} was trained on, "
-            "their fingerprints differ: put the run's own file back"
+            "their fingerprints differ",
+            fix="restore the run's own file",
         )
 
 
-def worst(table: pa.Table, count: int) -> list[Json]:
-    """So many suspects of the lowest quality, the worst first.
-
-    Args:
-        table: as `suspects.examine` makes it.
-        count: how many.
-    """
+def worst_suspects(table: pa.Table, count: int) -> list[Json]:
+    """Return the suspects of the lowest quality in a table of examples, the worst first."""
     columns = ("index", "id", "given_label", "suggested_label", "quality", "p_suggested")
     suspect = np.flatnonzero(table["is_suspect"].to_numpy())
     quality = table["quality"].to_numpy()[suspect]
@@ -116,23 +111,18 @@ def worst(table: pa.Table, count: int) -> list[Json]:
 
 
 def pairs(table: pa.Table, count: int = PAIRS) -> list[Json]:
-    """The suspects by given and suggested label: so many pairs, the most frequent first.
+    """Return the most frequent pairs of given and suggested label among the suspects."""
+    names = ("given_label", "suggested_label", "count")
+    return [{name: getattr(pair, name) for name in names} for pair in suspect_pairs(table, count)]
+
+
+def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
+    """Return the result of an audit as text, with commands to run next.
 
     Args:
-        table: as `suspects.examine` makes it.
-        count: how many pairs at most.
-    """
-    kept = ("given_label", "suggested_label", "count")
-    return [{name: getattr(one, name) for name in kept} for one in suspect_pairs(table, count)]
-
-
-def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
-    """What an audit has found, and what to do next, for a person to read.
-
-    Args:
-        run: that was audited.
-        audit, table: as `suspects.examine` makes them.
-        count: how many suspects to list.
+        run: the audited run.
+        audit, table: the result of `suspects.examine`.
+        count: number of suspects to list.
     """
     lines = [*_verdict(audit)]
     config = run.config if run.directory.config.is_file() else {}
@@ -142,17 +132,19 @@ def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
     found = suspect_pairs(table, PAIRS)
     if found:
         labelled = [
-            (f"{_short(one.given_label)} → {_short(one.suggested_label)}", f"{one.count:,}")
-            for one in found
+            (f"{_short(pair.given_label)} → {_short(pair.suggested_label)}", f"{pair.count:,}")
+            for pair in found
         ]
-        lines += ["", "Suspects, most often (given → suggested):", *_aligned(labelled)]
-    listed = worst(table, count) if count else []
+        lines += ["", "Most frequent suspects (given → suggested):", *_aligned(labelled)]
+    listed = worst_suspects(table, count) if count else []
     if listed:
         rows = [("id", "given → suggested", "quality")]
-        for one in listed:
-            change = f"{_short(one['given_label'])} → {_short(one['suggested_label'])}"
-            rows.append((_short(one["id"], _ID), change, f"{one['quality']:.3f}"))
-        least = f"The {len(listed)} least likely to be right:" if len(listed) > 1 else "This one:"
+        for row in listed:
+            change = f"{_short(row['given_label'])} → {_short(row['suggested_label'])}"
+            rows.append((_short(row["id"], _ID), change, f"{row['quality']:.3f}"))
+        least = (
+            f"The {len(listed)} least likely to be right:" if len(listed) > 1 else "The suspect:"
+        )
         lines += ["", least, *_aligned(rows)]
     return "\n".join(
         [
@@ -166,14 +158,53 @@ def in_words(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
 
 
 def _next(run: Run, *, suspects: int, is_doubted: bool) -> list[str]:
-    """The commands that help now: nobody should take over at once what is in doubt."""
-    path = printable(shlex.quote(str(run.path)))
-    rows = [(f"proselflc report {path}", "# a page to look at them")]
+    """Return commands to run next; corrected labels are not offered while the audit is in doubt."""
+    rows = [(_command("report", run), "# a page about them")]
     if suspects:
-        rows.append((f"proselflc review {path}", "# decide about them by keyboard"))
+        rows.append((_command("review", run), "# decide about them by keyboard"))
     if suspects and not is_doubted:
         rows.append((export_command(run), "# the corrected labels"))
     return _aligned(rows)
+
+
+def export_command(run: Run, data: str | None = None) -> str:
+    """Return the command that writes a run's corrected labels in the form of its own labels.
+
+    Args:
+        run: the finished run.
+        data: the present location of its data, if it has moved.
+    """
+    config = run.config if run.directory.config.is_file() else {}
+    if "noise" not in config:  # the labels on the disk are right if noise was added
+        source = str(config.get("data", "")) if data is None else data
+        suffixes = [Path(one).suffix.lower() for one in (str(config.get("labels", "")), source)]
+        tables = [suffix for suffix in suffixes if suffix in TABLES]
+        if tables:
+            return _command("export", run, copy=_free_name("corrected", tables[0]), data=data)
+        if source != FROM_PYTHON and _has_image_files(run, Path(source)):
+            return _command("export", run, links=_free_name("sorted"), data=data)
+    return _command("export", run, out=_free_name("labels", ".csv"))
+
+
+def _command(name: str, run: Run, **options: str | None) -> str:
+    return printable(command(name, run.path, **options))
+
+
+def _has_image_files(run: Run, folder: Path) -> bool:
+    """Return whether the examples are files in a folder that is not above the current one.
+
+    Links that are made inside the data would be read as classes of it.
+    """
+    if not folder.name or not run.directory.labels.is_file():
+        return False
+    is_inside = Path.cwd().is_relative_to(folder.resolve())
+    return not is_inside and bool(run.labels.ids) and (folder / run.labels.ids[0]).is_file()
+
+
+def _free_name(stem: str, suffix: str = "") -> str:
+    """Return a name that does not exist in the current folder."""
+    names = (f"{stem}{suffix}" if k == 1 else f"{stem}-{k}{suffix}" for k in itertools.count(1))
+    return next(name for name in names if not Path(name).exists())
 
 
 def _verdict(audit: Audit) -> list[str]:
@@ -193,18 +224,18 @@ def _verdict(audit: Audit) -> list[str]:
             f"{in_ten(audit.expected_precision).capitalize()} suspects should really be wrong."
         )
     if audit.folds is not None:
-        lines.append(f"Each was judged by one of {audit.folds} models that has not seen it.")
+        lines.append(f"Each was assessed by one of {audit.folds} models that had not seen it.")
     return lines
 
 
 def _short(name: object, length: int = _NAME) -> str:
-    """A stranger's name as it fits into a line."""
+    """Return an untrusted name, shortened to fit into a line."""
     text = printable(str(name))
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lines with their cells below each other."""
+    """Return lines whose cells are aligned."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     cells = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
     return [("  " + "  ".join(row)).rstrip() for row in cells]

@@ -23,7 +23,6 @@ from proselflc.files.whole import fleeting
 from proselflc.models.weights import load_strictly, read_state
 from proselflc.run.config import Config
 from proselflc.run.output_options import OutputOptions
-from proselflc.run.parameter_names import NamingParameters, naming_parameters
 from proselflc.run.reader import Predictions, Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent, chosen
@@ -32,7 +31,6 @@ from proselflc.training.recipe import Recipe
 from proselflc.training.schedule import Schedule
 
 
-@naming_parameters
 def fit(
     x: object,
     y: object | None = None,
@@ -80,32 +78,31 @@ def fit(
 ) -> Run:
     """Train a robust model on data whose labels may be wrong.
 
-    Arguments that are not named below are options of the command line, see
+    Arguments that are not described below are options of the command line, see
     `proselflc train --help`.
 
     Args:
         x: numbers [n, D], images (bytes, or floats in 0 … 1), n texts or n paths of image files;
-            or, without y, a PyTorch or Hugging Face data set, or a `Dataset` of ours.
+            or, without y, a PyTorch or Hugging Face data set, or a `proselflc.Dataset`.
         y: n labels, integers or texts, in a list, an array, a column of a data frame or a tensor.
-            Labels come back in the same type and dtype: from `corrected_labels`, from
+            Labels are returned in the same type and dtype: by `corrected_labels`, by
             `find_label_issues` and as `.labels` of predictions, also when the run is read again.
-            A column comes back as an array. A data set gives its items' labels back; a `Dataset` of
-            ours its class ids, or class names if it was read from files. In files and on the
-            command line labels are class names.
-        x_test, y_test: clean examples to measure on.
-        clean: n true labels, where they are known: for measuring alone.
+            A column is returned as an array. For a data set, the labels of its items are returned;
+            for a `Dataset`, its class ids, or class names if it was read from files. In files and
+            on the command line labels are class names.
+        x_test, y_test: clean examples for evaluation.
+        clean: n true labels if they are known, for evaluation only.
         names: C class names; y then holds class ids.
-        ids: n distinct names of the examples; left out, the index of a data frame if that names
-            them.
-        method: see `proselflc methods`.
-        parameters: the method's own, such as {"epsilon": 0.2}.
-        model: see `proselflc models`, or a module that maps a batch to logits [N, C]. It is
-            trained in place.
-        preprocessing: of x, as an earlier run did it (`run.preprocessing`), to go on with a model
-            that has learned so; left out, fitted to x.
-        out: the run's directory; left out, a temporary one that lives as long as the result.
+        ids: n distinct names of the examples; defaults to the index of a data frame that has one.
+        method: name of a method, see `proselflc methods`.
+        parameters: parameters of the method, such as {"epsilon": 0.2}.
+        model: name of a model, see `proselflc models`, or a module that maps a batch to logits
+            [N, C]. It is trained in place.
+        preprocessing: preprocessing of an earlier run (`run.preprocessing`), to continue training
+            its model; by default it is fitted to x.
+        out: directory of the run; defaults to a temporary one that lives as long as the result.
         quiet: show no progress.
-        notes: say on stderr what may not be expected, such as labels that were learned by heart.
+        notes: report on stderr what may be unexpected, such as memorised labels.
 
     Returns:
         The run: `.model`, `.examples`, `.history`, `.summary`, `.predict(x)` and more.
@@ -115,17 +112,20 @@ def fit(
         >>> generator = np.random.default_rng(0)
         >>> y = generator.integers(3, size=300)
         >>> x = np.eye(3)[y] + generator.normal(0, 0.3, (300, 3))
-        >>> y[:60] = (y[:60] + 1) % 3  # a fifth of the labels is wrong
+        >>> y[:60] = (y[:60] + 1) % 3  # a fifth of the labels are wrong
         >>> result = fit(x, y, epochs=10)
         >>> result.examples["is_suspect"].to_numpy()[:60].mean() > 0.8
         np.True_
     """
     if resume and out is None:
-        raise InputError("resume needs out, the directory of the run to go on with")
+        raise InputError(
+            "resume=True needs out=, the directory of the run to continue", field="out"
+        )
     if preprocessing is not None and not isinstance(preprocessing, Preprocessing):
         raise InputError(
-            f"preprocessing is a {type(preprocessing).__name__}: expected that of an earlier run, "
-            "run.preprocessing"
+            "preprocessing= must be run.preprocessing of an earlier run, got "
+            f"{type(preprocessing).__name__}",
+            field="preprocessing",
         )
     config = Config(
         method=method,
@@ -162,7 +162,7 @@ def fit(
     )
     if isinstance(x, Dataset):
         dataset = checked(x)
-        if dataset.label_values is None:  # what the caller has are its class ids
+        if dataset.label_values is None:  # the caller's labels are the class ids
             dataset = replace(dataset, label_values=class_ids(dataset.num_classes))
     elif y is None:
         dataset = python_dataset.load(x)
@@ -174,8 +174,8 @@ def fit(
     result = Run(path, made_by=made_by, module=module)
     if out is None:
         weakref.finalize(result, shutil.rmtree, path, ignore_errors=True)
-    display = NamingParameters(Silent(notes) if quiet else chosen(quiet=False), fit)
-    with contextlib.nullcontext() if out is not None else _fleeting_run():
+    display = Silent(notes) if quiet else chosen(quiet=False)
+    with contextlib.nullcontext() if out is not None else _temporary_run():
         train(
             config,
             OutputOptions(path, resume, overwrite),
@@ -186,14 +186,14 @@ def fit(
         )
     for doubt in doubts(result.history, len(result.names)):
         display.note(doubt)
-    if module is not None:  # what was evaluated and saved: an average, or an earlier part's result
+    if module is not None:  # the saved weights may be an average, or those of a finished run
         weights = result.directory.checked(result.directory.weights)
         load_strictly(module, read_state(weights), weights)
     return result
 
 
 def predict(run: Run | str | Path, x: object) -> Predictions:
-    """What a run's model says about arrays, texts or image paths, as `fit` takes them.
+    """Predict arrays, texts or image paths, as `fit` takes them, with a run's model.
 
     Returns:
         `Predictions` with `.labels`, `.probabilities` [n, C] and `.confidence` [n].
@@ -202,21 +202,22 @@ def predict(run: Run | str | Path, x: object) -> Predictions:
 
 
 @contextlib.contextmanager
-def _fleeting_run() -> Iterator[None]:
-    """Of a run that is gone with its result nothing is left to go on with."""
+def _temporary_run() -> Iterator[None]:
+    """Write files without waiting for the disk; an interruption says that nothing is kept."""
     try:
         with fleeting():
             yield
     except Interrupted as stopped:
         raise Interrupted(
             stopped.where,
-            "and nothing of it is kept: proselflc.fit(…, out=…) keeps what can be resumed",
+            "and nothing of it is kept: proselflc.fit(…, out=…) keeps a run that can be resumed",
         ) from None
 
 
 def _parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise InputError(
-            f'parameters must be a mapping such as {{"epsilon": 0.2}}, got {type(given).__name__}'
+            f'parameters= must be a mapping such as {{"epsilon": 0.2}}, got {type(given).__name__}',
+            field="parameters",
         )
     return given

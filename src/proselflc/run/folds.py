@@ -1,8 +1,7 @@
-"""Out-of-sample predictions: K models, each trained without the fold that it then predicts."""
+"""Out-of-fold predictions: K models, each trained without the fold that it then predicts."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.random_streams import random_stream
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.splits import Split
-from proselflc.errors import InputError
+from proselflc.errors import InputError, invalid_option
 from proselflc.run import original
 from proselflc.run.config import Config, differences
 from proselflc.run.output_options import OutputOptions
@@ -32,87 +31,89 @@ from proselflc.terminal.interruption import Interrupted
 from proselflc.training import checkpoint, processes
 from proselflc.training.loop import DivergenceError
 from proselflc.training.run_directory import RunDirectory, read_toml
+from proselflc.wording import command, option
 
-_WIDTH = 256  # of inputs, at least, when it is decided how many examples are predicted at once
+_WIDTH = 256  # least width of an example in the choice of how many are predicted at once
 
 
 @dataclass(frozen=True)
 class Data:
-    """Where a run's examples come from, now.
+    """The present source of a run's examples.
 
     Attributes:
-        dataset: the data that the run was made from, or None to open it anew.
-        place: where it is, if it has moved since.
+        dataset: the data of the run, or None to open it again.
+        path: the present location of the data, if it has moved.
     """
 
     dataset: Dataset | None = None
-    place: str | None = None
+    path: str | None = None
 
 
 def predict(run: Run, folds: int, data: Data, display: Display) -> None:
-    """Have every example of a run predicted by a model that has not seen it.
+    """Predict every example of a run with a model that has not seen it.
 
-    The examples are cut into K folds, class by class of the given labels. For each fold a model is
-    trained on the others as the run's own was: the same method, model and recipe, the same labels
-    with no noise put on them again, and as many epochs. Trusted examples stay trusted, and a
-    teacher is the same in all folds. What is done already is not done again,
-    not even within a fold; the predictions of another number of folds are replaced in the end.
+    The examples are split into K folds, stratified by their given labels. For each fold a model is
+    trained on the others as the run's own was: the same method, model, recipe and number of epochs,
+    and the same labels without further noise. Trusted examples stay trusted, and all folds share
+    the same teacher. Work that is done already is not repeated, even within a fold; predictions of
+    another number of folds are replaced at the end.
 
     Args:
-        run: finished, and locked by the caller.
+        run: the finished run, locked by the caller.
         folds: K.
-        data: where the examples are.
-        display: who is told how it goes.
+        data: the source of the examples.
+        display: shows the progress.
 
     Raises:
-        InputError: there are not enough examples, the data is gone or has changed, or the model is
+        InputError: there are too few examples, the data is missing or has changed, or the model is
             code that the user has not named.
-        DivergenceError: the loss of a fold is no number any more.
-        Interrupted: somebody wanted it to stop; the message says how to go on.
+        DivergenceError: the loss of a fold became NaN or infinite.
+        Interrupted: it was stopped; the message says how to continue.
     """
     config = Config.from_table(run.config, run.directory.config)
-    splits = cut(run.labels, folds, config.recipe.seed)
+    splits = split_examples(run.labels, folds, config.recipe.seed)
     run.directory.check_folds(folds)
     if _is_done(run, folds, config.recipe.seed):
-        display.note(f"the predictions of {folds} folds are there already: none is trained again")
+        display.note(f"the predictions of {folds} folds exist already, so none is trained again")
         return
     config = replace(config, model=run.model_name)
     scaling, teacher = None, config.parameters.get("teacher")
     if teacher is not None:
-        scaling = run.preprocessing  # the teacher knows inputs that are prepared like this
+        scaling = run.preprocessing  # the teacher was trained with it
         display.note(
-            f"every fold has the teacher {teacher}: where it has learned from the same labels, "
-            "what it knows of them reaches the models that have not seen them"
+            f"all folds share the teacher {teacher}: if it was trained on the same labels, what it "
+            "learned from them leaks into the models that have not seen them"
         )
-    with _saying_how_to_go_on(run, folds, data):
+    with _naming_the_command(run, folds, data):
         whole = _examples(run, data)
         for k, split in enumerate(splits, 1):
             directory = run.directory.fold(k, folds)
             dataset = _without_fold(whole, split, f"fold {k} of {folds}")
-            own = of_fold(config, len(whole.train), len(dataset.train))
+            own = fold_config(config, len(whole.train), len(dataset.train))
             _train(own, directory, dataset, scaling, display)
             _predict(own, directory, whole.train, split.validation, run.made_by)
             directory.clear_checkpoints()
-        _put_together(run, splits, config.recipe.seed)
+        _join(run, splits, config.recipe.seed)
 
 
-def cut(labels: Labels, folds: int, seed: int) -> tuple[Split, ...]:
-    """The folds of a run's examples, a function of its labels and its seed alone.
+def split_examples(labels: Labels, folds: int, seed: int) -> tuple[Split, ...]:
+    """Return the folds of a run's examples, a function of its labels and its seed alone.
 
     Raises:
-        InputError: so many folds cannot be made.
+        InputError: the examples are too few for these folds.
     """
     n = len(labels.given)
     if folds < 2:
-        raise InputError(f"--folds must be at least 2, got {folds}")
+        raise invalid_option("folds", f"must be at least 2, got {folds}")
     stream = random_stream(seed, "folds", folds)
-    # Trusted examples are few: every fold has its share of them, class by class.
+    # Trusted examples are few, so the split is stratified by them too.
     kinds = labels.given if labels.trusted is None else 2 * labels.given + labels.trusted
     splits = splits_of.folds(kinds, folds, generator=stream)
     if min(len(split.train) for split in splits) < 2:
         raise InputError(
-            f"{folds} folds of {n} examples leave fewer than two to learn from: there are too few "
-            "examples for an audit by folds"
+            f"{folds} folds of {n} examples leave fewer than two to train on: there are too few "
+            "examples for an audit by folds",
+            field="folds",
         )
     if labels.trusted is not None:
         _check_trusted(labels.trusted, splits)
@@ -120,21 +121,23 @@ def cut(labels: Labels, folds: int, seed: int) -> tuple[Split, ...]:
 
 
 def _check_trusted(trusted: Bools, splits: tuple[Split, ...]) -> None:
-    """Refuse folds without which there is nothing trusted to learn from, or nothing else."""
-    for kind, mask in (("a trusted one", trusted), ("one that is not trusted", ~trusted)):
+    """Refuse folds that leave a model without trusted, or without other, examples."""
+    for kind, mask in (("trusted", trusted), ("other", ~trusted)):
         if not all(mask[split.train].any() for split in splits):
             raise InputError(
                 f"the method learns from trusted and other examples, and {len(splits)} folds would "
-                f"leave a model without {kind}: train the run with another --trusted, for it has "
-                f"{int(mask.sum())} such of {len(mask)}"
+                f"leave a model without {kind} ones: the run has {int(mask.sum())} such of "
+                f"{len(mask)}",
+                field="folds",
+                fix=f"train the run with another {option('trusted')}",
             )
 
 
-def of_fold(config: Config, n: int, m: int) -> Config:
-    """The config of a run on n examples as it is for m of them.
+def fold_config(config: Config, n: int, m: int) -> Config:
+    """Return the config of a run on n examples for a fold with m of them.
 
-    Steps, of training and of the warm-up, become fewer as an epoch has fewer batches, so that the
-    number of epochs stays. It is evaluated once, at the end.
+    Steps of training and of the warm-up are scaled with the batches of an epoch, so that the number
+    of epochs stays the same. There is one evaluation, at the end.
     """
     recipe = config.recipe
     batch_size = min(recipe.batch_size or m, m)
@@ -162,7 +165,7 @@ def of_fold(config: Config, n: int, m: int) -> Config:
 
 
 def _is_done(run: Run, folds: int, seed: int) -> bool:
-    """Whether these very folds have been predicted."""
+    """Return whether these folds have been predicted already."""
     try:
         found = held_out.of_run(run.directory, run.labels)
     except InputError:
@@ -173,19 +176,20 @@ def _is_done(run: Run, folds: int, seed: int) -> bool:
 
 
 def _examples(run: Run, data: Data) -> Dataset:
-    """The run's examples as it has learned from them: its inputs, labels and names."""
+    """Return the run's examples with the labels and names it was trained on."""
     if data.dataset is not None:
         found = data.dataset
         own = run.config.get("labels") is None
         found = original.with_trusted(run, found)
-        rows = original.rows(run, found, f"the data {found.name}", own_labels=own)
+        rows = original.positions(run, found, f"the data {found.name}", own_labels=own)
     elif run.config.get("data") == FROM_PYTHON:
         raise InputError(
-            f"the data of {run.path} was given in Python, so folds of it can only be made there: "
-            "proselflc.audit(run, folds=…, dataset=…)"
+            f"the data of {run.path} was given in Python, so its folds can only be trained there",
+            field="folds",
+            fix="call proselflc.audit(run, folds=…, dataset=…)",
         )
     else:
-        found, rows = original.dataset(run, data=data.place)
+        found, rows = original.dataset(run, data=data.path)
         features = original.request(run).features
         if features is not None:
             from proselflc.data.sources import features as embeddings
@@ -207,7 +211,7 @@ def _examples(run: Run, data: Data) -> Dataset:
 
 
 def _without_fold(whole: Dataset, split: Split, name: str) -> Dataset:
-    """What is left to learn from when a fold is held out; all the class names stay."""
+    """Return the examples without a fold; all class names stay."""
     return replace(whole.learning_from(split.train), name=f"{whole.name}, {name}")
 
 
@@ -218,7 +222,7 @@ def _train(
     scaling: Preprocessing | None,
     display: Display,
 ) -> None:
-    """Train the model of a fold, or go on with it; what is there of another fold is replaced."""
+    """Train the model of a fold or resume it; a run with other options is replaced."""
     fingerprint = noise.fingerprint(dataset.train.labels, dataset.num_classes)
     if directory.is_begun:
         stored = read_toml(directory.config)
@@ -227,15 +231,14 @@ def _train(
             return
         if not other and checkpoint.can_go_on(directory.checkpoints):
             try:
-                start = OutputOptions(directory.path, resume=True)
-                train(config, start, display, dataset=dataset, preprocessing=scaling)
+                output = OutputOptions(directory.path, resume=True)
+                train(config, output, display, dataset=dataset, preprocessing=scaling)
             except InputError as error:
                 raise InputError(
-                    f"{error}; where that cannot be mended, remove {directory.path}, whose fold "
-                    "then begins anew"
+                    f"{error}; or remove {directory.path} to train this fold again"
                 ) from None
             return
-        display.note(f"{directory.path} cannot go on and begins anew")
+        display.note(f"{directory.path} cannot be resumed and is trained from the start")
         with directory.locked():
             directory.clear()
     train(config, OutputOptions(directory.path), display, dataset=dataset, preprocessing=scaling)
@@ -244,7 +247,7 @@ def _train(
 def _predict(
     config: Config, directory: RunDirectory, whole: Part, positions: Ints, made_by: str | None
 ) -> None:
-    """Keep what the model of a fold says about the examples that it has not seen."""
+    """Write the predictions of a fold's model for the examples that it has not seen."""
     model = load_run(directory.path, model=made_by)
     shape = len(positions), len(model.names)
     try:
@@ -257,15 +260,15 @@ def _predict(
     def pieces() -> Iterator[Halves]:
         for rows in slices(len(positions), max(len(model.names), _WIDTH)):
             some = positions[rows]
-            p = model.judge(whole.inputs.take(some), workers=config.workers).probabilities
+            p = model.predict_inputs(whole.inputs.take(some), workers=config.workers).probabilities
             yield held_out.kept(p, whole.labels[some])
 
     with directory.replacing(directory.held_out):
         held_out.write(directory.held_out, shape, pieces())
 
 
-def _put_together(run: Run, splits: tuple[Split, ...], seed: int) -> None:
-    """Write what all the folds have predicted, row for row with the labels."""
+def _join(run: Run, splits: tuple[Split, ...], seed: int) -> None:
+    """Write the predictions of all folds, row for row with the labels."""
     directory, labels, folds = run.directory, run.labels, len(splits)
     n, C = len(labels.given), len(labels.names)
 
@@ -276,7 +279,7 @@ def _put_together(run: Run, splits: tuple[Split, ...], seed: int) -> None:
             piece = np.full((rows.stop - rows.start, width), unknown, kind)
             for k, split in enumerate(splits, 1):
                 first, last = np.searchsorted(split.validation, (rows.start, rows.stop))
-                # Mapped anew each time, so that what was read does not stay in memory.
+                # Mapped again each time, so that what was read does not stay in memory.
                 fold = directory.fold(k, folds)
                 path = fold.checked(fold.held_out)
                 p = held_out.read(path, (len(split.validation), C))
@@ -284,7 +287,7 @@ def _put_together(run: Run, splits: tuple[Split, ...], seed: int) -> None:
             yield piece
 
     with directory.replacing(directory.folds_done, directory.folds_p):
-        directory.folds_done.unlink(missing_ok=True)  # it is not of the predictions that come now
+        directory.folds_done.unlink(missing_ok=True)  # it describes the old predictions
         held_out.write(directory.folds_p, (n, C), pieces())
         facts = {"folds": folds, "seed": seed, "fingerprint": labels.fingerprint}
         directory.write_json(directory.folds_done, facts)
@@ -295,21 +298,17 @@ def _put_together(run: Run, splits: tuple[Split, ...], seed: int) -> None:
 
 
 @contextmanager
-def _saying_how_to_go_on(run: Run, folds: int, data: Data) -> Iterator[None]:
-    """Have an end before the end say how to go on."""
+def _naming_the_command(run: Run, folds: int, data: Data) -> Iterator[None]:
+    """Add the command that continues to an interruption."""
     try:
         yield
     except KeyboardInterrupt:
-        command = f"proselflc audit {shlex.quote(str(run.path))} --folds {folds}"
-        if run.made_by is not None:
-            command += f" --model {shlex.quote(run.made_by)}"
-        if data.place is not None:
-            command += f" --data {shlex.quote(data.place)}"
+        again = command("audit", run.path, folds=folds, model=run.made_by, data=data.path)
         if data.dataset is not None:
-            command = f"audit({str(run.path)!r}, folds={folds}, dataset=…)"
+            again = f"audit({str(run.path)!r}, folds={folds}, dataset=…)"
         raise Interrupted(
-            f"stopped before all {folds} folds were predicted, what is done is kept; go on with: "
-            f"{command}"
+            f"stopped before all {folds} folds were predicted; finished work is kept, continue "
+            f"with: {again}"
         ) from None
     except DivergenceError as error:
         raise DivergenceError(f"in one of {folds} folds: {error}") from None

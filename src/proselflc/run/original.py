@@ -1,11 +1,10 @@
-"""The data of a run, opened anew."""
+"""The data of a run, opened again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,126 +14,116 @@ from proselflc.data.labels.labels import Labels
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.errors import InputError
+from proselflc.files import typed
 from proselflc.run.reader import Run
 from proselflc.training.run_directory import is_recorded
+from proselflc.wording import option
 
 
 def request(run: Run, *, data: str | None = None) -> Request:
-    """What data a run was made from, as its config says.
+    """Return the data that a run was made from, as its config says.
 
     Args:
-        run: finished.
-        data: where the data is now, if it has moved.
+        run: the finished run.
+        data: the present location of the data, if it has moved.
 
     Raises:
-        InputError: it came from Python, or the config is damaged.
+        InputError: the data came from Python, or the config is damaged.
     """
-    came = run.config.get("data")
-    if came == FROM_PYTHON:
+    if run.config.get("data") == FROM_PYTHON:
         raise InputError(
             f"the data of {run.path} was given in Python and is not on disk, so it cannot be "
-            "opened anew"
+            "opened again"
             + ("; record(…, inputs=…) would have kept it" if is_recorded(run.config) else "")
         )
-    values: dict[str, Any] = {}
-    for name in (field.name for field in fields(Request)):
-        value = run.config.get(name)
-        # A cache makes reading faster, and may be written to; others choose among labels.
-        if value is None or name in ("cache", "reviewed", "min_confidence"):
-            continue
-        if name == "ignore_column":
-            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-                raise InputError(f"{run.directory.config} is damaged: {name} should be texts")
-        elif not isinstance(value, str):
-            raise InputError(f"{run.directory.config} is damaged: {name} should be a text")
-        values[name] = value
-    if "data" not in values or values.get("on_bad_image", "error") not in ("error", "skip"):
+    if "data" not in run.config:
         raise InputError(f"{run.directory.config} does not say which data the run was made from")
-    found = Request(**values)  # it makes paths of the texts itself
+    # A cache may be written to, and the other two choose among labels.
+    ignored = ("cache", "reviewed", "min_confidence")
+    names = [field.name for field in fields(Request) if field.name not in ignored]
+    values = {name: run.config[name] for name in names if name in run.config}
+    found = typed.convert(values, Request, run.directory.config)
     return found if data is None else replace(found, data=data)
 
 
 def dataset(run: Run, *, data: str | None = None) -> tuple[Dataset, Ints]:
-    """The data set of a run with its own labels, and where in it the run's examples are.
+    """Return the data set of a run with its own labels, and the positions of the run's examples.
 
-    Inputs are those of the data, even if the run learned from `--features` in their place, wherever
-    the data has any.
+    Inputs are those of the data, if it has any, even if the run was trained on features instead.
 
     Returns:
         The data set, and [n] positions in its training part, in the order of the run's labels.
 
     Raises:
-        InputError: the data is gone, has changed, or came from Python.
+        InputError: the data is missing, has changed, or came from Python.
     """
-    wanted = request(run, data=data)
-    _must_be_there(run, wanted)
-    plain = opening.without_labels(wanted)
+    stored = request(run, data=data)
+    _check_exists(run, stored)
+    plain = opening.without_labels(stored)
     try:
         found = open_data(replace(plain, features=None))
     except InputError:
-        if wanted.features is None:
+        if stored.features is None:
             raise
         found = open_data(plain)  # a table of labels alone has no other inputs
     found = with_trusted(run, found)
-    what = f"the data {wanted.data} of {run.path}"
-    return found, rows(run, found, what, own_labels=wanted.labels is None)
+    name = f"the data {stored.data} of {run.path}"
+    return found, positions(run, found, name, own_labels=stored.labels is None)
 
 
 def with_trusted(run: Run, found: Dataset) -> Dataset:
-    """The data of a run with the trusted examples that it has learned from too.
+    """Return the data of a run together with trusted examples that the run has learned from.
 
-    A share of the data is in it already; what came from a place of its own is opened anew.
-
-    Args:
-        run: finished.
-        found: its data.
+    A share of the data is in it already; examples from a file or folder are opened again.
 
     Raises:
-        InputError: the trusted examples are gone.
+        InputError: the trusted examples are missing.
     """
-    place = str(run.config.get("trusted"))
-    if run.labels.trusted is None or _is_number(place):
+    path = str(run.config.get("trusted"))
+    if run.labels.trusted is None or _is_number(path):
         return found
-    if not Path(place).exists():
+    if not Path(path).exists():
         raise InputError(
-            f"the trusted examples of {run.path} are not there any more: there is no {place}, seen "
-            f"from {Path.cwd()}; put them back, or go where the run was trained"
+            f"the trusted examples of {run.path} are missing: there is no {path}, looked up from "
+            f"{Path.cwd()}",
+            field="trusted",
+            fix="restore them, or run this in the folder where the run was trained",
         )
-    came = Request() if run.config.get("data") == FROM_PYTHON else request(run)
-    came = opening.for_other_table(came, place)
-    trusted = open_data(replace(came, labels=None, features=None))
+    own = Request() if run.config.get("data") == FROM_PYTHON else request(run)
+    own = opening.for_other_table(own, path)
+    trusted = open_data(replace(own, labels=None, features=None))
     return splits.with_trusted_learned(splits.with_trusted(found, trusted))
 
 
-def rows(run: Run, found: Dataset, what: str, *, own_labels: bool = True) -> Ints:
-    """[n] where in a data set's training part a run's examples are, in the order of its labels.
+def positions(run: Run, found: Dataset, name: str, *, own_labels: bool = True) -> Ints:
+    """Return [n] the positions of a run's examples in a data set, in the order of its labels.
 
     Args:
-        run: finished.
+        run: the finished run.
         found: its data.
-        what: the data, for the error.
-        own_labels: whether the run has its labels from this data.
+        name: the data, for errors.
+        own_labels: whether the labels of the run came from this data.
 
     Raises:
         InputError: the data has changed.
     """
-    there = places(run.labels.ids, found.train.ids, what)
+    rows = find_ids(run.labels.ids, found.train.ids, name)
     if own_labels:
-        _must_be_unchanged(run, what, found, there)
-    return there
+        _check_unchanged(run, name, found, rows)
+    return rows
 
 
 def inputs(run: Run, *, data: str | None = None) -> Inputs:
-    """The inputs of a run's training examples, row for row with `run.labels.ids`.
+    """Return the inputs of a run's training examples, row for row with `run.labels.ids`.
 
-    Those that are kept in the run, else those of its data.
+    They are kept in the run or, if not, opened from its data.
 
     Args:
-        run: finished.
-        data: where the data is now, if it has moved.
+        run: the finished run.
+        data: the present location of the data, if it has moved.
 
     Raises:
-        InputError: the data is gone, has changed, or came from Python.
+        InputError: the data is missing, has changed, or came from Python.
     """
     own = run.directory
     kept = None
@@ -144,56 +133,53 @@ def inputs(run: Run, *, data: str | None = None) -> Inputs:
     if kept is not None:
         if len(kept) != len(run.labels.ids):
             raise InputError(
-                f"{run.path} keeps {len(kept)} inputs of {len(run.labels.ids)} examples: they are "
+                f"{run.path} keeps {len(kept)} inputs for {len(run.labels.ids)} examples: they are "
                 "of another run"
             )
         return kept
-    found, there = dataset(run, data=data)
-    if np.array_equal(there, np.arange(len(found.train))):
+    found, rows = dataset(run, data=data)
+    if np.array_equal(rows, np.arange(len(found.train))):
         return found.train.inputs
-    return found.train.inputs.take(there)
+    return found.train.inputs.take(rows)
 
 
-def places(ids: Sequence[str], there: Sequence[str], what: str) -> Ints:
-    """[len(ids)] where each of the ids is among those that are there.
-
-    Args:
-        ids: of a run.
-        there: of data.
-        what: the data, for the error.
-    """
-    if tuple(ids) == tuple(there):
+def find_ids(ids: Sequence[str], data_ids: Sequence[str], name: str) -> Ints:
+    """Return [len(ids)] the position of each id of a run among the ids of data called `name`."""
+    if tuple(ids) == tuple(data_ids):
         return np.arange(len(ids))
-    place = {name: i for i, name in enumerate(there)}
-    rows = np.array([place.get(name, -1) for name in ids], dtype=np.int64)
-    lost = np.flatnonzero(rows < 0)
-    if len(lost):
+    position = {one: i for i, one in enumerate(data_ids)}
+    rows = np.array([position.get(one, -1) for one in ids], dtype=np.int64)
+    missing = np.flatnonzero(rows < 0)
+    if len(missing):
         raise InputError(
-            f"{what} has changed since training: {len(lost):,} of {len(ids):,} examples are gone, "
-            f'the first is "{ids[int(lost[0])]}"; put them back'
+            f"{name} has changed since training: {len(missing):,} of {len(ids):,} examples are "
+            f'missing, the first is "{ids[int(missing[0])]}"',
+            field="data",
+            fix="restore them",
         )
     return rows
 
 
-def _must_be_there(run: Run, wanted: Request) -> None:
-    """Refuse data that is gone; a named set must not be downloaded for having a look at it."""
-    if wanted.data == "digits":
+def _check_exists(run: Run, stored: Request) -> None:
+    """Refuse data that is missing; a named data set is not downloaded just to read a run."""
+    if stored.data == "digits":
         return
-    path = opening.root(wanted) if wanted.data in opening.DATASETS else Path(wanted.data)
+    path = opening.root(stored) if stored.data in opening.DATASETS else Path(stored.data)
     if not path.exists():
         raise InputError(
-            f"the data of {run.path} is not there any more: there is no {path}, seen from "
-            f"{Path.cwd()}; put it back, go where the run was trained, or say with --data where "
-            "it is now"
+            f"the data of {run.path} is missing: there is no {path}, looked up from {Path.cwd()}",
+            field="data",
+            fix="restore it, run this in the folder where the run was trained, or give its "
+            f"present location with {option('data')}",
         )
 
 
-def _must_be_unchanged(run: Run, what: str, found: Dataset, rows: Ints) -> None:
-    """Refuse data whose labels are others now: its rows need not be those of the run either."""
-    expected, there = _labels_of_data(run.labels, found, rows, is_noisy="noise" in run.config)
+def _check_unchanged(run: Run, what: str, found: Dataset, rows: Ints) -> None:
+    """Refuse data whose labels have changed: its rows may have changed too."""
+    expected, current = _labels_of_data(run.labels, found, rows, is_noisy="noise" in run.config)
     if expected is None:
         return
-    names = np.array(found.names, dtype=object)[there]
+    names = np.array(found.names, dtype=object)[current]
     own = np.array(run.labels.names, dtype=object)[expected]
     other = np.flatnonzero(names != own)
     if len(other):
@@ -201,16 +187,18 @@ def _must_be_unchanged(run: Run, what: str, found: Dataset, rows: Ints) -> None:
         raise InputError(
             f"{what} has changed since training: "
             f'"{run.labels.ids[row]}" was "{own[row]}" and is "{names[row]}" now'
-            f"{f', and {len(other) - 1:,} more' if len(other) > 1 else ''}; put the old data back"
+            f"{f', and {len(other) - 1:,} more' if len(other) > 1 else ''}",
+            field="data",
+            fix="restore the old data",
         )
 
 
 def _labels_of_data(
     labels: Labels, found: Dataset, rows: Ints, *, is_noisy: bool
 ) -> tuple[Ints | None, Ints]:
-    """[n] the labels that the run has had from its data, and those of the data now.
+    """Return [n] the labels that the run read from its data, and those of the data now.
 
-    Noise starts from the true labels, and trusted examples have them, if the data knows them.
+    Noise starts from the true labels, and trusted examples have them, if the data holds them.
     """
     given = found.train.labels[rows]
     clean = given if found.clean is None else found.clean[rows]

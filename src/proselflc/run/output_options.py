@@ -1,4 +1,4 @@
-"""Where a run is to be, and what happens to one that is there already."""
+"""Where a run is written, and what happens to one that exists there."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from accelerate.utils import broadcast_object_list
 from proselflc.errors import InputError
 from proselflc.run.config import Config
 from proselflc.training.run_directory import RunDirectory
+from proselflc.wording import option
 
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Where a run is to be, and what to do with one that is there.
+    """Where a run is written, and what to do with one that exists there.
 
     Attributes:
         out: the directory; None for a new one below `runs`.
-        resume: go on with it.
-        overwrite: replace it.
+        resume: continue the run in it.
+        overwrite: replace the run in it.
     """
 
     out: Path | None = None
@@ -27,45 +28,55 @@ class OutputOptions:
     overwrite: bool = False
 
 
-def place(config: Config, start: OutputOptions) -> Path:
-    """The directory of the run, the same in all processes."""
-    if start.resume and start.overwrite:
-        raise InputError("--resume goes on with a run and --overwrite replaces it: give one")
-    if start.out is not None:
-        return start.out
-    if start.resume:
-        raise InputError("--resume needs --out, the directory of the run to go on with")
-    chosen = [str(unused(config, config.method))]
+def run_path(config: Config, output: OutputOptions) -> Path:
+    """Return the directory of a run, the same in all processes."""
+    if output.resume and output.overwrite:
+        raise InputError(
+            f"{option('resume')} continues a run and {option('overwrite')} replaces it",
+            field="overwrite",
+            fix="give one of them",
+        )
+    if output.out is not None:
+        return output.out
+    if output.resume:
+        raise InputError(
+            f"{option('resume')} needs {option('out')}, the directory of the run to continue",
+            field="out",
+        )
+    chosen = [str(new_path(config, config.method))]
     broadcast_object_list(chosen, from_process=0)
     return Path(chosen[0])
 
 
-def unused(config: Config, what: str) -> Path:
-    """A directory below `runs` that is not there yet, named after the data and what is done."""
-    stem = f"{Path(config.request.data).stem.replace(':', '-') or 'data'}-{what}"
+def new_path(config: Config, purpose: str) -> Path:
+    """Return a path below `runs` that does not exist, named after the data and the purpose."""
+    stem = f"{Path(config.request.data).stem.replace(':', '-') or 'data'}-{purpose}"
     number = 1
     while (Path("runs") / f"{stem}-{number}").exists():
         number += 1
     return Path("runs") / f"{stem}-{number}"
 
 
-def may_begin(directory: RunDirectory, start: OutputOptions) -> bool:
-    """Whether there is something to do; refuses to touch a run that nobody said to touch."""
-    if start.resume and directory.is_begun:
+def check_output(directory: RunDirectory, output: OutputOptions) -> bool:
+    """Return whether there is anything to do; refuse to touch a run without permission."""
+    if output.resume and directory.is_begun:
         directory.check_format()
-    if start.resume and directory.is_finished:
+    if output.resume and directory.is_finished:
         return False
-    if directory.is_begun and not start.resume and not start.overwrite:
+    replace, other = f"{option('overwrite', True)} to replace it", f"another {option('out')}"
+    if directory.is_begun and not output.resume and not output.overwrite:
         state = "a finished" if directory.is_finished else "an unfinished"
-        hint = "" if directory.is_finished else "--resume to go on, "
+        hint = "" if directory.is_finished else f"{option('resume', True)} to continue it, "
         raise InputError(
-            f"{directory.path} holds {state} run: pass {hint}--overwrite to replace it, or another "
-            "--out"
+            f"{directory.path} holds {state} run",
+            field="out",
+            fix=f"pass {hint}{replace}, or {other}",
         )
-    strangers = () if directory.is_begun or start.overwrite else directory.present()
-    if strangers:
+    foreign = () if directory.is_begun or output.overwrite else directory.present()
+    if foreign:
         raise InputError(
-            f"{directory.path} holds {strangers[0]} and is no run: choose another --out, or pass "
-            "--overwrite to replace it"
+            f"{directory.path} holds {foreign[0]} but is not a run",
+            field="out",
+            fix=f"choose {other}, or pass {replace}",
         )
     return True

@@ -1,14 +1,15 @@
-"""A run as typed objects: everything its directory holds, read when it is asked for."""
+"""A finished run: the content of its directory as typed objects, read when it is needed."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
 import torch
 from torch import nn
@@ -28,29 +29,51 @@ from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays, npz
 from proselflc.errors import InputError
 from proselflc.files import manifest
-from proselflc.files.regular import content_of, is_regular
+from proselflc.files.regular import is_regular
+from proselflc.files.text import decoded
+from proselflc.files.typed import Count, decode_json
 from proselflc.training import observations
 from proselflc.training.inference import predict_batches
 from proselflc.training.observations import Epochs, Mean, Rows
 from proselflc.training.run_directory import Json, RunDirectory, read_toml
 from proselflc.training.saved_model import SavedModel, finished_run
 from proselflc.training.serving import loader
+from proselflc.wording import command
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SMALL = 1 << 20  # bytes of a file that is read in passing
-_SHORT = 80  # characters of a method's name
+_SMALL = 1 << 20  # bytes of a file that `repr` reads
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A stage of `stages.json`; epochs and steps count from 0."""
+
+    name: str
+    first_epoch: Count
+    epochs: Count
+    first_step: Count
+    steps: Count
+
+
+@dataclass(frozen=True)
+class _Stages:
+    stages: list[_Stage]
+
+
+_METHOD: dict[str, Any] = {"method": Annotated[str, msgspec.Meta(max_length=80)]}
+_COUNTS: dict[str, Any] = {"examples": Count, "suspects": Count}
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says about n examples.
+    """A model's predictions for n examples.
 
     Attributes:
-        probabilities: [n, C].
+        probabilities: [n, C] class probabilities.
         names: C class names.
-        values: the labels of the classes as the caller of `fit` wrote them; None where they came
+        values: the labels of the classes as the caller of `fit` wrote them; None if they came
             from files.
     """
 
@@ -60,27 +83,27 @@ class Predictions:
 
     @property
     def classes(self) -> Ints:
-        """[n] the likeliest class id of each example."""
+        """Return [n] the likeliest class id of each example."""
         classes: Ints = self.probabilities.argmax(1)
         return classes
 
     @property
     def labels(self) -> Returned:
-        """[n] the likeliest label of each example, in the type of the labels that `fit` was given.
+        """Return [n] the likeliest label of each example, in the type of the labels given to `fit`.
 
-        A list for lists; an array of the same dtype for arrays and for columns of data frames; a
-        tensor for tensors. Class names where the run has its labels from files.
+        This is a list for lists, an array of the same dtype for arrays and for columns of data
+        frames, a tensor for tensors, and class names if the labels of the run came from files.
         """
         return returned(self.classes, self.names, self.values)
 
     @property
     def class_names(self) -> list[str]:
-        """n names of the likeliest classes."""
+        """Return the n names of the likeliest classes."""
         return [self.names[k] for k in self.classes]
 
     @property
     def confidence(self) -> Floats:
-        """[n] the probability of the likeliest class."""
+        """Return [n] the probability of the likeliest class."""
         largest: Floats = self.probabilities.max(1)
         return largest
 
@@ -90,10 +113,10 @@ class Run:
     """A finished run.
 
     Attributes:
-        path: its directory.
-        made_by: `package.module:factory` that makes its model, where that was the user's own. A
-            run that somebody else has written could name any code, so it is not believed.
-        module: the trained model, where it is in memory already.
+        path: the directory.
+        made_by: `package.module:factory` that makes the model, if it is the user's own. The run
+            itself is not trusted with this: it could name any code.
+        module: the trained model, if it is in memory already.
     """
 
     path: Path
@@ -101,20 +124,11 @@ class Run:
     module: nn.Module | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        """One short line: where it is and, as far as small files say it, what it holds."""
-        known = [f"{name}={value!r}" for name, value in self._in_short()]
+        """Return a line with the path and, if small files hold them, a few facts."""
+        files = {self.directory.summary: _METHOD, self.directory.audit: _COUNTS}
+        facts = [fact for path, kinds in files.items() for fact in _facts(path, kinds)]
+        known = [f"{name}={value!r}" for name, value in facts]
         return f"Run({', '.join([repr(str(self.path)), *known])})"
-
-    def _in_short(self) -> Iterator[tuple[str, object]]:
-        summary, audit = (
-            _small_json(path) for path in (self.directory.summary, self.directory.audit)
-        )
-        method = summary.get("method")
-        if isinstance(method, str) and len(method) <= _SHORT:
-            yield "method", method
-        for name in ("examples", "suspects"):
-            if type(audit.get(name)) is int:
-                yield name, audit[name]
 
     @property
     def directory(self) -> RunDirectory:
@@ -122,7 +136,7 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the run should know about its files, in sentences."""
+        """Return sentences about the run's files that a reader should know."""
         if self.directory.manifest.is_file():
             return ()
         return (
@@ -132,69 +146,61 @@ class Run:
 
     @cached_property
     def config(self) -> Json:
-        """The options of the run."""
+        """Return the options of the run."""
         return read_toml(self.directory.checked(self.directory.config))
 
     @cached_property
     def labels(self) -> Labels:
-        """The labels it was trained on."""
+        """Return the labels that the run was trained on."""
         return Labels.load(self.directory.checked(self.directory.labels))
 
     @cached_property
     def history(self) -> list[Json]:
-        """What was measured at every evaluation point."""
+        """Return the numbers of every evaluation point."""
         return self.directory.read_history()
 
     @cached_property
     def stages(self) -> list[Json]:
-        """Name, first epoch and step and length of the stages, in order; empty if there was one."""
-        path = self.directory.checked(self.directory.stages)
-        if not is_regular(path):
+        """Return name, first epoch and step and length of each stage; empty if there was one."""
+        if not is_regular(self.directory.checked(self.directory.stages)):
             return []
-        stages = self.directory.read_json(path).get("stages")
-        numbers = ("first_epoch", "epochs", "first_step", "steps")
-        if not isinstance(stages, list) or not all(
-            isinstance(one, dict)
-            and isinstance(one.get("name"), str)
-            and all(type(one.get(name)) is int and one[name] >= 0 for name in numbers)
-            for one in stages
-        ):
-            raise InputError(f"{path} lists no stages: it is damaged")
-        return stages
+        return [
+            asdict(stage) for stage in self.directory.read(self.directory.stages, _Stages).stages
+        ]
 
     @cached_property
     def summary(self) -> Json:
-        """The run in a few numbers."""
+        """Return the final numbers of the run."""
         return self.directory.read_json(self.directory.summary)
 
     @cached_property
     def evaluation(self) -> Json:
-        """Everything that was measured on the test and the validation part."""
+        """Return all measurements on the test and the validation part."""
         return self.directory.read_json(self.directory.evaluation)
 
     @cached_property
     def examples(self) -> pa.Table:
-        """One row per training example, a pyarrow table; `.to_pandas()` gives a data frame."""
+        """Return a pyarrow table with a row per training example; `.to_pandas()` converts it."""
         rows = len(self.labels.ids) if is_regular(self.directory.labels) else None
         found = read_examples(self.directory.checked(self.directory.examples), rows)
         if len(found) == 0:
             raise InputError(
-                f"{self.directory.examples} has no rows, so nothing is known about labels: train "
-                "the run again"
+                f"{self.directory.examples} has no rows, so nothing is known about the labels",
+                fix="train the run again",
             )
         return found
 
     @cached_property
     def audit(self) -> Audit:
-        """How many labels are wrong, and which way they went."""
+        """Return the audit: the noise rate and the classes that are confused."""
         return Audit.load(self.directory)
 
     @cached_property
     def transition(self) -> ClassMatrix | None:
-        """[C, C] the transition matrix that the method worked with; None where it had none.
+        """Return [C, C] the transition matrix of the method, or None if it has none.
 
         Raises:
-            InputError: the file is no such matrix.
+            InputError: the file does not hold such a matrix.
         """
         path = self.directory.checked(self.directory.transition)
         if not is_regular(path):
@@ -207,7 +213,7 @@ class Run:
 
     @property
     def decisions(self) -> Decisions:
-        """What people have decided about the labels, as `review.jsonl` has it now.
+        """Return people's decisions about the labels, as `review.jsonl` holds them now.
 
         Raises:
             InputError: the file is damaged, or is about other examples, labels or classes.
@@ -218,59 +224,61 @@ class Run:
 
     @property
     def dynamics(self) -> Iterator[Rows]:
-        """[n] what was seen of every training example, epoch by epoch, memory-mapped."""
+        """Return [n] the record of every training example, epoch by epoch, memory-mapped."""
         return iter(epochs_of(self.directory))
 
     def recent(self, name: str) -> Mean:
-        """The mean of "p" or "target" over the last epochs, memory-mapped."""
+        """Return the mean of "p" or "target" over the last epochs, memory-mapped."""
         folder = self.directory.dynamics
         self.directory.checked(observations.mean_file(folder, name))
         return observations.recent(folder, name)
 
     @property
     def records(self) -> Records:
-        """All that was recorded of the training examples, with what folds have predicted."""
+        """Return the records of the training examples, with the predictions of folds."""
         return replace(
             self.records_of_training, held_out=held_out.of_run(self.directory, self.labels)
         )
 
     @property
     def records_of_training(self) -> Records:
-        """What was recorded of the training examples while they were learned, memory-mapped."""
+        """Return the records of the training examples from training alone, memory-mapped."""
         return Records(epochs_of(self.directory))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """C class names."""
+        """Return the C class names."""
         return self._saved.names
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """What is done to inputs before the model sees them."""
+        """Return the preprocessing of the model's inputs."""
         return self._saved.preprocessing
 
     @property
     def model_name(self) -> str:
-        """What a model like the run's is made by.
+        """Return the name or the code that makes a model like the run's.
 
         Raises:
-            InputError: by code that the user has not named.
+            InputError: it is code that the user has not named.
         """
         return self._saved.model_name
 
     @cached_property
     def model(self) -> nn.Module:
-        """The trained model, in evaluation mode; it maps preprocessed inputs to logits [N, C]."""
+        """Return the trained model in evaluation mode; it maps inputs to logits [N, C]."""
         if self.module is not None:
             return self.module.eval()
         return self._saved.read()
 
     def predict(self, x: object, *, batch_size: int = 512, workers: int = 2) -> Predictions:
-        """What the model says about arrays, texts or image paths; see `proselflc.fit` for x."""
-        return self.judge(arrays.inputs(x), batch_size=batch_size, workers=workers)
+        """Predict arrays, texts or image paths; see `proselflc.fit` for x."""
+        return self.predict_inputs(arrays.inputs(x), batch_size=batch_size, workers=workers)
 
-    def judge(self, inputs: Inputs, *, batch_size: int = 512, workers: int = 2) -> Predictions:
-        """What the model says about inputs.
+    def predict_inputs(
+        self, inputs: Inputs, *, batch_size: int = 512, workers: int = 2
+    ) -> Predictions:
+        """Return the predictions for inputs.
 
         Raises:
             InputError: there is not enough memory for a number per example and class.
@@ -278,23 +286,23 @@ class Run:
         n, C = len(inputs), len(self.names)
         require(
             4 * n * C,
-            f"what the model says about {n:,} examples of {C:,} classes",
-            "ask about fewer examples at a time, or keep the likeliest class alone with "
-            "proselflc predict",
+            f"predictions for {n:,} examples of {C:,} classes",
+            "predict fewer examples at a time, or keep only the likeliest classes with "
+            f"{command('predict', self.path)}",
         )
         probabilities = np.zeros((n, C), np.float32)
-        for rows, some in self.judged(inputs, batch_size=batch_size, workers=workers):
-            probabilities[rows] = some
+        for rows, p in self.predict_batches(inputs, batch_size=batch_size, workers=workers):
+            probabilities[rows] = p
         return Predictions(probabilities, self.names, self._saved.label_values)
 
-    def judged(
+    def predict_batches(
         self, inputs: Inputs, *, batch_size: int = 512, workers: int = 2
     ) -> Iterator[tuple[Ints, Floats]]:
         """Yield positions [N] and probabilities [N, C] of the inputs, batch by batch in order."""
         n = len(inputs)
         self.preprocessing.check(inputs)
         ids = tuple(str(k) for k in range(n))
-        check_rows("what the model is asked about", inputs, ids)
+        check_rows("the inputs to predict", inputs, ids)
         if not n:
             return
         part, order = Part(inputs, np.zeros(n, np.int64), ids), Order(batch_size, shuffle=False)
@@ -309,7 +317,7 @@ class Run:
 
 
 def epochs_of(directory: RunDirectory) -> Epochs:
-    """What was seen of every training example in every epoch, each file checked when it is read.
+    """Return the records of every epoch; each file is checked when it is read.
 
     Raises:
         InputError: an epoch is missing.
@@ -318,20 +326,22 @@ def epochs_of(directory: RunDirectory) -> Epochs:
     return Epochs(directory.dynamics, directory.checked)
 
 
-def _small_json(path: Path) -> Json:
-    """An object in a file; an empty one where there is none, or it is large or damaged."""
+def _facts(path: Path, kinds: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Return values of a small file that have the given types; none if it cannot be read."""
     try:
-        found = json.loads(content_of(path)) if path.stat().st_size <= _SMALL else {}
-    except (OSError, ValueError, RecursionError, InputError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        found = decode_json(decoded(path, _SMALL), dict[str, Any], path)
+    except InputError:
+        return
+    for name, kind in kinds.items():
+        with suppress(msgspec.ValidationError):
+            yield name, msgspec.convert(found.get(name), kind)
 
 
 def load_run(path: str | Path, *, model: str | None = None) -> Run:
     """Read a finished run.
 
     Args:
-        path: its directory.
+        path: the directory.
         model: `package.module:factory`, for a run whose model is the user's own.
     """
     return Run(finished_run(Path(path)).path, made_by=model)

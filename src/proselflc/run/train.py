@@ -32,7 +32,7 @@ from proselflc.run.observers import (
     Tracker,
     check_tracker,
 )
-from proselflc.run.output_options import OutputOptions, may_begin, place
+from proselflc.run.output_options import OutputOptions, check_output, run_path
 from proselflc.run.prepare import PreparedRun, prepare, resumed_config
 from proselflc.run.summary import write_model, write_results, write_transition
 from proselflc.terminal.display import Display, showing
@@ -80,14 +80,14 @@ def train(
     accelerator = processes.accelerator(config.recipe.precision)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_isolated_torch_state(config.recipe.deterministic))
-        directory = RunDirectory(place(config, start))
+        directory = RunDirectory(run_path(config, start))
         is_begun = True
         if accelerator.is_main_process:
             is_new = directory.make()
             stack.enter_context(directory.locked())
             if is_new:
                 stack.callback(directory.remove_unused)  # a mistyped option leaves nothing behind
-            is_begun = may_begin(directory, start)
+            is_begun = check_output(directory, start)
             if not is_begun:
                 display.note(f"the run {directory.path} is finished: there is nothing to resume")
         # The main process decides: the others may be on machines without the directory.

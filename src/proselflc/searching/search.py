@@ -22,9 +22,9 @@ from proselflc.errors import InputError
 from proselflc.models.named_code import flag_for
 from proselflc.options import MOST_PROCESSES, check_least
 from proselflc.queue import storage as queue_storage
-from proselflc.queue.worker_processes import helping, stopping_on_signals
+from proselflc.queue.worker_processes import stopping_on_signals, worker_processes
 from proselflc.run.config import Config, check_taken
-from proselflc.run.output_options import OutputOptions, unused
+from proselflc.run.output_options import OutputOptions, new_path
 from proselflc.run.prepare import PreparedRun, prepare
 from proselflc.searching import search_space
 from proselflc.searching.search_part import FIRST, Part, Task, is_share, work
@@ -116,7 +116,7 @@ def search(
         )
         try:
             task = Task(plan, directory, part.runs, dataset, options.storage, options.quiet)
-            with helping(work, task, options.jobs):
+            with worker_processes(work, task, options.jobs):
                 recipe, stages, choices = part.take()
             choices = tuple(
                 part.retrained(one) if options.retrain or part.is_retrained(one) else one
@@ -138,7 +138,7 @@ def _place(config: Config, start: OutputOptions) -> Path:
         return start.out
     if start.resume:
         raise InputError("--resume needs --out, the directory of the study to go on with")
-    return unused(config, "search")
+    return new_path(config, "search")
 
 
 def _planned(

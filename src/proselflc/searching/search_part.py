@@ -15,7 +15,7 @@ from proselflc import methods
 from proselflc.data.dataset import Dataset
 from proselflc.data.labels.labels import Labels
 from proselflc.errors import InputError, printable
-from proselflc.queue import kept_runs
+from proselflc.queue import run_store
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Claim, Queue
 from proselflc.run.config import Config
@@ -109,7 +109,7 @@ class Part:
 
     def is_retrained(self, choice: Choice) -> bool:
         """Whether the run on all the training data is there."""
-        return kept_runs.place(choice.config, self.runs, self.dataset).is_finished
+        return run_store.stored_run(choice.config, self.runs, self.dataset).is_finished
 
     def retrained(self, choice: Choice) -> Choice:
         """The choice with a run that has learned from all the training data.
@@ -122,7 +122,9 @@ class Part:
         if not self.is_retrained(choice):
             self._say(f"{title}: learning from all the training data")
         try:
-            run = kept_runs.once(choice.config, self.runs, _Bar(self.display), dataset=self.dataset)
+            run = run_store.train_once(
+                choice.config, self.runs, _Bar(self.display), dataset=self.dataset
+            )
         except DivergenceError as error:
             raise SearchError(f"{title} on all the training data: {error}") from None
         _check_same_labels(
@@ -154,12 +156,14 @@ class Part:
         """Train one trial to its end, or have it if it is there."""
         values: tuple[Chosen, Chosen] = (job.recipe, claim.values)
         config = self._config(job.method, *((claim.values, {}) if job.is_first else values))
-        run = kept_runs.place(config, self.runs, self.dataset)
+        run = run_store.stored_run(config, self.runs, self.dataset)
         began = time.monotonic()
         pruner = _Pruner(job.trials, claim)
         try:
             display = _Bar(self.display)
-            kept_runs.once(config, self.runs, display, dataset=self.dataset, observers=(pruner,))
+            run_store.train_once(
+                config, self.runs, display, dataset=self.dataset, observers=(pruner,)
+            )
         except DivergenceError as error:
             run.clear_checkpoints()
             claim.diverge(str(error), run.path.name)

@@ -9,7 +9,7 @@ from typing import Any
 
 from proselflc import __version__, methods
 from proselflc.files.whole import whole_file
-from proselflc.queue import kept_runs
+from proselflc.queue import run_store
 from proselflc.run.config import MAY_CHANGE, Config
 from proselflc.searching import search_space, study_page, trials
 from proselflc.searching.search_space import Chosen, Range, Space
@@ -63,7 +63,7 @@ class Plan:
     def key(self) -> str:
         """The same for all who search the same, on any machine."""
         known = {key: value for key, value in self.options.items() if key not in MAY_CHANGE}
-        return kept_runs.hashed({**known, **self.about, "version": __version__})
+        return run_store.hash_options({**known, **self.about, "version": __version__})
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Runs that are kept by the hash of their config, so that none is trained twice.
+"""Runs stored by the hash of their config, so that none is trained twice.
 
-Whoever wants a run that is there has it; one that was begun is gone on with; one that another
-process trains at the moment is waited for.
+A finished run is returned at once, an unfinished one is resumed, and one that another process is
+training is waited for.
 """
 
 from __future__ import annotations
@@ -29,35 +29,37 @@ from proselflc.training import checkpoint
 from proselflc.training.loop import Observer
 from proselflc.training.run_directory import RunDirectory
 
-_TRAINING = {"training": 1}  # raise where the same options train otherwise than before
-_ASIDE = (*MAY_CHANGE, "eval_epochs", "eval_steps")  # looking at a run changes nothing in it
+_TRAINING = {"training": 1}  # to be raised when the same options train differently than before
+_IGNORED = (*MAY_CHANGE, "eval_epochs", "eval_steps")  # evaluation does not change the result
 
 
 def key(config: Config, dataset: Dataset | None = None) -> str:
-    """16 hexadecimal digits of all that a run's result depends on.
+    """Return 16 hexadecimal digits that identify everything a run's result depends on.
 
-    Those are the options, but for those that may change between the parts of a run and for how
-    often it is looked at; a file counts by what is in it, not by where it is.
+    These are the options, except those that may change between the parts of a run and the interval
+    of evaluations. A file counts by its content, not by its path.
 
     Args:
-        config: a method's parameters that are left out count as their defaults.
-        dataset: instead of what the config names.
+        config: the options; omitted parameters of a method count as their defaults.
+        dataset: the data, instead of what the config names.
     """
     method = {"name": config.method, **methods.resolved(config.method, config.parameters).given()}
-    depends: dict[str, Any] = {k: str(v) for k, v in config.table().items() if k not in _ASIDE}
+    depends: dict[str, Any] = {k: str(v) for k, v in config.table().items() if k not in _IGNORED}
     if config.weights is not None:
-        depends["weights"] = _said(config.weights)
+        depends["weights"] = _identify(config.weights)
         depends.setdefault("normalize", "of the weights")
     if dataset is not None:
         labels = noise.fingerprint(dataset.train.labels, dataset.num_classes)
         depends["dataset"] = [dataset.name, labels]
-    return hashed({**depends, "method": {k: _said(v) for k, v in method.items()}, **_TRAINING})
+    return hash_options(
+        {**depends, "method": {k: _identify(v) for k, v in method.items()}, **_TRAINING}
+    )
 
 
-def _said(value: object) -> str:
+def _identify(value: object) -> str:
     if isinstance(value, Path) and value.is_file():
         return _digest(value, value.stat().st_mtime_ns)
-    if isinstance(value, Path) and not value.exists():  # a run to come, named by its key
+    if isinstance(value, Path) and not value.exists():  # a future run, named by its key
         return value.name
     return str(value)
 
@@ -67,18 +69,18 @@ def _digest(path: Path, changed: int) -> str:
     return hashlib.sha256(content_of(path)).hexdigest()
 
 
-def place(config: Config, folder: Path, dataset: Dataset | None = None) -> RunDirectory:
-    """Where the run of a config is, or would be."""
+def stored_run(config: Config, folder: Path, dataset: Dataset | None = None) -> RunDirectory:
+    """Return the directory of a config's run, which need not exist."""
     return RunDirectory(folder / f"{config.method}-{key(config, dataset)}")
 
 
-def hashed(depends: Mapping[str, Any]) -> str:
-    """16 hexadecimal digits that change with anything in it."""
+def hash_options(depends: Mapping[str, Any]) -> str:
+    """Return 16 hexadecimal digits that change with any value."""
     text = json.dumps(depends, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def once(
+def train_once(
     config: Config,
     folder: Path,
     display: Display,
@@ -86,37 +88,37 @@ def once(
     dataset: Dataset | None = None,
     observers: Sequence[Observer] = (),
 ) -> RunDirectory:
-    """The finished run of a config; trained now if it is not there, from where it was left.
+    """Return the finished run of a config; train or resume it if it is not finished.
 
-    States to resume from are removed from a run that is finished.
+    Checkpoints are removed from the finished run.
 
     Args:
-        config: of the run.
-        folder: of the runs.
-        display: shows the progress of training.
-        dataset: instead of what the config names.
+        config: the options.
+        folder: the folder of all runs.
+        display: shows the progress.
+        dataset: the data, instead of what the config names.
         observers: follow the training; if one stops it, the run is not finished.
 
     Raises:
-        InputError: something in the config, the data or the directory is not as it must be.
-        DivergenceError: the loss is not finite.
-        Interrupted: somebody wanted it to stop; the state is saved.
+        InputError: the config, the data or the directory cannot be used.
+        DivergenceError: the loss became NaN or infinite.
+        Interrupted: training was stopped; the state is saved.
     """
-    directory = place(config, folder, dataset)
+    directory = stored_run(config, folder, dataset)
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(directory.path):
+    with _locked(directory.path):
         if directory.is_begun and directory.is_finished:
             return directory
-        goes_on = directory.is_begun and checkpoint.can_go_on(directory.checkpoints)
-        start = OutputOptions(directory.path, resume=goes_on, overwrite=not goes_on)
-        train(config, start, display, dataset=dataset, observers=observers)
+        resume = directory.is_begun and checkpoint.can_go_on(directory.checkpoints)
+        output = OutputOptions(directory.path, resume=resume, overwrite=not resume)
+        train(config, output, display, dataset=dataset, observers=observers)
         directory.clear_checkpoints()
     return directory
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Wait for other processes that want the same run; the lock goes with the process."""
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a run, after waiting for other processes that train it."""
     must_be_own_folder(path)
     lock = file_lock(path.with_name(f".{path.name}.lock"))
     try:

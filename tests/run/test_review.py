@@ -14,7 +14,7 @@ from proselflc.auditing.examples import read_examples, write_parquet
 from proselflc.data.labels.decisions import Wanted
 from proselflc.errors import InputError
 from proselflc.run.reader import Run
-from proselflc.run.reviewed import NOBODY, UNSURE, Review, View, reviewed, wilson
+from proselflc.run.review import UNDECIDED, UNSURE, Review, View, existing_review, wilson
 
 
 @pytest.fixture
@@ -95,9 +95,9 @@ def test_what_decisions_say_together(make: Callable[..., Review]) -> None:
     review.refresh()
     found = review.precision
     assert (found.decided, found.wrong, found.confirmed, found.unsure) == (3, 2, 1, 1)
-    assert review.label.tolist() == [1, 1, 1, UNSURE, NOBODY, NOBODY]
+    assert review.label.tolist() == [1, 1, 1, UNSURE, UNDECIDED, UNDECIDED]
     assert review.remaining == pytest.approx((0.6 + 0.2, 0.6))
-    assert reviewed(review.run) is not None
+    assert existing_review(review.run) is not None
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 10), (7, 10), (10, 10), (430, 500)])
@@ -120,7 +120,7 @@ def test_a_sample_is_drawn_once_and_without_regard_to_quality(
     # Of numbers 0 … 399 the mean of 100 without replacement is 199.5 ± 10.
     assert abs(np.mean(first) - 199.5) < 40
     again = Review(review.run)
-    assert "going on with" in again.use_sample(100, "ben", seed=1)
+    assert "continuing" in again.use_sample(100, "ben", seed=1)
     assert again.suspects.tolist() == first
     assert "was drawn" in again.use_sample(50, "ben", seed=1)
     assert again.suspects.tolist() == first[:50]
@@ -178,7 +178,7 @@ def test_a_sample_measures_all_suspects(make: Callable[..., Review]) -> None:
     decide(range(100), "first")
     biased = review.precision.wrong / review.precision.decided
     review.use_sample(120, "anna", seed=0)
-    decide([i for i in review.suspects.tolist() if review.label[i] == NOBODY], "second")
+    decide([i for i in review.suspects.tolist() if review.label[i] == UNDECIDED], "second")
     sampled = review.sampled()
     assert sampled is not None
     precision, size = sampled
@@ -225,7 +225,7 @@ def test_a_run_without_examples(make: Callable[..., Review]) -> None:
 
 def test_a_run_that_nobody_has_reviewed(make: Callable[..., Review]) -> None:
     review = make()
-    assert reviewed(review.run) is None
+    assert existing_review(review.run) is None
     review.decisions.add([Wanted("id-0", "fox", 0)], "anna", "1")
     review.decisions.add([Wanted("id-0", None, 2, undo=True)], "anna", "2")
-    assert reviewed(review.run) is None
+    assert existing_review(review.run) is None

@@ -1,4 +1,4 @@
-"""A person goes through the suspects of a run: which there are, in which order, what is decided."""
+"""The review of a run: its suspects, their order, and people's decisions about them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from proselflc.auditing.examples import check_examples
 from proselflc.data.dataset import Floats, Ints
 from proselflc.data.labels.decisions import Sample
 from proselflc.data.random_streams import random_stream
-from proselflc.errors import InputError
+from proselflc.errors import InputError, invalid_option
 from proselflc.files.regular import is_regular
 from proselflc.run.reader import Run
 
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-NOBODY, UNSURE = -1, -2  # in place of the class that was decided
-_VIEWS = 32  # that are kept
+UNDECIDED, UNSURE = -1, -2  # in place of the class that was decided
+_VIEWS = 32  # that are cached
 _Z = 1.959963984540054  # within which 95 % of a normal distribution lies
 
 Order: TypeAlias = Literal["quality", "teaching", "drawn"]
@@ -32,13 +32,13 @@ State: TypeAlias = Literal["all", "open", "decided"]
 
 @dataclass(frozen=True)
 class Precision:
-    """How right suggestions were, by what people have decided about them.
+    """The precision of suspects and suggestions, by people's decisions.
 
     Attributes:
-        decided: suspects about which somebody was sure.
-        wrong: of those, how many given labels were wrong.
-        confirmed: of those, how many suggested labels were right.
-        unsure: suspects about which somebody could not tell.
+        decided: number of suspects with a definite decision.
+        wrong: number of those whose given label was wrong.
+        confirmed: number of those whose suggested label was right.
+        unsure: number of suspects marked as unsure.
     """
 
     decided: int
@@ -48,26 +48,26 @@ class Precision:
 
     @property
     def interval_of_wrong(self) -> tuple[float, float]:
-        """95 % interval of the share of suspects that are wrong."""
+        """Return the 95 % interval of the share of suspects that are wrong."""
         return wilson(self.wrong, self.decided)
 
     @property
     def interval_of_confirmed(self) -> tuple[float, float]:
-        """95 % interval of the share of suggestions that are right."""
+        """Return the 95 % interval of the share of suggestions that are right."""
         return wilson(self.confirmed, self.decided)
 
 
 @dataclass(frozen=True)
 class View:
-    """Which suspects to go through, and how.
+    """A selection of suspects and their order.
 
     Attributes:
         given, suggested: class ids, or None for any.
-        low, high: how sure the suggestion must be.
-        order: the lowest quality first, first what would teach most, or as a sample was drawn: see
+        low, high: range of the suggestion's probability.
+        order: lowest quality first, most informative first, or as a sample was drawn: see
             `Review.view`.
-        state: all, or those about which nothing, or something, had been decided at `line`.
-        line: how many lines `review.jsonl` had when it was asked for.
+        state: all suspects, or those that were undecided, or decided, at `line`.
+        line: number of lines in `review.jsonl` when the view was requested.
     """
 
     given: int | None = None
@@ -80,38 +80,35 @@ class View:
 
 
 class Review:
-    """The suspects of a run and what is decided about them.
+    """The suspects of a run and the decisions about them.
 
     Attributes:
-        run: finished.
-        decisions: of the run; `refresh` reads what others have written.
+        run: the finished run.
+        decisions: decisions about the run; `refresh` reads those that others have written.
         given, suggested: [n] class ids.
-        quality: [n] of the given label, low is bad; NaN where nothing is known.
-        sure: [n] how sure the suggestion is; 0 where nothing is known.
-        suspects: [S] positions of those to go through, in the order of the examples; of a sample in
-            the order in which it was drawn.
-        label: [n] the class that a person has said, `NOBODY` or `UNSURE`.
-        line: [n] of the decision that stands, 0 where none does.
+        quality: [n] quality of the given label, low is bad; NaN if it is unknown.
+        sure: [n] probability of the suggestion; 0 if it is unknown.
+        suspects: [S] positions of the suspects to review, in the order of the examples; those of a
+            sample in the order in which it was drawn.
+        label: [n] the decided class, `UNDECIDED` or `UNSURE`.
+        line: [n] line of the current decision, 0 without one.
+
+    Raises:
+        InputError: the run has no examples, or its decisions are damaged or of another run.
     """
 
     def __init__(self, run: Run) -> None:
-        """
-        Args:
-            run: finished.
-
-        Raises:
-            InputError: nothing is known of its labels, or its decisions are damaged or of others.
-        """
         if not is_regular(run.directory.examples):
             raise InputError(
                 f"the run {run.path} has no {run.directory.examples.name}, so there are no "
-                "suspects to review: train it again"
+                "suspects to review",
+                fix="train it again",
             )
         table, labels = run.examples, run.labels
         check_examples(table, labels, run.directory.examples)
         self.run, self.decisions = run, run.decisions
         self.ids, self.names = labels.ids, labels.names
-        self._place = {name: i for i, name in enumerate(labels.ids)}
+        self._position = {name: i for i, name in enumerate(labels.ids)}
         self._class = {name: k for k, name in enumerate(labels.names)}
         self.given = labels.given
         self.suggested: Ints = self._classes(table["suggested_label"].to_pylist())
@@ -119,43 +116,43 @@ class Review:
         self.sure: Floats = np.nan_to_num(table["p_suggested"].to_numpy().astype(np.float32))
         self.suspects: Ints = np.flatnonzero(table["is_suspect"].to_numpy()).astype(np.int64)
         self.all_suspects = self.suspects
-        self.label: Ints = np.full(len(self.ids), NOBODY, np.int64)
+        self.label: Ints = np.full(len(self.ids), UNDECIDED, np.int64)
         self.line: Ints = np.zeros(len(self.ids), np.int64)
         self._views: OrderedDict[View, Ints] = OrderedDict()
         self._is_suspect = np.zeros(len(self.ids), np.bool_)
         self._is_suspect[self.suspects] = True
-        self._seen = 0
-        self._held = RLock()
+        self._lines = 0  # of the decisions that have been applied
+        self._lock = RLock()
         self.refresh()
 
     def refresh(self) -> None:
-        """Take over what has been decided since, by whomever."""
-        with self._held:
+        """Apply the decisions that were made since the last call, by any reviewer."""
+        with self._lock:
             self.decisions.refresh()
-            seen, self._seen = self._seen, self.decisions.lines
-            for name in self.decisions.touched_since(seen):
-                self._take_over(name)
+            before, self._lines = self._lines, self.decisions.lines
+            for name in self.decisions.touched_since(before):
+                self._apply(name)
 
     def is_suspect(self, index: int) -> bool:
-        """Whether the label of an example is doubted."""
+        """Return whether an example is a suspect."""
         return bool(self._is_suspect[index])
 
     def position(self, example: str) -> int:
-        """Where an example is."""
-        return self._place[example]
+        """Return the position of an example."""
+        return self._position[example]
 
     def view(self, wanted: View) -> Ints:
-        """[≤ S] positions of the suspects that are wanted, in their order.
+        """Return [≤ S] the positions of the suspects of a view, in its order.
 
-        By quality, the lowest comes first. What would teach most: of every pair of given and
-        suggested class first the suspect that the run is least sure of, h(quality) = −q log q −
-        (1 − q) log(1 − q) being largest, then of every pair the second, and so on. A decision tells
-        most where the run cannot tell, and least where its like has been decided already. As drawn:
-        in the order of `suspects`, so that a sample is one however far somebody gets.
+        "quality" puts the lowest quality first. "teaching" puts the most informative first: of
+        every pair of given and suggested class the suspect with the largest entropy h(quality) =
+        −q log q − (1 − q) log(1 − q), then of every pair the second, and so on; a decision tells
+        most where the run is least certain, and little where similar suspects have been decided.
+        "drawn" is the order of `suspects`, so that any beginning of a sample is a sample.
         """
         if wanted.state == "all":
             wanted = replace(wanted, line=0)
-        with self._held:
+        with self._lock:
             if wanted in self._views:
                 self._views.move_to_end(wanted)
                 return self._views[wanted]
@@ -180,35 +177,35 @@ class Review:
         return found
 
     def pairs(self) -> list[tuple[int, int, int, int]]:
-        """Given class, suggested class, how many suspects, how many undecided; the most first."""
+        """Return given and suggested class, suspects and undecided ones; most frequent first."""
         C = len(self.names)
         code = self.given[self.suspects] * C + self.suggested[self.suspects]
         found, where, many = np.unique(code, return_inverse=True, return_counts=True)
-        is_open = (self.label[self.suspects] == NOBODY).astype(np.float64)
+        is_open = (self.label[self.suspects] == UNDECIDED).astype(np.float64)
         left = np.bincount(where, is_open, len(found)).astype(np.int64)
         order = np.lexsort((found, -many))
         return [(int(found[k]) // C, int(found[k]) % C, int(many[k]), int(left[k])) for k in order]
 
     @property
     def is_sample(self) -> bool:
-        """Whether a sample alone is gone through."""
+        """Whether only a sample is reviewed."""
         return self.suspects is not self.all_suspects
 
     @property
     def precision(self) -> Precision:
-        """Of the suspects that are gone through."""
+        """Return the precision of the suspects under review."""
         return self._precision(self.suspects)
 
     @property
     def whole_precision(self) -> Precision:
-        """Of all suspects, in a sample or not."""
+        """Return the precision of all suspects, in a sample or not."""
         return self._precision(self.all_suspects)
 
     @property
     def remaining(self) -> tuple[float, float]:
-        """How many labels are still wrong, and how many of them among undecided suspects.
+        """Return estimates of the labels that are still wrong, in all and among undecided suspects.
 
-        The sum of 1 − quality over all examples about which nobody was sure; an estimate.
+        The estimate is the sum of 1 − quality over all examples without a definite decision.
         """
         wrong = np.nan_to_num(1 - self.quality)
         is_open = self.label < 0
@@ -217,53 +214,53 @@ class Review:
         return float(wrong[is_open].sum()), float(among)
 
     def use_sample(self, size: int, by: str, *, seed: int) -> str:
-        """Go through a sample alone; what has become of it, in words.
+        """Review only a sample of the suspects and return a sentence about it.
 
-        Every suspect has the same chance to be in it, whatever its quality. A sample of that size
-        and seed that was drawn before, from the same suspects, is gone on with.
+        Every suspect is equally likely to be drawn, whatever its quality. A sample of the same
+        size and seed that was drawn before, from the same suspects, is continued.
 
         Args:
-            size: how many suspects.
-            by: who draws it.
-            seed: of the draw.
+            size: number of suspects.
+            by: name of the reviewer.
+            seed: seed of the draw.
         """
         if size < 1:
-            raise InputError(f"--sample must be at least 1, got {size}")
+            raise invalid_option("sample", f"must be at least 1, got {size}")
         size = min(size, len(self.all_suspects))
         drawn = self.decisions.sample
-        if self._is_ours(drawn) and (len(drawn.examples), drawn.seed) == (size, seed):
-            said = f"going on with the sample of {size:,} suspects that was drawn before"
+        if self._is_current(drawn) and (len(drawn.examples), drawn.seed) == (size, seed):
+            sentence = f"continuing the sample of {size:,} suspects that was drawn before"
         else:
             generator = random_stream(seed, "review sample")
             chosen = generator.permutation(self.all_suspects)[:size]
             examples = tuple(self.ids[i] for i in chosen)
             drawn = Sample(examples, len(self.all_suspects), seed)
             self.decisions.draw(drawn, by)
-            said = f"a sample of {size:,} of {len(self.all_suspects):,} suspects was drawn"
-        self.suspects = np.array([self._place[name] for name in drawn.examples], np.int64)
+            sentence = f"a sample of {size:,} of {len(self.all_suspects):,} suspects was drawn"
+        self.suspects = np.array([self._position[name] for name in drawn.examples], np.int64)
         self._views.clear()
-        return said
+        return sentence
 
     def sampled(self) -> tuple[Precision, int] | None:
-        """Of the sample that was drawn last, and how large that is; None if there is none.
+        """Return the precision of the last sample and its size, or None without one.
 
-        It counts up to the first suspect about which nobody has decided. If those behind it did as
-        well, what was decided before would, and that may be the clearest mistakes.
+        Only suspects before the first undecided one count. Later ones may have been decided
+        because they were the clearest mistakes, which would bias the estimate.
         """
         drawn = self.decisions.sample
-        if not self._is_ours(drawn):
+        if not self._is_current(drawn):
             return None
-        rows = np.array([self._place[name] for name in drawn.examples], np.int64)
-        is_open = self.label[rows] == NOBODY
+        rows = np.array([self._position[name] for name in drawn.examples], np.int64)
+        is_open = self.label[rows] == UNDECIDED
         many = int(is_open.argmax()) if is_open.any() else len(rows)
         return self._precision(rows[:many]), len(rows)
 
-    def _is_ours(self, drawn: Sample | None) -> TypeGuard[Sample]:
-        """Whether it was drawn from the suspects that there are now."""
+    def _is_current(self, drawn: Sample | None) -> TypeGuard[Sample]:
+        """Return whether a sample was drawn from the present suspects."""
         if drawn is None or drawn.suspects != len(self.all_suspects):
             return False
         return all(
-            (i := self._place.get(name)) is not None and self.is_suspect(i)
+            (i := self._position.get(name)) is not None and self.is_suspect(i)
             for name in drawn.examples
         )
 
@@ -292,42 +289,43 @@ class Review:
         turn[by_pair] = np.arange(len(rows)) - begins
         return np.lexsort((rows, -doubt, turn))
 
-    def _take_over(self, example: str) -> None:
-        i, one = self._place.get(example), self.decisions.of(example)
+    def _apply(self, example: str) -> None:
+        i, decision = self._position.get(example), self.decisions.of(example)
         if i is None:
             return
-        known = NOBODY
-        if one is not None:
-            known = UNSURE if one.label is None else self._class.get(one.label, NOBODY)
-        self.label[i], self.line[i] = known, 0 if one is None else one.line
+        label = UNDECIDED
+        if decision is not None:
+            known = decision.label
+            label = UNSURE if known is None else self._class.get(known, UNDECIDED)
+        self.label[i], self.line[i] = label, 0 if decision is None else decision.line
 
     def _classes(self, names: list[str]) -> Ints:
         try:
             return np.array([self._class[name] for name in names], np.int64)
         except KeyError as error:
             raise InputError(
-                f"{self.run.directory.examples} suggests {error}, which is none of the run's "
-                "classes: the list of classes has changed since training, so train it again"
+                f"{self.run.directory.examples} suggests {error}, which is not a class of the run: "
+                "the list of classes has changed since training, so train it again"
             ) from None
 
 
-def reviewed(run: Run) -> Review | None:
-    """The review of a run about which something has been decided, else None.
+def existing_review(run: Run) -> Review | None:
+    """Return the review of a run, or None if nothing has been decided.
 
     Raises:
-        InputError: what was decided cannot be read.
+        InputError: the decisions cannot be read.
     """
     if not os.path.lexists(run.directory.review):
         return None
     found = Review(run)
-    return found if (found.label != NOBODY).any() else None
+    return found if (found.label != UNDECIDED).any() else None
 
 
 def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share; from 0 to 1 without trials.
+    """Return Wilson's 95 % interval of a share; from 0 to 1 without trials.
 
-    (p + z²/2n ± z √(p (1 − p)/n + z²/4n²)) / (1 + z²/n), where p = hits/n and z = 1.96. Written
-    out, for the import of scipy.stats would take longer than all else before a page is shown.
+    (p + z²/2n ± z √(p (1 − p)/n + z²/4n²)) / (1 + z²/n), where p = hits/n and z = 1.96. It is
+    written out because importing scipy.stats would delay the page noticeably.
     """
     if trials == 0:
         return 0.0, 1.0
