@@ -178,12 +178,12 @@ def test_what_is_said_of_an_audit() -> None:
         "Most frequent suspects (given → suggested):\n"
         "  dog → cat  1\n"
         "\n"
-        "This one:\n"
+        "The suspect:\n"
         "  id   given → suggested  quality\n"
         "  one  dog → cat          0.250\n"
         "\n"
         "Every label is in my runs/a/examples.parquet. Next:\n"
-        "  proselflc report 'my runs/a'                   # a page to look at them\n"
+        "  proselflc report 'my runs/a'                   # a page about them\n"
         "  proselflc review 'my runs/a'                   # decide about them by keyboard\n"
         "  proselflc export 'my runs/a' --out labels.csv  # the corrected labels\n"
     )
@@ -248,7 +248,7 @@ def test_what_is_said_where_nothing_is_wrong() -> None:
         "Each was assessed by one of 4 models that had not seen it.\n\nEvery label"
     )
     assert "Most frequent" not in text
-    assert text.endswith("Next:\n  proselflc report a  # a page to look at them\n")
+    assert text.endswith("Next:\n  proselflc report a  # a page about them\n")
 
 
 @pytest.mark.parametrize(

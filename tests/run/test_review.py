@@ -128,7 +128,7 @@ def test_a_sample_is_drawn_once_and_without_regard_to_quality(
     other.use_sample(100, "ben", seed=2)
     assert other.suspects.tolist() != first
     assert len(Review(review.run).use_sample(1000, "ben", seed=0)) > 0
-    with pytest.raises(InputError, match="--sample must be at least 1, got 0"):
+    with pytest.raises(InputError, match="sample= must be at least 1, got 0"):
         other.use_sample(0, "ben", seed=0)
 
 
