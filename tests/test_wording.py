@@ -21,7 +21,6 @@ TO_DO = (
     "exporting",
     "files",
     "integrations",
-    "methods",
     "models",
     "options.py",
     "pages",

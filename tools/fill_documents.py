@@ -37,7 +37,7 @@ def methods() -> str:
             taught = target.formula
             trusted = "0" if target.reference is None else target.trust.symbol
         rows.append(
-            f"| {method.title} (`{name}`) | `{method.criterion_name}` | {taught} | {trusted} "
+            f"| {method.title} (`{name}`) | `{method.criterion}` | {taught} | {trusted} "
             f"| {method.loss} | {method.entropy} | {method.semantic_class} | {method.where} |"
         )
     return "\n".join(rows)

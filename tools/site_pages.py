@@ -85,7 +85,7 @@ def _method(name: str, one: Method[Any], cost: str) -> str:
         "low entropy": one.entropy,
         "class taught": one.semantic_class,
         "paper": one.where,
-        "criterion": f"{{py:class}}`~proselflc.{one.criterion_name}`",
+        "criterion": f"{{py:class}}`~proselflc.{one.criterion}`",
         "needs": one.needs,
         "cost of a step": f"{cost} cross entropy's",
     }

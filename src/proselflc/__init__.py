@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from proselflc.correction.criterion import Criterion
     from proselflc.correction.evidence import Evidence
     from proselflc.correction.memory import Memory
-    from proselflc.correction.method import Method
+    from proselflc.correction.objective import Correction, Objective
     from proselflc.correction.reference import (
         HardPrediction,
         Prediction,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Teacher,
         Uniform,
     )
-    from proselflc.correction.target import Correction, Target
+    from proselflc.correction.target import Target
     from proselflc.correction.trust import (
         Confidence,
         Fixed,
@@ -72,7 +72,7 @@ _HOME = {
     "BootSoft": "correction.criteria",
     "Confidence": "correction.trust",
     "ConfidencePenalty": "correction.criteria",
-    "Correction": "correction.target",
+    "Correction": "correction.objective",
     "Criterion": "correction.criterion",
     "CrossEntropy": "correction.criteria",
     "Dataset": "data.dataset",
@@ -95,7 +95,7 @@ _HOME = {
     "LowTemperatureProSelfLC": "correction.criteria",
     "MaxProbability": "correction.trust",
     "Memory": "correction.memory",
-    "Method": "correction.method",
+    "Objective": "correction.objective",
     "Part": "data.dataset",
     "Prediction": "correction.reference",
     "Predictions": "run.reader",
@@ -128,6 +128,8 @@ _HOME = {
     "report": "reporting.command",
 }
 
+_RENAMED = {"Method": "Objective"}  # former names, which still work
+
 __all__ = [
     "Audit",
     "BackwardCorrection",
@@ -158,7 +160,7 @@ __all__ = [
     "LowTemperatureProSelfLC",
     "MaxProbability",
     "Memory",
-    "Method",
+    "Objective",
     "Part",
     "Prediction",
     "Predictions",
@@ -196,6 +198,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name == "functional":
         return import_module("proselflc.functional")
+    name = _RENAMED.get(name, name)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"proselflc.{_HOME[name]}"), name)

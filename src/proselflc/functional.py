@@ -14,14 +14,26 @@ the gradient flows through it; ε is a constant.
     tensor([0])
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
-from proselflc.correction import boundary, catalogue, defaults
-from proselflc.correction.method import Method, check_method, correction, reduced_loss
-from proselflc.correction.robust import Generalized, Symmetric
-from proselflc.correction.target import Correction
-from proselflc.correction.transition import Backward, Forward
+from proselflc.correction import boundary, catalogue, parameter
+from proselflc.correction.objective import (
+    Correction,
+    Objective,
+    checked_objective,
+    correction,
+    reduced_loss,
+)
+from proselflc.correction.options import DEFAULTS, Options, TargetOptions, takes
+from proselflc.correction.robust import Backward, Forward, Generalized, Symmetric
 from proselflc.correction.trust import Trust
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = [
     "backward_correction",
@@ -41,49 +53,45 @@ __all__ = [
 ]
 
 
+@takes(TargetOptions)
 def loss(
-    method: Method,
+    method: Objective,
     logits: Tensor,
     target: Tensor,
     *,
     progress: float | Tensor | None = None,
     teacher_logits: Tensor | None = None,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    log_offset: float = 0.0,
-    fused: bool = True,
+    **options: Unpack[TargetOptions],
 ) -> Tensor:
-    """The loss of any method: one of the catalogue, or a `Target` of your own."""
-    boundary.check_reduction(reduction)
-    check_method(method)
+    """Return the loss of any method: one of the catalogue, or a `Target` of your own."""
+    chosen: TargetOptions = {**DEFAULTS, **options}
+    reduction = boundary.checked_reduction(chosen["reduction"])
     e = boundary.observe(
         logits,
         target,
         progress=progress,
-        weight=weight,
-        ignore_index=ignore_index,
+        weight=chosen["weight"],
+        ignore_index=chosen["ignore_index"],
         teacher_logits=teacher_logits,
-        log_offset=log_offset,
+        log_offset=chosen["log_offset"],
         presume=True,
     )
-    result = reduced_loss(method, e, reduction, fused)
+    result = reduced_loss(checked_objective(method), e, reduction, chosen["fused"])
     return result.reshape(boundary.without_classes(logits.shape)) if reduction == "none" else result
 
 
 def correct(
-    method: Method,
+    method: Objective,
     logits: Tensor,
     target: Tensor,
     *,
     progress: float | Tensor | None = None,
     teacher_logits: Tensor | None = None,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    log_offset: float = 0.0,
+    weight: Tensor | None = DEFAULTS["weight"],
+    ignore_index: int = DEFAULTS["ignore_index"],
+    log_offset: float = DEFAULTS["log_offset"],
 ) -> Correction:
-    """What any method would teach: `Correction(loss [N], target [N, C], trust [N])`."""
-    check_method(method)
+    """Return what any method would teach: `Correction(loss [N], target [N, C], trust [N])`."""
     e = boundary.observe(
         logits,
         target,
@@ -93,257 +101,128 @@ def correct(
         teacher_logits=teacher_logits,
         log_offset=log_offset,
     )
-    return correction(method, e, logits.shape)
+    return correction(checked_objective(method), e, logits.shape)
 
 
-def cross_entropy(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
-    """H(q, p)."""
-    return loss(
-        catalogue.cce(),
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+@takes(Options)
+def cross_entropy(logits: Tensor, target: Tensor, **options: Unpack[Options]) -> Tensor:
+    """Return the loss of `CrossEntropy`."""
+    return loss(catalogue.cce(), logits, target, **options)
 
 
+@takes(Options)
 def label_smoothing(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    epsilon: float,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    logits: Tensor, target: Tensor, *, epsilon: float, **options: Unpack[Options]
 ) -> Tensor:
-    """H(q̃, p) with q̃ = (1 − ε) q + ε u."""
-    return loss(
-        catalogue.label_smoothing(epsilon),
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    """Return the loss of `LabelSmoothing`."""
+    return loss(catalogue.label_smoothing(epsilon), logits, target, **options)
 
 
+@takes(Options)
 def confidence_penalty(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    epsilon: float,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    logits: Tensor, target: Tensor, *, epsilon: float, **options: Unpack[Options]
 ) -> Tensor:
-    """(1 − ε) H(q, p) − ε H(p)."""
-    return loss(
-        catalogue.confidence_penalty(epsilon),
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    """Return the loss of `ConfidencePenalty`."""
+    return loss(catalogue.confidence_penalty(epsilon), logits, target, **options)
 
 
+@takes(Options)
 def boot_soft(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    epsilon: float,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    logits: Tensor, target: Tensor, *, epsilon: float, **options: Unpack[Options]
 ) -> Tensor:
-    """(1 − ε) H(q, p) + ε H(p)."""
-    return loss(
-        catalogue.boot_soft(epsilon),
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    """Return the loss of `BootSoft`."""
+    return loss(catalogue.boot_soft(epsilon), logits, target, **options)
 
 
+@takes(Options)
 def boot_hard(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    epsilon: float,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    logits: Tensor, target: Tensor, *, epsilon: float, **options: Unpack[Options]
 ) -> Tensor:
-    """H(q̃, p) with q̃ = (1 − ε) q + ε onehot(argmax p)."""
-    return loss(
-        catalogue.boot_hard(epsilon),
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    """Return the loss of `BootHard`."""
+    return loss(catalogue.boot_hard(epsilon), logits, target, **options)
 
 
+@takes(Options)
 def distillation(
     logits: Tensor,
     target: Tensor,
     *,
     teacher_logits: Tensor,
     epsilon: float,
-    temperature: float = defaults.TEMPERATURE,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    temperature: float = parameter.TEMPERATURE,
+    **options: Unpack[Options],
 ) -> Tensor:
-    """(1 − ε) H(q, p) + ε τ² KL(p_t‖p), both at temperature τ."""
-    return loss(
-        catalogue.distillation(epsilon, temperature),
-        logits,
-        target,
-        teacher_logits=teacher_logits,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    """Return the loss of `Distillation`."""
+    method = catalogue.distillation(epsilon, temperature)
+    return loss(method, logits, target, teacher_logits=teacher_logits, **options)
 
 
+@takes(Options)
 def proselflc(
     logits: Tensor,
     target: Tensor,
     *,
     progress: float | Tensor,
-    sharpness: float = defaults.SHARPNESS,
-    midpoint: float = defaults.MIDPOINT,
-    trust: str | Trust = defaults.TRUST,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    sharpness: float = parameter.SHARPNESS,
+    midpoint: float = parameter.MIDPOINT,
+    trust: str | Trust = parameter.TRUST,
+    **options: Unpack[Options],
 ) -> Tensor:
-    """(1 − ε) H(q, p) + ε H(p) with ε = g(t)·l(p)."""
-    return loss(
-        catalogue.proselflc(sharpness, midpoint, trust),
-        logits,
-        target,
-        progress=progress,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    """Return the loss of `ProSelfLC`."""
+    method = catalogue.proselflc(sharpness, midpoint, trust)
+    return loss(method, logits, target, progress=progress, **options)
 
 
+@takes(Options)
 def low_temperature_proselflc(
     logits: Tensor,
     target: Tensor,
     *,
     progress: float | Tensor,
-    sharpness: float = defaults.LOW_TEMPERATURE_SHARPNESS,
-    midpoint: float = defaults.MIDPOINT,
-    temperature: float = defaults.LOW_TEMPERATURE,
-    trust: str | Trust = defaults.LOW_TEMPERATURE_TRUST,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    sharpness: float = parameter.LOW_TEMPERATURE_SHARPNESS,
+    midpoint: float = parameter.MIDPOINT,
+    temperature: float = parameter.LOW_TEMPERATURE,
+    trust: str | Trust = parameter.LOW_TEMPERATURE_TRUST,
+    **options: Unpack[Options],
 ) -> Tensor:
-    """H(q̃, p) with the constant q̃ = (1 − ε) q + ε softmax(z/T)."""
-    return loss(
-        catalogue.low_temperature_proselflc(sharpness, midpoint, temperature, trust),
-        logits,
-        target,
-        progress=progress,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    """Return the loss of `LowTemperatureProSelfLC`."""
+    method = catalogue.low_temperature_proselflc(sharpness, midpoint, temperature, trust)
+    return loss(method, logits, target, progress=progress, **options)
 
 
+@takes(Options)
 def generalized_cross_entropy(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    q: float = defaults.POWER,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    logits: Tensor, target: Tensor, *, q: float = parameter.POWER, **options: Unpack[Options]
 ) -> Tensor:
-    """(1 − p_y^q)/q."""
-    return loss(
-        Generalized(q),
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    """Return the loss of `GeneralizedCrossEntropy`."""
+    return loss(Generalized(q), logits, target, **options)
 
 
+@takes(Options)
 def symmetric_cross_entropy(
     logits: Tensor,
     target: Tensor,
     *,
-    alpha: float = defaults.ALPHA,
-    beta: float = defaults.BETA,
-    A: float = defaults.LOG_ZERO,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    alpha: float = parameter.ALPHA,
+    beta: float = parameter.BETA,
+    A: float = parameter.LOG_ZERO,
+    **options: Unpack[Options],
 ) -> Tensor:
-    """α H(q, p) + β H(p, q) with log 0 := A."""
-    return loss(
-        Symmetric(alpha, beta, A),
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    """Return the loss of `SymmetricCrossEntropy`."""
+    return loss(Symmetric(alpha, beta, A), logits, target, **options)
 
 
+@takes(Options)
 def forward_correction(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    transition: Tensor,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    logits: Tensor, target: Tensor, *, transition: Tensor, **options: Unpack[Options]
 ) -> Tensor:
-    """−log (Tᵀp)_y; T has a row per clean class."""
-    return loss(
-        Forward(transition),
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    """Return the loss of `ForwardCorrection`."""
+    return loss(Forward(transition), logits, target, **options)
 
 
+@takes(Options)
 def backward_correction(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    transition: Tensor,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    logits: Tensor, target: Tensor, *, transition: Tensor, **options: Unpack[Options]
 ) -> Tensor:
-    """Σ_j (T⁻¹)_yj (−log p_j); T has a row per clean class."""
-    return loss(
-        Backward(transition),
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    """Return the loss of `BackwardCorrection`."""
+    return loss(Backward(transition), logits, target, **options)

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from proselflc import BackwardCorrection, ForwardCorrection
-from proselflc.correction import transition
+from proselflc.correction import robust
 
 
 def test_forward_with_the_identity_is_cross_entropy_where_p_underflows() -> None:
@@ -23,7 +23,7 @@ def test_forward_of_many_classes_takes_the_matrix_product(monkeypatch: pytest.Mo
     T = torch.rand(7, 7, dtype=torch.float64)
     criterion = ForwardCorrection(T / T.sum(1, keepdim=True))
     exact = criterion(z, q)
-    monkeypatch.setattr(transition, "EXACT", 0)
+    monkeypatch.setattr(robust, "EXACT", 0)
     assert_close(criterion(z, q), exact)
 
 

@@ -15,8 +15,7 @@ from torch.testing import assert_close
 
 from proselflc import ProSelfLC, functional
 from proselflc.correction import catalogue
-from proselflc.correction.robust import Generalized, Symmetric
-from proselflc.correction.transition import Backward, Forward
+from proselflc.correction.robust import Backward, Forward, Generalized, Symmetric
 from proselflc.correction.trust import Growth
 
 Batches = SearchStrategy[tuple[Tensor, Tensor]]

@@ -174,10 +174,10 @@ def test_phases_are_those_of_the_publication(crowd: Any, kind: Kind) -> None:
 def test_the_temperature_is_of_the_largest_class_in_the_end(crowd: Any) -> None:
     z = torch.tensor([[1.0, 1.1, -2.0, 0.0], [3.0, 2.9, 2.8, 2.0]])
     hard, dynamic = strategy(crowd, "hard"), strategy(crowd, "dynamic")
-    assert hard.said(z).tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
+    assert hard.sharpened(z).tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
     dynamic.epochs.fill_(60)
-    assert_close(dynamic.said(z), hard.said(z))
-    assert_close(strategy(crowd, "soft").said(z), torch.softmax(z, 1))
+    assert_close(dynamic.sharpened(z), hard.sharpened(z))
+    assert_close(strategy(crowd, "soft").sharpened(z), torch.softmax(z, 1))
 
 
 def test_chances_are_looked_up_without_falling_and_never_quite_sure(crowd: Any) -> None:

@@ -47,8 +47,8 @@ def made(name: str, parameters: dict[str, Any] | None = None) -> Any:
 def test_a_name_is_the_class_that_the_method_says(name: str) -> None:
     one = strategy(name)
     if type(one) is Strategy:
-        assert type(one.criterion).__name__ == methods.find(name).criterion_name
-    assert hasattr(proselflc, methods.find(name).criterion_name)
+        assert type(one.criterion).__name__ == methods.find(name).criterion
+    assert hasattr(proselflc, methods.find(name).criterion)
     assert sum(stage.share for stage in one.stages) == pytest.approx(1)
 
 

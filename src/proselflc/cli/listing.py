@@ -70,7 +70,7 @@ def methods(name: str | None = None, /, *, json: bool = False) -> None:
 def _facts(method: Method[Any], cost: float | None) -> dict[str, Any]:
     return {
         "title": method.title,
-        "criterion": method.criterion_name,
+        "criterion": method.criterion,
         "where": method.where,
         "loss": method.loss,
         "entropy": method.entropy,
@@ -104,7 +104,7 @@ def _print_method(method: Method[Any], cost: float | None, json: bool) -> None:
         "target": "–" if target is None else target.formula,
         "low entropy": method.entropy,
         "class taught": method.semantic_class,
-        "criterion": f"proselflc.{method.criterion_name}",
+        "criterion": f"proselflc.{method.criterion}",
         "needs": method.needs,
         "cost": _times(cost),
     }

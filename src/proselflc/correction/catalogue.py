@@ -1,6 +1,6 @@
 """The methods of the family, one line each: a target is a reference and a trust."""
 
-from proselflc.correction import defaults, parameter
+from proselflc.correction import parameter
 from proselflc.correction.reference import (
     HardPrediction,
     Prediction,
@@ -32,7 +32,7 @@ def boot_hard(epsilon: float) -> Target:
     return Target(HardPrediction(), Fixed(epsilon))
 
 
-def distillation(epsilon: float, temperature: float = defaults.TEMPERATURE) -> Target:
+def distillation(epsilon: float, temperature: float = parameter.TEMPERATURE) -> Target:
     return Target(
         Teacher(parameter.softmax_temperature(temperature, "temperature")), Fixed(epsilon)
     )
@@ -43,18 +43,18 @@ def pseudo_label_ramped(epsilon: float, begin: float, end: float) -> Target:
 
 
 def proselflc(
-    sharpness: float = defaults.SHARPNESS,
-    midpoint: float = defaults.MIDPOINT,
-    trust: str | Trust = defaults.TRUST,
+    sharpness: float = parameter.SHARPNESS,
+    midpoint: float = parameter.MIDPOINT,
+    trust: str | Trust = parameter.TRUST,
 ) -> Target:
     return Target(Prediction(), named(trust, sharpness, midpoint))
 
 
 def low_temperature_proselflc(
-    sharpness: float = defaults.LOW_TEMPERATURE_SHARPNESS,
-    midpoint: float = defaults.MIDPOINT,
-    temperature: float = defaults.LOW_TEMPERATURE,
-    trust: str | Trust = defaults.LOW_TEMPERATURE_TRUST,
+    sharpness: float = parameter.LOW_TEMPERATURE_SHARPNESS,
+    midpoint: float = parameter.MIDPOINT,
+    temperature: float = parameter.LOW_TEMPERATURE,
+    trust: str | Trust = parameter.LOW_TEMPERATURE_TRUST,
 ) -> Target:
     temperature = parameter.softmax_temperature(temperature, "temperature")
     return Target(

@@ -1,4 +1,4 @@
-"""How a criterion knows how far training is: a counter that may live on a device, and Γ."""
+"""How a criterion knows the progress of training: a counter that may live on a device, and Γ."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from torch.utils.hooks import RemovableHandle
 from proselflc.correction.parameter import whole_number
 
 _WHOLE = (torch.int64, torch.int32)
-MOST_CALLS = 1000  # in a step, before a warning says that no step came
+MOST_CALLS = 1000  # per step, before a warning that the optimiser takes none
 
 
-class Reading:
+class CachedCounter:
     """The last known value of a counter.
 
-    Reading a buffer waits for its device, so that is done only when somebody else has written it
-    (a checkpoint, `.to()`, a compiled step): its version tells. What is written past the version,
-    by `t.data.fill_(…)` or through memory shared with numpy, goes unnoticed: use `t.fill_(…)`, or
-    the criterion's `set_progress`.
+    Reading a buffer waits for its device, so that is done only after other code has written it (a
+    checkpoint, `.to()`, a compiled step), which changes its version. Writes that do not change the
+    version, by `t.data.fill_(…)` or through memory shared with numpy, go unnoticed: use
+    `t.fill_(…)`, or the criterion's `set_progress`.
     """
 
     __slots__ = ("counter", "value", "version")
@@ -33,27 +33,27 @@ class Reading:
         self.version = -1
         self.value = 0
 
-    def of(self, counter: Tensor) -> int:
-        """The counter's value."""
+    def read(self, counter: Tensor) -> int:
+        """Return the counter's value."""
         if counter.is_inference():  # they have no version
             return int(counter)
         if self.counter is not counter or self.version != counter._version:
-            self.keep(counter, int(counter))
+            self.store(counter, int(counter))
         return self.value
 
-    def keep(self, counter: Tensor, value: int) -> None:
-        """Know that the counter holds this value now."""
+    def store(self, counter: Tensor, value: int) -> None:
+        """Take note that the counter holds this value now."""
         if not counter.is_inference():
             self.counter, self.version, self.value = counter, counter._version, value
 
-    def moved_on(self, counter: Tensor) -> None:
-        """Know that the counter was just raised by one, if it was known before."""
+    def increment(self, counter: Tensor) -> None:
+        """Take note that the counter was just raised by one, if its value was known before."""
         if self.counter is counter and self.version + 1 == counter._version:
             self.version += 1
             self.value += 1
 
-    def __reduce__(self) -> tuple[type[Reading], tuple[()]]:
-        return Reading, ()  # a copy knows nothing
+    def __reduce__(self) -> tuple[type[CachedCounter], tuple[()]]:
+        return CachedCounter, ()  # a copy starts without a value
 
 
 class FollowedOptimizer:
@@ -61,7 +61,7 @@ class FollowedOptimizer:
 
     Attributes:
         is_on: whether there is one; if not, calls advance the counter.
-        calls: how many came since the last step.
+        calls: calls since the last step.
     """
 
     __slots__ = ("calls", "handle", "is_on", "warned")
@@ -74,7 +74,7 @@ class FollowedOptimizer:
 
     def follow(self, optimizer: Optimizer, stepped: Callable[[], None]) -> None:
         """Have `stepped` called after every step that an optimiser takes."""
-        # One that Accelerate has prepared wraps the one that takes the steps.
+        # An optimiser prepared by Accelerate wraps the one that takes the steps.
         inner = getattr(optimizer, "optimizer", optimizer)
         if not isinstance(inner, Optimizer):
             raise TypeError(
@@ -88,14 +88,14 @@ class FollowedOptimizer:
 
         self.handle, self.is_on = inner.register_step_post_hook(hook), True
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Let calls advance the counter again."""
         if self.handle is not None:
             self.handle.remove()
         self.handle, self.is_on, self.calls, self.warned = None, False, 0, False
 
-    def called(self, total_steps: int | None) -> None:
-        """Count a call, and warn if the optimiser seems to be another one than is in use."""
+    def count_call(self, total_steps: int | None) -> None:
+        """Count a call, and warn if the optimiser does not seem to be the one in use."""
         self.calls += 1
         if self.calls > max(MOST_CALLS, total_steps or 0) and not self.warned:
             self.warned = True
@@ -106,17 +106,17 @@ class FollowedOptimizer:
             )
 
     def __reduce__(self) -> tuple[type[FollowedOptimizer], tuple[()]]:
-        return FollowedOptimizer, ()  # no optimiser knows a copy
+        return FollowedOptimizer, ()  # no optimiser advances a copy
 
 
 def stored_total(value: object) -> int | None:
-    """Return the Γ that a state holds, or None if it is no whole number from 1 on."""
+    """Return the Γ that a state holds, or None if it is not a whole number ≥ 1."""
     if not isinstance(value, Tensor) or value.numel() != 1 or value.dtype not in _WHOLE:
         return None
     return int(value) if int(value) >= 1 else None
 
 
 def checked_total(total_steps: int) -> int:
-    """Γ, if it can be one."""
-    what = "how many training calls there will be, len(loader) * epochs"
-    return whole_number(total_steps, "total_steps", what, least=1)
+    """Return Γ, if it can be one."""
+    meaning = "it is the number of training calls, len(loader) * epochs"
+    return whole_number(total_steps, "total_steps", meaning, least=1)

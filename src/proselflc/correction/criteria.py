@@ -1,123 +1,84 @@
-"""The methods by name, each a drop-in for `nn.CrossEntropyLoss`; they act through `Criterion`."""
+"""The methods by name, each a drop-in for `nn.CrossEntropyLoss`; `Criterion` does the work."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
-from proselflc.correction import catalogue, defaults
+from proselflc.correction import catalogue, parameter
 from proselflc.correction.clock import checked_total
 from proselflc.correction.criterion import Criterion
-from proselflc.correction.robust import Generalized, Symmetric
-from proselflc.correction.transition import Backward, Forward
+from proselflc.correction.options import Options, TargetOptions, takes
+from proselflc.correction.robust import Backward, Forward, Generalized, Symmetric
 from proselflc.correction.trust import Trust
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class CrossEntropy(Criterion):
-    """H(q, p): the loss everybody knows, with the same face as the others."""
+    """H(q, p): `nn.CrossEntropyLoss` with the interface of the other criteria.
 
-    def __init__(
-        self,
-        *,
-        log_offset: float = 0.0,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(
-            catalogue.cce(),
-            log_offset=log_offset,
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+    Args:
+        options: see `Criterion`.
+    """
+
+    @takes(TargetOptions)
+    def __init__(self, **options: Unpack[TargetOptions]) -> None:
+        super().__init__(catalogue.cce(), **options)
 
 
 class LabelSmoothing(Criterion):
-    """q̃ = (1 − ε) q + ε u, as `F.cross_entropy(label_smoothing=ε)`. The paper tries up to 0.5."""
+    """q̃ = (1 − ε) q + ε u, as `F.cross_entropy(label_smoothing=ε)`.
 
-    def __init__(
-        self,
-        epsilon: float,
-        *,
-        log_offset: float = 0.0,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(
-            catalogue.label_smoothing(epsilon),
-            log_offset=log_offset,
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+    Args:
+        epsilon: ε; the paper tries up to 0.5.
+        options: see `Criterion`.
+    """
+
+    @takes(TargetOptions)
+    def __init__(self, epsilon: float, **options: Unpack[TargetOptions]) -> None:
+        super().__init__(catalogue.label_smoothing(epsilon), **options)
 
 
 class ConfidencePenalty(Criterion):
-    """q̃ = (1 − ε) q − ε p: penalises low entropy. Not a distribution: it sums to 1 − 2ε."""
+    """q̃ = (1 − ε) q − ε p: penalises low entropy. Not a distribution: it sums to 1 − 2ε.
 
-    def __init__(
-        self,
-        epsilon: float,
-        *,
-        log_offset: float = 0.0,
-        fused: bool = True,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(
-            catalogue.confidence_penalty(epsilon),
-            log_offset=log_offset,
-            fused=fused,
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+    Args:
+        epsilon: ε; the paper tries up to 0.5.
+        options: see `Criterion`.
+    """
+
+    @takes(TargetOptions)
+    def __init__(self, epsilon: float, **options: Unpack[TargetOptions]) -> None:
+        super().__init__(catalogue.confidence_penalty(epsilon), **options)
 
 
 class BootSoft(Criterion):
-    """q̃ = (1 − ε) q + ε p, p attached. Reed et al. use ε = 0.05; the paper tries up to 0.5."""
+    """q̃ = (1 − ε) q + ε p, p attached.
 
-    def __init__(
-        self,
-        epsilon: float,
-        *,
-        log_offset: float = 0.0,
-        fused: bool = True,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(
-            catalogue.boot_soft(epsilon),
-            log_offset=log_offset,
-            fused=fused,
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+    Args:
+        epsilon: ε; Reed et al. use 0.05, the paper tries up to 0.5.
+        options: see `Criterion`.
+    """
+
+    @takes(TargetOptions)
+    def __init__(self, epsilon: float, **options: Unpack[TargetOptions]) -> None:
+        super().__init__(catalogue.boot_soft(epsilon), **options)
 
 
 class BootHard(Criterion):
-    """q̃ = (1 − ε) q + ε onehot(argmax p), a constant. Reed et al. use ε = 0.2."""
+    """q̃ = (1 − ε) q + ε onehot(argmax p), a constant.
 
-    def __init__(
-        self,
-        epsilon: float,
-        *,
-        log_offset: float = 0.0,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(
-            catalogue.boot_hard(epsilon),
-            log_offset=log_offset,
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+    Args:
+        epsilon: ε; Reed et al. use 0.2.
+        options: see `Criterion`.
+    """
+
+    @takes(TargetOptions)
+    def __init__(self, epsilon: float, **options: Unpack[TargetOptions]) -> None:
+        super().__init__(catalogue.boot_hard(epsilon), **options)
 
 
 class Distillation(Criterion):
@@ -129,23 +90,17 @@ class Distillation(Criterion):
     Args:
         epsilon: ε, the share of the teacher.
         temperature: τ; 1 is the paper's form.
+        options: `weight`, `ignore_index` and `reduction`, see `Criterion`.
     """
 
+    @takes(Options)
     def __init__(
         self,
         epsilon: float,
-        temperature: float = defaults.TEMPERATURE,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
+        temperature: float = parameter.TEMPERATURE,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            catalogue.distillation(epsilon, temperature),
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+        super().__init__(catalogue.distillation(epsilon, temperature), **options)
 
 
 class ProSelfLC(Criterion):
@@ -159,7 +114,7 @@ class ProSelfLC(Criterion):
         sharpness: B. The paper searches 8, 10, 12, 14, 16; smaller is better at higher noise.
         midpoint: m, 0.5 in the paper.
         trust: "global*local", or "global", "local", "global*max_p" for ablations, or a `Trust`.
-        log_offset, fused, weight, ignore_index, reduction: see `Criterion`.
+        options: see `Criterion`.
 
     Example:
         >>> import torch
@@ -172,28 +127,17 @@ class ProSelfLC(Criterion):
         (0, 0.83)
     """
 
+    @takes(TargetOptions)
     def __init__(
         self,
         total_steps: int,
-        sharpness: float = defaults.SHARPNESS,
-        midpoint: float = defaults.MIDPOINT,
-        trust: str | Trust = defaults.TRUST,
-        *,
-        log_offset: float = 0.0,
-        fused: bool = True,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
+        sharpness: float = parameter.SHARPNESS,
+        midpoint: float = parameter.MIDPOINT,
+        trust: str | Trust = parameter.TRUST,
+        **options: Unpack[TargetOptions],
     ) -> None:
-        super().__init__(
-            catalogue.proselflc(sharpness, midpoint, trust),
-            total_steps=checked_total(total_steps),
-            log_offset=log_offset,
-            fused=fused,
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+        target = catalogue.proselflc(sharpness, midpoint, trust)
+        super().__init__(target, total_steps=checked_total(total_steps), **options)
 
 
 class LowTemperatureProSelfLC(Criterion):
@@ -208,28 +152,21 @@ class LowTemperatureProSelfLC(Criterion):
         midpoint: m.
         temperature: T; the authors' logs have 0.2 to 0.6.
         trust: as in `ProSelfLC`.
-        weight, ignore_index, reduction: see `Criterion`.
+        options: `weight`, `ignore_index` and `reduction`, see `Criterion`.
     """
 
+    @takes(Options)
     def __init__(
         self,
         total_steps: int,
-        sharpness: float = defaults.LOW_TEMPERATURE_SHARPNESS,
-        midpoint: float = defaults.MIDPOINT,
-        temperature: float = defaults.LOW_TEMPERATURE,
-        trust: str | Trust = defaults.LOW_TEMPERATURE_TRUST,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
+        sharpness: float = parameter.LOW_TEMPERATURE_SHARPNESS,
+        midpoint: float = parameter.MIDPOINT,
+        temperature: float = parameter.LOW_TEMPERATURE,
+        trust: str | Trust = parameter.LOW_TEMPERATURE_TRUST,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            catalogue.low_temperature_proselflc(sharpness, midpoint, temperature, trust),
-            total_steps=checked_total(total_steps),
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+        target = catalogue.low_temperature_proselflc(sharpness, midpoint, temperature, trust)
+        super().__init__(target, total_steps=checked_total(total_steps), **options)
 
 
 class GeneralizedCrossEntropy(Criterion):
@@ -237,47 +174,34 @@ class GeneralizedCrossEntropy(Criterion):
 
     Args:
         q: from 0 (cross entropy, in the limit) to 1 (mean absolute error).
+        options: `weight`, `ignore_index` and `reduction`, see `Criterion`.
     """
 
-    def __init__(
-        self,
-        q: float = defaults.POWER,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(
-            Generalized(q), weight=weight, ignore_index=ignore_index, reduction=reduction
-        )
+    @takes(Options)
+    def __init__(self, q: float = parameter.POWER, **options: Unpack[Options]) -> None:
+        super().__init__(Generalized(q), **options)
 
 
 class SymmetricCrossEntropy(Criterion):
     """α H(q, p) + β H(p, q) with log 0 := A.
 
     Args:
-        alpha: 6 for CIFAR-100; the authors use 0.1 for CIFAR-10 and 0.01 for MNIST.
-        beta: 0.1 for CIFAR-100; 1 for CIFAR-10 and MNIST.
+        alpha: α, 6 for CIFAR-100; the authors use 0.1 for CIFAR-10 and 0.01 for MNIST.
+        beta: β, 0.1 for CIFAR-100; 1 for CIFAR-10 and MNIST.
         A: −4 as the paper says. The authors' code clips q at 1e-4 and takes the natural logarithm,
             which is A = log(1e-4) = −9.21; −4 is that in base 10.
+        options: `weight`, `ignore_index` and `reduction`, see `Criterion`.
     """
 
+    @takes(Options)
     def __init__(
         self,
-        alpha: float = defaults.ALPHA,
-        beta: float = defaults.BETA,
-        A: float = defaults.LOG_ZERO,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
+        alpha: float = parameter.ALPHA,
+        beta: float = parameter.BETA,
+        A: float = parameter.LOG_ZERO,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            Symmetric(alpha, beta, A),
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+        super().__init__(Symmetric(alpha, beta, A), **options)
 
 
 class ForwardCorrection(Criterion):
@@ -285,22 +209,12 @@ class ForwardCorrection(Criterion):
 
     Args:
         transition: [C, C] T, row = clean class, column = given class, rows sum to 1.
+        options: `weight`, `ignore_index` and `reduction`, see `Criterion`.
     """
 
-    def __init__(
-        self,
-        transition: Tensor,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(
-            Forward(transition),
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+    @takes(Options)
+    def __init__(self, transition: Tensor, **options: Unpack[Options]) -> None:
+        super().__init__(Forward(transition), **options)
 
 
 class BackwardCorrection(Criterion):
@@ -308,19 +222,9 @@ class BackwardCorrection(Criterion):
 
     Args:
         transition: [C, C] T, row = clean class, column = given class, rows sum to 1; invertible.
+        options: `weight`, `ignore_index` and `reduction`, see `Criterion`.
     """
 
-    def __init__(
-        self,
-        transition: Tensor,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(
-            Backward(transition),
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+    @takes(Options)
+    def __init__(self, transition: Tensor, **options: Unpack[Options]) -> None:
+        super().__init__(Backward(transition), **options)

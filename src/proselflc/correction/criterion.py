@@ -1,8 +1,7 @@
 """Every method as a drop-in for `nn.CrossEntropyLoss`.
 
-A criterion is a method plus a clock. The method is a `Target` of the algebra or a loss outside it;
-the clock says how far training is, for those that ask. The methods by their names are in
-`criteria.py`.
+A criterion is an objective plus a clock. The objective is a `Target` of the algebra or a loss
+outside it; the clock tells the progress of training. `criteria.py` has the methods by name.
 """
 
 from __future__ import annotations
@@ -10,19 +9,33 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from proselflc.correction import boundary
-from proselflc.correction.clock import FollowedOptimizer, Reading, checked_total, stored_total
+from proselflc.correction.clock import (
+    CachedCounter,
+    FollowedOptimizer,
+    checked_total,
+    stored_total,
+)
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.memory import Memory
-from proselflc.correction.method import Method, check_method, correction, reduced_loss
+from proselflc.correction.objective import (
+    Correction,
+    Objective,
+    checked_objective,
+    correction,
+    reduced_loss,
+)
+from proselflc.correction.options import DEFAULTS, TargetOptions, takes
 from proselflc.correction.parameter import number, whole_number
-from proselflc.correction.snapshot import snapshot
-from proselflc.correction.target import Correction
+from proselflc.correction.torch_internals import materialize
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 LATE, FEW = 1.5, 10  # calls beyond 1.5 Γ, and at least 10 beyond Γ, get a second warning
 
@@ -30,29 +43,30 @@ LATE, FEW = 1.5, 10  # calls beyond 1.5 Γ, and at least 10 beyond Γ, get a sec
 class Criterion(nn.CrossEntropyLoss):
     """Any method as a criterion, called as `criterion(logits, target)` like `nn.CrossEntropyLoss`.
 
-    Takes whatever `F.cross_entropy` takes. Computes in float32 for half precision and in float64
-    for double; the loss has that dtype.
+    It takes whatever `F.cross_entropy` takes. It computes in float32 for half precision and in
+    float64 for double; the loss has that dtype.
 
     The clock: a call in training mode with gradients enabled is the (t+1)-th of `total_steps` and
-    advances `t`; any other call looks at t/Γ and leaves it alone. `progress=` overrules it. Where a
+    advances `t`; any other call uses t/Γ and leaves it alone. `progress=` overrides it. Where a
     step has several calls (gradient accumulation, closures), `step_with(optimizer)` makes the clock
     count steps instead.
 
     Options may be set later, as in `criterion.reduction = "sum"`: a value that cannot be used is
-    refused at once. `label_smoothing` can only be 0: `LabelSmoothing` does that.
+    refused at once. `label_smoothing` must stay 0; use `LabelSmoothing` instead.
 
     Args:
         method: a `Target`, or a loss outside the algebra.
-        total_steps: Γ, the number of training calls to come in all, or of optimiser steps with
-            `step_with`; None where time is no matter. It is in `state_dict()`. Loading a state of
-            another Γ keeps this one and warns; 1 stands for a number that is not known yet, and
-            takes the state's.
+        total_steps: Γ, the total number of training calls, or of optimiser steps with `step_with`;
+            None if the method does not depend on time. It is in `state_dict()`. Loading a state
+            with a different Γ keeps this one and warns; 1 means that Γ is not known yet, and is
+            replaced by the state's.
         memory: where a `RememberedPrediction` is kept; calls then need `index=`.
-        log_offset: δ in log(p + δ). 0 is the paper; 1e-6 is what its published code computes.
-        fused: use the closed-form gradient where there is one; only slower without.
         weight: [C] class weights, as in `F.cross_entropy`.
         ignore_index: class id of examples to leave out.
         reduction: "mean", "sum" or "none".
+        log_offset: δ in log(p + δ). 0 is the paper; 1e-6 is what its published code computes.
+        fused: whether to use the closed-form gradient where there is one; it is only slower
+            without.
 
     Attributes:
         t: 0-d int64 buffer, the number of completed training calls; in `state_dict()`.
@@ -72,33 +86,34 @@ class Criterion(nn.CrossEntropyLoss):
 
     t: Tensor
 
+    @takes(TargetOptions)
     def __init__(
         self,
-        method: Method,
+        method: Objective,
         *,
         total_steps: int | None = None,
         memory: Memory | None = None,
-        log_offset: float = 0.0,
-        fused: bool = True,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
+        **options: Unpack[TargetOptions],
     ) -> None:
-        weight = _checked_weight(weight)
-        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        chosen: TargetOptions = {**DEFAULTS, **options}
+        super().__init__(
+            weight=_checked_weight(chosen["weight"]),
+            ignore_index=chosen["ignore_index"],
+            reduction=chosen["reduction"],
+        )
         self.method = method
         self.total_steps: int | None = total_steps
         self.memory = memory
-        self.log_offset = log_offset
-        self.fused = fused
+        self.log_offset = chosen["log_offset"]
+        self.fused = chosen["fused"]
         self.register_buffer("t", torch.zeros((), dtype=torch.int64))
-        self._last = Reading()
+        self._last = CachedCounter()
         self._followed = FollowedOptimizer()
-        self._warnings = 0  # that the end of the schedule has given
+        self._warnings = 0  # given so far because training went on after Γ
         self._looked = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Of an earlier version there is no such thing in a pickle.
+        # A pickle of an earlier version lacks these.
         complete = {"_followed": FollowedOptimizer(), "_warnings": 0, **state}
         super().__setstate__(complete)  # type: ignore[no-untyped-call]
 
@@ -121,13 +136,13 @@ class Criterion(nn.CrossEntropyLoss):
         progress: float | Tensor | None = None,
         teacher_logits: Tensor | None = None,
     ) -> Tensor:
-        """The loss, reduced.
+        """Return the reduced loss.
 
         Args:
             logits: [N, C], [N, C, d1, …] or [C], raw.
             target: int64 class ids, or probabilities shaped like logits.
-            index: [N] positions of the examples in the training set. A memory needs them; any
-                other method takes them and makes no use of them, so that one loop serves all.
+            index: [N] positions of the examples in the training set. Required with a memory;
+                otherwise ignored, so that one loop serves every method.
             progress: t/Γ in [0, 1]; the clock is then neither read nor advanced.
             teacher_logits: shaped like logits, for distillation; a constant.
         """
@@ -149,9 +164,9 @@ class Criterion(nn.CrossEntropyLoss):
         if counter is not None and not self._followed.is_on:
             counter.add_(1)
             if not torch.compiler.is_compiling():
-                self._last.moved_on(counter)
+                self._last.increment(counter)
         elif counter is not None and not torch.compiler.is_compiling():
-            self._followed.called(self.total_steps)
+            self._followed.count_call(self.total_steps)
         if self.reduction == "none":
             return loss.reshape(boundary.without_classes(logits.shape))
         return loss
@@ -165,9 +180,9 @@ class Criterion(nn.CrossEntropyLoss):
         progress: float | Tensor | None = None,
         teacher_logits: Tensor | None = None,
     ) -> Correction:
-        """What the method would teach now: `Correction(loss [N], target [N, C], trust [N])`.
+        """Return what the method would teach now: `Correction(loss [N], target [N, C], trust [N])`.
 
-        Changes nothing. Shapes follow the input: a dense batch gives loss and trust [N, d1, …] and
+        Nothing is changed. Shapes follow the input: a dense batch has loss and trust [N, d1, …] and
         a target like logits. An ignored example has zeros in all three.
         """
         if progress is None:
@@ -179,37 +194,37 @@ class Criterion(nn.CrossEntropyLoss):
 
     @property
     def progress(self) -> float | None:
-        """t/Γ now, at most 1; None without Γ."""
+        """Return t/Γ, at most 1; None without Γ."""
         now = self._progress(self.t, ahead=False)
         return now if now is None else float(now)
 
     def set_progress(self, t: int, total: int | None = None) -> None:
-        """Put the clock at t completed calls, out of `total` if given."""
-        t = whole_number(t, "t", "it counts completed training calls", least=0)
+        """Set the clock to t completed calls, out of `total` if given."""
+        t = whole_number(t, "t", "it is the number of completed training calls", least=0)
         if total is not None:
             self.total_steps = total
         self.t.fill_(t)
-        self._last.keep(self.t, t)
+        self._last.store(self.t, t)
 
     def step_with(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """Let the clock advance once per step of an optimiser instead of once per call.
+        """Advance the clock once per step of an optimiser instead of once per call.
 
-        `total_steps` is then the number of optimiser steps. This is for gradient accumulation, for
-        optimisers that call a closure several times, and for gradient scalers, which leave steps
-        out. It lasts until it is called again, with another optimiser or with None to count calls.
+        `total_steps` is then the number of optimiser steps. Use this with gradient accumulation,
+        with optimisers that call a closure several times, and with gradient scalers, which skip
+        steps. It lasts until the next call, with another optimiser or with None to count calls.
         A copy of the criterion counts calls.
 
         Args:
-            optimizer: of torch, or one that Accelerate has prepared.
+            optimizer: an optimiser of torch, possibly prepared by Accelerate.
         """
-        self._followed.let_go()
+        self._followed.release()
         if optimizer is not None:
             self._followed.follow(optimizer, self._stepped)
 
     def _stepped(self) -> None:
         """Count a step of the optimiser."""
         self.t.add_(1)
-        self._last.moved_on(self.t)
+        self._last.increment(self.t)
 
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
@@ -232,7 +247,7 @@ class Criterion(nn.CrossEntropyLoss):
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
         key = f"{prefix}total_steps"
-        if key not in state_dict:  # of an earlier version, or of a criterion without Γ
+        if key not in state_dict:  # from an earlier version, or from a criterion without Γ
             return
         if key in unexpected_keys:
             unexpected_keys.remove(key)
@@ -277,40 +292,40 @@ class Criterion(nn.CrossEntropyLoss):
         )
 
     def _progress(self, logits: Tensor, ahead: bool) -> float | Tensor | None:
-        """t/Γ, or (t+1)/Γ for the call that is under way, at most 1; None without Γ.
+        """Return t/Γ, or (t+1)/Γ for the call that is under way, at most 1; None without Γ.
 
-        Compiled it is a tensor, as exact as what is computed of the logits.
+        When compiled it is a tensor with the precision of the loss.
         """
         total = self.total_steps
         if total is None:
             return None
         if torch.compiler.is_compiling():
             exact = torch.promote_types(logits.dtype, torch.float32)
-            return (snapshot(self.t + int(ahead)).to(exact) / total).clamp(max=1)
-        t = self._last.of(self.t) + ahead
+            return (materialize(self.t + int(ahead)).to(exact) / total).clamp(max=1)
+        t = self._last.read(self.t) + ahead
         if t <= total:
             return t / total
         if self._warnings == 0:
             self._warnings = 1
             warnings.warn(
-                f"training goes on beyond total_steps={total}: progress stays at 1; "
+                f"training continues beyond total_steps={total}: progress stays at 1; "
                 f"total_steps counts {self._counted()}",
                 stacklevel=5,
             )
         elif self._warnings == 1 and t >= max(LATE * total, total + FEW):
             self._warnings = 2
             warnings.warn(
-                f"the schedule ended long before training: call {t} came, but total_steps={total}, "
-                f"and progress has been 1 for the last {t - total}; total_steps counts "
-                f"{self._counted()}",
+                f"the schedule ended long before training: this is call {t}, but "
+                f"total_steps={total}, so progress has been 1 for the last {t - total} calls; "
+                f"total_steps counts {self._counted()}",
                 stacklevel=5,
             )
         return 1.0
 
     def _counted(self) -> str:
-        """Say what `total_steps` counts and what may be wrong with it."""
+        """Return what `total_steps` counts and what may be wrong with it."""
         if self._followed.is_on:
-            return "the steps of the optimiser that was given to step_with"
+            return "the steps of the optimiser given to step_with"
         return (
             "training calls, len(loader) * epochs of them. With gradient accumulation a step has "
             "several calls: give the number of calls, or call criterion.step_with(optimizer) to "
@@ -323,11 +338,6 @@ def _checked_weight(weight: Tensor | None) -> Tensor | None:
         got = list(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
         raise ValueError(f"weight must be a 1-d tensor, one number per class, got {got}")
     return weight
-
-
-def _checked_reduction(reduction: str) -> str:
-    boundary.check_reduction(reduction)
-    return reduction
 
 
 def _checked_ignore_index(ignore_index: int) -> int:
@@ -343,32 +353,26 @@ def _checked_ignore_index(ignore_index: int) -> int:
 def _checked_smoothing(label_smoothing: float) -> float:
     if label_smoothing != 0:
         raise ValueError(
-            f"label_smoothing={label_smoothing!r} would have no effect, for the criterion makes "
-            "the targets itself: leave it at 0, or learn with "
-            f"proselflc.LabelSmoothing({label_smoothing!r})"
+            f"label_smoothing={label_smoothing!r} would have no effect, as the criterion makes its "
+            f"own targets: use proselflc.LabelSmoothing({label_smoothing!r}) instead"
         )
     return 0.0
 
 
 def _checked_offset(log_offset: float) -> float:
-    what = "it is δ in log(p + δ), 0 in the paper and 1e-6 in its published code"
+    meaning = "it is δ in log(p + δ), 0 in the paper and 1e-6 in its published code"
     return number(
-        log_offset, "log_offset", "at least 0 and below 1", what, fits=lambda x: 0 <= x < 1
+        log_offset, "log_offset", "at least 0 and below 1", meaning, fits=lambda x: 0 <= x < 1
     )
 
 
-def _checked_method(method: Method) -> Method:
-    check_method(method)
-    return method
-
-
-# What may be set later and is looked at then.
+# The attributes that are checked whenever they are set.
 _CHECKED: dict[str, Callable[[Any], Any]] = {
     "weight": _checked_weight,
-    "reduction": _checked_reduction,
+    "reduction": boundary.checked_reduction,
     "ignore_index": _checked_ignore_index,
     "label_smoothing": _checked_smoothing,
     "log_offset": _checked_offset,
-    "method": _checked_method,
+    "method": checked_objective,
     "total_steps": lambda total: None if total is None else checked_total(total),
 }

@@ -1,6 +1,6 @@
-"""What a method may look at when it decides what to teach: one flat batch, and how far training is.
+"""What a method may look at when it decides what to teach: one flat batch, and the progress.
 
-There is no field for clean labels, so no method can peek.
+There is no field for clean labels, so no method can use them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Evidence:
         logits: [N, C], float32 or float64; `num_classes` is C.
         target: [N] int64 class ids, or [N, C] probabilities of the dtype of `logits`;
             `has_class_ids` tells which.
-        progress: t/Γ in [0, 1], a float or a 0-d tensor; None where nobody said.
+        progress: t/Γ in [0, 1], a float or a 0-d tensor; None if unknown.
         weight: [C] class weights of the dtype of `logits`, or None.
         ignore_index: the class id that marks an example to leave out.
         teacher_logits: [N, C], constant, or None.
         remembered: [N, C] remembered average of p, constant, or None.
         log_offset: δ in log(p + δ). 0 is the paper; 1e-6 is what its published code computes.
         is_complete: whether it is known that every example counts fully, ω = 1: class ids, no class
-            weights, nothing ignored. False where nobody looked, which is only slower.
-        is_presumed: whether `is_complete` is presumed, and nobody has looked at the class ids yet.
+            weights, nothing ignored. False if not known, which is only slower.
+        is_presumed: whether `is_complete` is presumed and the class ids are not checked yet.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Evidence:
         self._entropy: Tensor | None = None
 
     def with_logits(self, logits: Tensor) -> Evidence:
-        """The same annotations beside other logits [N, C]."""
+        """Return the same annotations with other logits [N, C]."""
         return Evidence(
             logits,
             self.target,
@@ -98,7 +98,7 @@ class Evidence:
         )
 
     def rows(self, rows: slice) -> Evidence:
-        """The evidence on some of the examples."""
+        """Return the evidence on some of the examples."""
         part = self.with_logits(self.logits[rows])
         part.target = self.target[rows]
         if self.teacher_logits is not None:
@@ -108,17 +108,17 @@ class Evidence:
         return part
 
     def remember(self, p: Tensor, entropy: Tensor) -> None:
-        """Take what the caller has computed already."""
+        """Keep p and its entropy, which the caller has computed already."""
         self._p, self._entropy = p, entropy
 
     def recall(self, average: Tensor, seen: Tensor) -> None:
-        """Take the remembered averages [N, C], and p itself where nothing was seen, [N] bool."""
+        """Keep the remembered averages [N, C], or p itself for examples that were not seen [N]."""
         p = self.p.detach()
         self.remembered = torch.where(seen[:, None], average.to(p.dtype), p)
 
     @property
     def log_p(self) -> Tensor:
-        """[N, C] log p, or log(p + δ) where a log offset δ is set."""
+        """Return log p [N, C], or log(p + δ) where a log offset δ is set."""
         if self._log_p is None:
             if self.log_offset:
                 self._log_p = torch.log(self.p + self.log_offset)
@@ -128,33 +128,33 @@ class Evidence:
 
     @property
     def p(self) -> Tensor:
-        """[N, C] the prediction, attached."""
+        """Return the prediction [N, C], attached."""
         if self._p is None:
             self._p = torch.softmax(self.logits, -1) if self.log_offset else self.log_p.exp()
         return self._p
 
     @property
     def entropy(self) -> Tensor:
-        """[N] H(p), attached."""
+        """Return H(p) [N], attached."""
         if self._entropy is None:
             self._entropy = expected_surprise(self.p, self.log_p)
         return self._entropy
 
     @property
     def valid(self) -> Tensor:
-        """[N] bool, False for the examples that `ignore_index` leaves out."""
+        """Return [N] bool, False for the examples that `ignore_index` leaves out."""
         if self.has_class_ids:
             return self.target != self.ignore_index
         return torch.ones_like(self.target[:, 0], dtype=torch.bool)
 
     @property
     def y(self) -> Tensor:
-        """[N] class ids, with 0 in place of the ignored ones so that they can index."""
+        """Return the class ids [N], with 0 in place of ignored ones so that they can index."""
         return self.target if self.is_complete else self.target * self.valid
 
     @property
     def q(self) -> Tensor:
-        """[N, C] the annotation as a distribution; rows of zeros where it is ignored."""
+        """Return the annotation as a distribution [N, C]; rows of zeros where it is ignored."""
         if not self.has_class_ids:
             return self.target
         one_hot = F.one_hot(self.y, self.num_classes).to(self.logits.dtype)
@@ -162,12 +162,12 @@ class Evidence:
 
     @property
     def weighted_q(self) -> Tensor:
-        """[N, C] w∘q."""
+        """Return w∘q [N, C]."""
         return self.q if self.weight is None else self.q * self.weight
 
     @property
     def omega(self) -> Tensor:
-        """[N] ω = Σ_j w_j q_j, an example's weight: w[y], 1 without weights, 0 where ignored."""
+        """Return [N] ω = Σ_j w_j q_j: w[y], 1 without weights, 0 where ignored."""
         if self.is_complete:
             return self.logits.new_ones(len(self.logits))
         if self.has_class_ids:
@@ -176,15 +176,12 @@ class Evidence:
         return self.weighted_q.sum(-1)
 
     def expect(self, f: Callable[[Tensor], Tensor]) -> Tensor:
-        """E_q f(log p) = Σ_j w_j q_j f(log p_j), class weights included, 0 where ignored.
+        """Return [N] E_q f(log p) = Σ_j w_j q_j f(log p_j), 0 where ignored.
 
         For class ids this looks at one class per example and makes no one-hot.
 
         Args:
             f: an elementwise function of log-probabilities, of any shape.
-
-        Returns:
-            [N] expectation.
         """
         if self.has_class_ids:
             log_p_y = -F.nll_loss(

@@ -16,32 +16,37 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from proselflc.correction import boundary
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.reference import Prediction
-from proselflc.correction.snapshot import snapshot
 from proselflc.correction.target import Target
+from proselflc.correction.torch_internals import (
+    in_forward_mode,
+    in_transform,
+    is_batched,
+    keeps_graph,
+    materialize,
+)
 from proselflc.correction.trust import Confidence, Fixed, Growth, MaxProbability, Product, Trust
 
 BLOCK = 2**19  # elements of one block of rows: 2 MiB of float32
 
 
 def applies(target: Target, e: Evidence) -> bool:
-    """Whether the twin can stand in: r is p, the logarithm is exact, and nobody differentiates in
-    another way than backwards to the logits."""
+    """Return whether the twin can be used: r is p, the logarithm is exact, and the loss can be
+    differentiated only backwards and only with respect to the logits."""
     return (
         type(target.reference) is Prediction
         and not e.log_offset
         and not e.target.requires_grad
-        and (e.has_class_ids if torch.compiler.is_compiling() else forward_ad._current_level < 0)
-        and not torch._C._are_functorch_transforms_active()
+        and (e.has_class_ids if torch.compiler.is_compiling() else not in_forward_mode())
+        and not in_transform()
     )
 
 
 def loss(target: Target, e: Evidence, reduction: str) -> Tensor:
-    """The reduced loss, or [N] losses for "none"; see `boundary.reduce` for what a mean is.
+    """Return the reduced loss, or [N] losses for "none"; `boundary.reduce` defines the mean.
 
     The evidence is used up: what it has computed may be detached afterwards.
     """
@@ -49,14 +54,12 @@ def loss(target: Target, e: Evidence, reduction: str) -> Tensor:
         return boundary.reduce(_traced(target, e), e, reduction)
     if not (e.logits.requires_grad and torch.is_grad_enabled()):
         return _value(target, e, reduction)
-    # Past the wrapper in Python, which looks for function transforms, as `applies` has done.
-    apply = super(torch.autograd.Function, _EntropicCrossEntropy).apply
-    result: Tensor = apply(e.logits, e, target, reduction)  # type: ignore[no-untyped-call]
+    result: Tensor = _EntropicCrossEntropy.apply(e.logits, e, target, reduction)  # type: ignore[no-untyped-call]
     return result
 
 
 def _traced(target: Target, e: Evidence) -> Tensor:
-    """[N] losses of class ids, for a compiler that fuses what is simple.
+    """Return [N] losses of class ids, in operations that a compiler fuses.
 
     With the largest logit subtracted from z, so that exp z does not overflow, and S = Σ_j exp z_j,
     the entropy is H(p) = log S − Σ_j z_j exp(z_j)/S: both sums in one pass over the classes. The
@@ -78,7 +81,7 @@ def _traced(target: Target, e: Evidence) -> Tensor:
     classes = torch.arange(e.num_classes, dtype=torch.int32, device=y.device)
     gradient = torch.where(is_0, 0.0, weights * ((a - b * (H - log_S)) / S - b / S * z))
     gradient = gradient - torch.where(classes == y.to(torch.int32), a, 0.0)
-    result: Tensor = _Traced.apply(e.logits, losses, snapshot(gradient))  # type: ignore[no-untyped-call]
+    result: Tensor = _Traced.apply(e.logits, losses, materialize(gradient))  # type: ignore[no-untyped-call]
     return result.squeeze(1)
 
 
@@ -98,7 +101,7 @@ class _Traced(torch.autograd.Function):
 
 @torch.no_grad()
 def _value(target: Target, e: Evidence, reduction: str) -> Tensor:
-    """The reduced loss where nobody wants its gradient, which is then not made."""
+    """Return the reduced loss without making its gradient."""
     return _forward(target, e, reduction, wanted=False)[0]
 
 
@@ -115,15 +118,15 @@ class _EntropicCrossEntropy(torch.autograd.Function):
         (factor,) = grad_outputs
         gradient, logits = ctx.saved_tensors
         if torch.is_grad_enabled():
-            # Somebody will differentiate the gradient too, so it is made by the formula, which can.
+            # The gradient will be differentiated too, so it is made by the formula.
             e, target, reduction = ctx.plainly
             e = e.with_logits(logits)
             loss = boundary.reduce(target.losses(e), e, reduction)
             return *torch.autograd.grad(loss, logits, factor, create_graph=True), None, None, None
-        if torch._C._functorch.is_legacy_batchedtensor(factor):  # several: is_grads_batched=True
+        if is_batched(factor):
             return gradient * (factor * ctx.scale).reshape(-1, 1), None, None, None
-        # Where the graph is not kept, nobody will ask again: the buffer itself becomes the answer.
-        kept = torch._C._autograd._get_current_graph_task_keep_graph()
+        # Where the graph is not kept, there is no second backward: the buffer becomes the result.
+        kept = keeps_graph()
         times = gradient.mul if kept else gradient.mul_
         if factor.dim():
             return times(factor.unsqueeze(1)), None, None, None
@@ -136,7 +139,7 @@ class _EntropicCrossEntropy(torch.autograd.Function):
 def _forward(
     target: Target, e: Evidence, reduction: str, *, wanted: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | float]:
-    """The reduced loss, its [N, C] gradient if wanted, and what that is still to be scaled by."""
+    """Return the reduced loss, its [N, C] gradient if wanted, and what scales that gradient."""
     N = len(e.logits)
     # A mean in which all count alike is a sum of N-ths, and nothing is left to scale.
     is_sum = reduction == "sum" or (
@@ -162,7 +165,7 @@ def _forward(
 def _in_blocks(
     e: Evidence, target: Target, share: float, guarded: bool, wanted: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """[N, 1] losses and their [N, C] gradient if wanted, a block of rows at a time."""
+    """Return [N, 1] losses and their [N, C] gradient if wanted, a block of rows at a time."""
     N, C = e.logits.shape
     if N * C <= BLOCK or not _looks_at_rows(target.trust):
         return _block(e, target, share, guarded, wanted)
@@ -187,7 +190,7 @@ def _block(
     scratch: Tensor | None = None,
     out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """[N, 1] losses and their [N, C] gradient if wanted, for evidence that fits the cache.
+    """Return [N, 1] losses and their [N, C] gradient if wanted, for evidence that fits the cache.
 
     With ω the weight of an example and s its share in the result, a = s(1 − ε)ω and b = ±sεω:
 
@@ -240,7 +243,7 @@ def _block(
 
 
 def _trust(trust: Trust, e: Evidence, p: Tensor, minus_H: Tensor, share: float) -> Tensor:
-    """[N, 1] sε with the share s, from p [N, C] and its entropy with a minus [N, 1]."""
+    """Return [N, 1] sε with the share s, from p [N, C] and −H(p) [N, 1]."""
     if (
         type(trust) is Product
         and type(trust.first) is Growth
@@ -248,7 +251,7 @@ def _trust(trust: Trust, e: Evidence, p: Tensor, minus_H: Tensor, share: float) 
         and type(e.progress) is float
         and not torch.compiler.is_compiling()
     ):
-        # ProSelfLC's own g(t)·l(p): g − g H/H(u), of which rounding could make less than 0.
+        # ProSelfLC's own g(t)·l(p): g − g H/H(u), which rounding could make negative.
         g = share * trust.first.at(e.progress)
         slope = g / max(math.log(e.num_classes), 1e-12)
         return minus_H.mul(slope).add_(g).clamp_min_(0)
@@ -262,7 +265,7 @@ def _trust(trust: Trust, e: Evidence, p: Tensor, minus_H: Tensor, share: float) 
 
 
 def _looks_at_rows(trust: Trust) -> bool:
-    """Whether an example's trust depends on nothing but that example, so that blocks will do."""
+    """Return whether an example's trust depends on that example alone, so that blocks will do."""
     if isinstance(trust, Product):
         return _looks_at_rows(trust.first) and _looks_at_rows(trust.second)
     return type(trust) in (Fixed, Growth, Confidence, MaxProbability)

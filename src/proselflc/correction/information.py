@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 def cross_entropy(q: Tensor, log_p: Tensor) -> Tensor:
-    """H(q, p) = −Σ_j q_j log p_j.
+    """Return H(q, p) = −Σ_j q_j log p_j.
 
     Args:
-        q: [..., C] label distribution; a signed target is as welcome (confidence penalty).
+        q: [..., C] label distribution; may be signed (confidence penalty).
         log_p: [..., C] log-probabilities.
 
     Returns:
@@ -23,7 +23,7 @@ def cross_entropy(q: Tensor, log_p: Tensor) -> Tensor:
 
 
 def entropy(log_p: Tensor) -> Tensor:
-    """H(p) = −Σ_j p_j log p_j.
+    """Return H(p) = −Σ_j p_j log p_j.
 
     Args:
         log_p: [..., C] log-probabilities.
@@ -35,16 +35,16 @@ def entropy(log_p: Tensor) -> Tensor:
 
 
 def expected_surprise(p: Tensor, log_p: Tensor) -> Tensor:
-    """[...] −Σ_j p_j log p_j for a p [..., C] that vanishes wherever log_p is −∞."""
+    """Return [...] −Σ_j p_j log p_j for a p [..., C] that is 0 wherever log_p is −∞."""
     return -(p * log_p.clamp(min=torch.finfo(log_p.dtype).min)).sum(-1)
 
 
 def kl_divergence(log_q: Tensor, log_p: Tensor) -> Tensor:
-    """KL(q‖p) = Σ_j q_j (log q_j − log p_j) = H(q, p) − H(q), summed over classes.
+    """Return KL(q‖p) = Σ_j q_j (log q_j − log p_j) = H(q, p) − H(q), summed over classes.
 
     Args:
-        log_q: [..., C] log-probabilities of the distribution that is approached.
-        log_p: [..., C] log-probabilities of the one that approaches it.
+        log_q: [..., C] log-probabilities of q.
+        log_p: [..., C] log-probabilities of p.
 
     Returns:
         [...] divergence, never negative; +∞ where q has a class that p excludes.

@@ -4,20 +4,20 @@ import torch
 from torch import Size, Tensor, nn
 
 from proselflc.correction.parameter import kept_share, whole_number
-from proselflc.correction.snapshot import snapshot
+from proselflc.correction.torch_internals import materialize
 
 
 class Memory(nn.Module):
     """Exponential average of p per training example, keyed by its index.
 
-    The buffers are in `state_dict()`, so that a resumed run remembers. What happens to an example
-    that a batch holds twice, and to a prediction of NaN, is said in `renewed`.
+    The buffers are in `state_dict()`, so that a resumed run remembers. See `renewed` for an example
+    that a batch holds twice, and for a prediction of NaN.
 
     Args:
         num_examples: n, the size of the training set.
         num_classes: C.
-        momentum: share of the old average that an update keeps; an example's first prediction is
-            taken whole.
+        momentum: the share of the old average that an update keeps; an example's first prediction
+            is taken whole.
     """
 
     average: Tensor  # [n, C]
@@ -27,7 +27,7 @@ class Memory(nn.Module):
         super().__init__()
         n = whole_number(num_examples, "num_examples", "the size of the training set", least=1)
         C = whole_number(num_classes, "num_classes", "the number of logits per example", least=1)
-        self.momentum = kept_share(momentum)
+        self.momentum = kept_share(momentum, "momentum")
         self.register_buffer("average", torch.zeros(n, C))
         self.register_buffer("seen", torch.zeros(n, dtype=torch.bool))
 
@@ -36,12 +36,12 @@ class Memory(nn.Module):
         return f"{n}, {c}, momentum={self.momentum}"
 
     def at(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """The averages [N, C] of the examples at index [N], and which were ever seen, [N] bool."""
-        return snapshot(self.average[index]), snapshot(self.seen[index])
+        """Return the averages [N, C] of the examples at index [N], and whether each was seen."""
+        return materialize(self.average[index]), materialize(self.seen[index])
 
     @torch.no_grad()
     def renewed(self, index: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """What `at` would give after an update; changes nothing.
+        """Return what `at` would return after an update; change nothing.
 
             average ← momentum · average + (1 − momentum) · p
 
@@ -60,16 +60,16 @@ class Memory(nn.Module):
         return torch.where(counts[:, None], new, old), seen | counts
 
     def keep(self, index: Tensor, average: Tensor, seen: Tensor) -> None:
-        """Hold these averages [N, C] of the examples at index [N] from now on."""
+        """Replace the averages [N, C] of the examples at index [N]."""
         self.average[index] = average  # where an index repeats, so does its average
         self.seen[index] = seen
 
     def update(self, index: Tensor, p: Tensor) -> None:
-        """Take the predictions p [N, C] of the examples at index [N] into their averages."""
+        """Update the averages of the examples at index [N] by their predictions p [N, C]."""
         self.keep(index, *self.renewed(index, p))
 
     def check(self, index: Tensor | None, shape: Size) -> Tensor:
-        """The index of a batch of logits shaped [N, C], or a sentence on what is wrong with it."""
+        """Return the index of a batch of logits shaped [N, C]; refuse one that cannot be used."""
         num_examples, num_classes = shape
         n, C = self.average.shape
         if num_classes != C:

@@ -1,4 +1,4 @@
-"""The numbers a method is made with, checked once, where it is made.
+"""The numbers a method is made with: their defaults, and their checks where the method is made.
 
 Nothing here needs torch until a tensor comes, so that a command line can check without it.
 """
@@ -10,42 +10,88 @@ import operator
 from collections.abc import Callable
 from numbers import Real
 
+# ProSelfLC, as in the paper's experiments (Wang et al. 2021).
+SHARPNESS = 10.0
+MIDPOINT = 0.5
+TRUST = "global*local"
+
+# Its low-temperature successor (2022).
+LOW_TEMPERATURE = 0.5
+LOW_TEMPERATURE_SHARPNESS = 12.0
+LOW_TEMPERATURE_TRUST = "global*max_p"
+
+TEMPERATURE = 1.0  # of distillation
+
+POWER = 0.7  # q of the generalised cross entropy (Zhang & Sabuncu 2018)
+
+# Symmetric cross entropy, as for CIFAR-100 (Wang et al. 2019).
+ALPHA = 6.0
+BETA = 0.1
+LOG_ZERO = -4.0
+
 
 def number(
-    value: float, name: str, which: str, what: str, *, fits: Callable[[float], bool]
+    value: float, name: str, allowed: str, meaning: str, *, fits: Callable[[float], bool]
 ) -> float:
-    """The number, if it is one and fits.
+    """Return the number, if it is one and fits.
 
     Args:
         value: from the user; a 0-d tensor counts as its value.
         name: of the parameter.
-        which: numbers are meant, "between 0 and 1".
-        what: it is, or what to do about it.
-        fits: whether a number is one of them; NaN must not be.
+        allowed: the numbers that fit, such as "between 0 and 1".
+        meaning: what the number is, as a clause for the error.
+        fits: whether a number is allowed; must be False for NaN.
     """
     real = is_number(value) or _is_scalar(value)
     if not real or not fits(float(value)):
         error = ValueError if real else TypeError
-        raise error(f"{name} must be a number {which}, got {value!r}: {what}")
+        raise error(f"{name} must be a number {allowed}, got {value!r}: {meaning}")
     return float(value)
+
+
+def _share(value: float, name: str, meaning: str) -> float:
+    return number(value, name, "between 0 and 1", meaning, fits=lambda x: 0 <= x <= 1)
 
 
 def share_of_target(value: float, name: str) -> float:
     """Return ε, how much of a target is the reference."""
-    what = "it is the share of the target that does not come from the annotation"
-    return number(value, name, "between 0 and 1", what, fits=lambda x: 0 <= x <= 1)
-
-
-def steepness(value: float, name: str) -> float:
-    """Return B of the global trust."""
-    what = "it is the paper's B, which was searched in 8, 10, 12, 14, 16"
-    return number(value, name, "≥ 0 and finite", what, fits=lambda x: 0 <= x < math.inf)
+    return _share(value, name, "it is the share of the target that does not come from the label")
 
 
 def halfway(value: float, name: str) -> float:
     """Return the share of training after which the global trust is ½."""
-    what = "it is the share of training after which the learner is half trusted"
-    return number(value, name, "between 0 and 1", what, fits=lambda x: 0 <= x <= 1)
+    return _share(value, name, "it is the share of training after which the global trust is ½")
+
+
+def share_of_training(value: float, name: str) -> float:
+    """Return a moment in training, 0 at its beginning and 1 at its end."""
+    return _share(value, name, "it is a share of training")
+
+
+def probability(meaning: str) -> Callable[[float, str], float]:
+    """Return the check for a probability."""
+    return lambda value, name: _share(value, name, meaning)
+
+
+def _finite(value: float, name: str, meaning: str) -> float:
+    return number(value, name, "≥ 0 and finite", meaning, fits=lambda x: 0 <= x < math.inf)
+
+
+def steepness(value: float, name: str) -> float:
+    """Return B of the global trust."""
+    return _finite(value, name, "it is the paper's B, which was searched in 8, 10, 12, 14, 16")
+
+
+def loss_weight(part: str) -> Callable[[float, str], float]:
+    """Return the check for the weight of a part of a loss."""
+    return lambda value, name: _finite(value, name, f"it is the weight of {part}")
+
+
+def positive(meaning: str) -> Callable[[float, str], float]:
+    """Return the check for a number above 0."""
+    return lambda value, name: number(
+        value, name, "above 0 and finite", meaning, fits=lambda x: 0 < x < math.inf
+    )
 
 
 def softmax_temperature(value: float, name: str) -> float:
@@ -61,62 +107,39 @@ def softmax_temperature(value: float, name: str) -> float:
 
 def power(value: float, name: str) -> float:
     """Return q of the generalised cross entropy."""
-    what = "near 0 the loss is cross entropy, at 1 the mean absolute error"
-    return number(value, name, "above 0 and at most 1", what, fits=lambda x: 0 < x <= 1)
+    meaning = "near 0 the loss is cross entropy, at 1 the mean absolute error"
+    return number(value, name, "above 0 and at most 1", meaning, fits=lambda x: 0 < x <= 1)
 
 
 def log_of_zero(value: float, name: str) -> float:
     """Return A of the symmetric cross entropy."""
-    what = "it stands for log 0, −4 in the paper"
-    return number(value, name, "below 0 and finite", what, fits=lambda x: -math.inf < x < 0)
+    meaning = "it stands for log 0, −4 in the paper"
+    return number(value, name, "below 0 and finite", meaning, fits=lambda x: -math.inf < x < 0)
 
 
-def share_of_training(value: float, name: str) -> float:
-    """A moment in training, 0 at its beginning and 1 at its end."""
-    return number(
-        value, name, "between 0 and 1", "it is a share of training", fits=lambda x: 0 <= x <= 1
-    )
+def kept_share(value: float, name: str) -> float:
+    """Return the share of an average that an update keeps."""
+    meaning = "it is the share of the old average that an update keeps"
+    return number(value, name, "at least 0 and below 1", meaning, fits=lambda x: 0 <= x < 1)
 
 
-def kept_share(value: float, name: str = "momentum") -> float:
-    """The share of an average that an update keeps."""
-    return number(
-        value,
-        name,
-        "at least 0 and below 1",
-        "it is the share of the old average that an update keeps",
-        fits=lambda x: 0 <= x < 1,
-    )
-
-
-def factor(value: float, name: str, of: str) -> float:
-    """The weight of a part of a loss."""
-    return number(
-        value,
-        name,
-        "≥ 0 and finite",
-        f"it is the weight of {of}",
-        fits=lambda x: 0 <= x < math.inf,
-    )
-
-
-def whole_number(value: int, name: str, what: str, *, least: int) -> int:
-    """The number, if it is a whole one and not below the least."""
+def whole_number(value: int, name: str, meaning: str, *, least: int) -> int:
+    """Return the number, if it is a whole one and not below the least."""
     try:
         whole = operator.index(value)  # numpy's integers too
     except TypeError:
         whole = least - 1
     if whole < least or isinstance(value, bool):
-        raise ValueError(f"{name} must be a whole number ≥ {least}, got {value!r}: {what}")
+        raise ValueError(f"{name} must be a whole number ≥ {least}, got {value!r}: {meaning}")
     return whole
+
+
+def is_number(value: object) -> bool:
+    """Return whether it is a real number, including numpy's; True and False are not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _is_scalar(value: object) -> bool:
     from torch import Tensor
 
     return isinstance(value, Tensor) and value.dim() == 0
-
-
-def is_number(value: object) -> bool:
-    """Whether it is a real number, numpy's included; True and False are none."""
-    return isinstance(value, Real) and not isinstance(value, bool)

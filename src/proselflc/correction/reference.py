@@ -1,7 +1,7 @@
 """What is mixed into the annotation: r, one distribution per example.
 
-Each reference gives r itself and its cross-entropy term, the part of the loss that it causes. The
-two say the same thing; the term spares making r where that is wasteful.
+Each reference has r itself and its cross-entropy term, its part of the loss. The term is computed
+without r where making r would be wasteful.
 """
 
 from abc import ABC, abstractmethod
@@ -21,24 +21,22 @@ class Reference(ABC):
     @property
     @abstractmethod
     def symbol(self) -> str:
-        """How the paper writes it."""
+        """Return the letters of the paper for it."""
 
     @abstractmethod
     def __call__(self, e: Evidence) -> Tensor:
-        """[N, C] the distribution r."""
+        """Return the distribution r [N, C]."""
 
     @abstractmethod
     def term(self, e: Evidence) -> Tensor:
-        """[N] ω·H(r, p), with ω the weight of an example."""
+        """Return [N] ω·H(r, p), with ω the weight of an example."""
 
 
 @dataclass(frozen=True)
 class Uniform(Reference):
     """u_j = 1/C. Its term weights every class, Σ_j w_j u_j (−log p_j), like `F.cross_entropy`."""
 
-    @property
-    def symbol(self) -> str:
-        return "u"
+    symbol = "u"
 
     def __call__(self, e: Evidence) -> Tensor:
         return torch.full_like(e.logits, 1 / e.num_classes)
@@ -52,9 +50,7 @@ class Uniform(Reference):
 class Prediction(Reference):
     """p itself, attached: the gradient flows through it. Its term is ω·H(p)."""
 
-    @property
-    def symbol(self) -> str:
-        return "p"
+    symbol = "p"
 
     def __call__(self, e: Evidence) -> Tensor:
         return e.p
@@ -67,9 +63,7 @@ class Prediction(Reference):
 class HardPrediction(Reference):
     """The one-hot of argmax p, a constant. Its term is −ω·max_j log p_j."""
 
-    @property
-    def symbol(self) -> str:
-        return "argmax p"
+    symbol = "argmax p"
 
     def __call__(self, e: Evidence) -> Tensor:
         return F.one_hot(e.logits.argmax(-1), e.num_classes).to(e.logits.dtype)
@@ -84,9 +78,7 @@ class SharpenedPrediction(Reference):
 
     temperature: float
 
-    @property
-    def symbol(self) -> str:
-        return "p_T"
+    symbol = "p_T"
 
     def __call__(self, e: Evidence) -> Tensor:
         return torch.softmax(e.logits.detach() / self.temperature, -1)
@@ -105,9 +97,7 @@ class Teacher(Reference):
 
     temperature: float = 1.0
 
-    @property
-    def symbol(self) -> str:
-        return "p_t"
+    symbol = "p_t"
 
     def __call__(self, e: Evidence) -> Tensor:
         return self._log_p(e).exp()
@@ -115,8 +105,8 @@ class Teacher(Reference):
     def _log_p(self, e: Evidence) -> Tensor:
         if e.teacher_logits is None:
             raise ValueError(
-                "this method learns from a teacher, and none was given: "
-                "pass teacher_logits=, shaped like logits"
+                "this method learns from a teacher, but teacher_logits is missing: pass "
+                "teacher_logits=, shaped like logits"
             )
         return torch.log_softmax(e.teacher_logits.detach() / self.temperature, -1)
 
@@ -130,15 +120,13 @@ class Teacher(Reference):
 class RememberedPrediction(Reference):
     """The average of an example's earlier predictions, a constant, kept by `memory.Memory`."""
 
-    @property
-    def symbol(self) -> str:
-        return "mean p"
+    symbol = "mean p"
 
     def __call__(self, e: Evidence) -> Tensor:
         if e.remembered is None:
             raise ValueError(
-                "this method remembers predictions per example: give the criterion a memory= and "
-                "every call index=, the positions of the examples in the training set"
+                "this method remembers predictions per example: pass memory= to the criterion, and "
+                "index=, the positions of the examples in the training set, to every call"
             )
         return e.remembered.detach()
 

@@ -1,9 +1,9 @@
-"""The one formula: the annotation, corrected towards a reference as far as that is trusted."""
+"""The one formula: the annotation, corrected towards a reference as far as it is trusted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,21 +11,6 @@ from torch import Tensor
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.reference import Reference
 from proselflc.correction.trust import Fixed, Trust
-
-
-class Correction(NamedTuple):
-    """What a method teaches about each example.
-
-    Attributes:
-        loss: [N] its loss, class weight included, 0 where ignored.
-        target: [N, C] the signed q̃; zeros where ignored.
-        trust: [N] ε; 0 where ignored.
-    """
-
-    loss: Tensor
-    target: Tensor
-    trust: Tensor
-
 
 NO_TRUST = Fixed(0.0)
 
@@ -40,7 +25,7 @@ class Target:
 
     @property
     def formula(self) -> str:
-        """The target in the paper's letters.
+        """Return the target in the paper's letters.
 
         >>> from proselflc.correction.reference import Prediction
         >>> Target(Prediction(), Fixed(0.2), sign=-1).formula
@@ -52,11 +37,11 @@ class Target:
 
     @property
     def is_neutral(self) -> bool:
-        """Whether nothing is ever mixed in, so that this is cross entropy."""
+        """Return whether nothing is ever mixed in, so that this is cross entropy."""
         return self.reference is None or self.trust == NO_TRUST
 
     def __call__(self, e: Evidence) -> tuple[Tensor, Tensor]:
-        """The corrected distribution q̃ [N, C] and the trust ε [N]."""
+        """Return the corrected distribution q̃ [N, C] and the trust ε [N]."""
         trust = self._trust(e)
         if self.reference is None:
             return e.q, trust
@@ -65,7 +50,7 @@ class Target:
         return q_tilde if e.is_complete else torch.where(e.valid[:, None], q_tilde, 0.0), trust
 
     def losses(self, e: Evidence) -> Tensor:
-        """[N] (1 − ε) H(q, p) ± ε H(r, p), which is H(q̃, p) by Proposition 1.
+        """Return [N] (1 − ε) H(q, p) ± ε H(r, p), which is H(q̃, p) by Proposition 1.
 
         With class weights w the annotation's part is Σ_j w_j q_j (−log p_j) and the reference's is
         scaled by ω = Σ_j w_j q_j. A teacher's part is a KL divergence, lower by a constant.

@@ -1,4 +1,4 @@
-"""How much a prediction is trusted over its annotation: ε in [0, 1].
+"""How much a prediction is trusted instead of its annotation: ε in [0, 1].
 
 A trust is a constant for backprop; `Target` detaches it. Trusts multiply: ProSelfLC's is
 `Growth(sharpness) * Confidence()`.
@@ -14,7 +14,13 @@ import torch
 from torch import Tensor
 
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.parameter import halfway, number, share_of_target, steepness
+from proselflc.correction.parameter import (
+    MIDPOINT,
+    halfway,
+    share_of_target,
+    share_of_training,
+    steepness,
+)
 from proselflc.errors import unknown
 
 
@@ -24,11 +30,11 @@ class Trust(ABC):
     @property
     @abstractmethod
     def symbol(self) -> str:
-        """How the paper writes it."""
+        """Return the letters of the paper for it."""
 
     @abstractmethod
     def __call__(self, e: Evidence) -> Tensor | float:
-        """ε: [N] for each example its own, or a number (or 0-d tensor) that is everybody's."""
+        """Return ε: [N], one per example, or a number (or 0-d tensor) for all of them."""
 
     def __mul__(self, other: Trust) -> Trust:
         return Product(self, other)
@@ -43,9 +49,7 @@ class Fixed(Trust):
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", share_of_target(self.epsilon, "epsilon"))
 
-    @property
-    def symbol(self) -> str:
-        return "ε"
+    symbol = "ε"
 
     def __call__(self, e: Evidence) -> float:
         return self.epsilon
@@ -53,7 +57,7 @@ class Fixed(Trust):
 
 @dataclass(frozen=True)
 class Growth(Trust):
-    """Global trust g(t) = 1 / (1 + exp(−B (t/Γ − m))): in the learner, by training time.
+    """Global trust g(t) = 1 / (1 + exp(−B (t/Γ − m))) in the learner, by training time.
 
     Args:
         sharpness: B ≥ 0, how abruptly trust rises; 0 is ½ throughout.
@@ -62,18 +66,16 @@ class Growth(Trust):
     """
 
     sharpness: float
-    midpoint: float = 0.5
+    midpoint: float = MIDPOINT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sharpness", steepness(self.sharpness, "sharpness"))
         object.__setattr__(self, "midpoint", halfway(self.midpoint, "midpoint"))
 
-    @property
-    def symbol(self) -> str:
-        return "g(t)"
+    symbol = "g(t)"
 
     def at(self, progress: float) -> float:
-        """g at one moment, t/Γ = progress."""
+        """Return g at t/Γ = progress."""
         x = self.sharpness * (progress - self.midpoint)
         # Two forms of one function, because exp() of a large number overflows.
         return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
@@ -81,24 +83,18 @@ class Growth(Trust):
     def __call__(self, e: Evidence) -> Tensor | float:
         if type(e.progress) is float and not torch.compiler.is_compiling():
             return self.at(e.progress)
-        if e.progress is None:
-            raise ValueError(
-                "this trust grows with training time, and nobody said how far training is: "
-                "give total_steps to the criterion, or progress= to the call"
-            )
-        # Added to a tensor, not made into one: that would compile anew for every progress.
-        progress = e.logits.new_zeros(()) + e.progress
+        progress = _progress(e)
         return torch.sigmoid(self.sharpness * (progress - self.midpoint))
 
 
 @dataclass(frozen=True)
 class Ramp(Trust):
-    """ε(t) = ε_f (t/Γ − T1)/(T2 − T1), held within [0, ε_f]: by training time, in a straight line.
+    """ε(t) = ε_f (t/Γ − T1)/(T2 − T1), clamped to [0, ε_f]: by training time, linearly.
 
     Args:
         epsilon: ε_f, the trust from T2 on.
         begin: T1, the share of training at which trust begins to rise from 0.
-        end: T2, the share at which it has risen; equal to T1 it rises at once, just after T1.
+        end: T2, the share at which it has risen; if equal to T1, trust jumps just after T1.
     """
 
     epsilon: float
@@ -108,23 +104,17 @@ class Ramp(Trust):
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", Fixed(self.epsilon).epsilon)
         for name in ("begin", "end"):
-            what = "it is a share of training, between whose two the weight of predictions rises"
-            value = number(
-                getattr(self, name), name, "between 0 and 1", what, fits=lambda x: 0 <= x <= 1
-            )
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, share_of_training(getattr(self, name), name))
         if self.begin > self.end:
             raise ValueError(
                 f"begin must not be after end, got {self.begin} and {self.end}: they are the "
                 "shares of training between which the weight of predictions rises"
             )
 
-    @property
-    def symbol(self) -> str:
-        return "ε(t)"
+    symbol = "ε(t)"
 
     def at(self, progress: float) -> float:
-        """ε at one moment, t/Γ = progress."""
+        """Return ε at t/Γ = progress."""
         if progress <= self.begin:
             return 0.0
         if progress >= self.end:
@@ -134,23 +124,16 @@ class Ramp(Trust):
     def __call__(self, e: Evidence) -> Tensor | float:
         if type(e.progress) is float and not torch.compiler.is_compiling():
             return self.at(e.progress)
-        if e.progress is None:
-            raise ValueError(
-                "this trust rises with training time, and nobody said how far training is: "
-                "give total_steps to the criterion, or progress= to the call"
-            )
-        progress = e.logits.new_zeros(()) + e.progress  # as `Growth` does
+        progress = _progress(e)
         width = max(self.end - self.begin, 1e-12)
         return self.epsilon * ((progress - self.begin) / width).clamp(0, 1)
 
 
 @dataclass(frozen=True)
 class Confidence(Trust):
-    """Local trust l(p) = 1 − H(p)/H(u), clamped to [0, 1]: in one prediction, by its entropy."""
+    """Local trust l(p) = 1 − H(p)/H(u), clamped to [0, 1], in one prediction by its entropy."""
 
-    @property
-    def symbol(self) -> str:
-        return "l(p)"
+    symbol = "l(p)"
 
     def __call__(self, e: Evidence) -> Tensor:
         # Rounding can push l(u) below 0. One class is certain whatever happens: l = 1.
@@ -160,11 +143,9 @@ class Confidence(Trust):
 
 @dataclass(frozen=True)
 class MaxProbability(Trust):
-    """Local trust max_j p_j: in one prediction, by its largest probability."""
+    """Local trust max_j p_j in one prediction, by its largest probability."""
 
-    @property
-    def symbol(self) -> str:
-        return "max p"
+    symbol = "max p"
 
     def __call__(self, e: Evidence) -> Tensor:
         return e.p.max(-1).values
@@ -172,7 +153,7 @@ class MaxProbability(Trust):
 
 @dataclass(frozen=True)
 class Sharpened(Trust):
-    """Another trust, looking at p_T = softmax(z/T) instead of p."""
+    """Another trust, computed from p_T = softmax(z/T) instead of p."""
 
     trust: Trust
     temperature: float
@@ -200,8 +181,19 @@ class Product(Trust):
         return self.first(e) * self.second(e)
 
 
+def _progress(e: Evidence) -> Tensor:
+    """Return t/Γ as a 0-d tensor; refuse evidence that does not have it."""
+    if e.progress is None:
+        raise ValueError(
+            "this trust depends on the progress of training, which is unknown: pass total_steps to "
+            "the criterion or progress= to the call"
+        )
+    # Added to a tensor, not made into one: that would compile anew for every progress.
+    return e.logits.new_zeros(()) + e.progress
+
+
 def named(trust: str | Trust, sharpness: float, midpoint: float) -> Trust:
-    """The trust that a name stands for in the paper's ablation; a trust object is itself.
+    """Return the trust of a name in the paper's ablation; a trust object is returned as it is.
 
     Args:
         trust: "global*local" (the paper's), "global", "local", "global*max_p", or an object.
@@ -228,7 +220,7 @@ def named(trust: str | Trust, sharpness: float, midpoint: float) -> Trust:
 
 
 def global_part(trust: Trust) -> Growth | None:
-    """The g(t) that a trust is made of, or None: local and fixed trusts do not look at time.
+    """Return the g(t) in a trust, or None: local and fixed trusts do not depend on time.
 
     >>> global_part(Growth(8.0) * Confidence())
     Growth(sharpness=8.0, midpoint=0.5)

@@ -1,7 +1,7 @@
-"""Every method there is: a file here is the method of its name, whose object is `METHOD`.
+"""All methods: a file here is the method of its name, whose object is `METHOD`.
 
-Methods that share a strategy share a file, and are listed in `FAMILIES`; any other file needs no
-mention. A file is imported when its method is first asked for, since most need torch.
+Methods that share a strategy share a file and are listed in `FAMILIES`; any other file need not be
+listed. A file is imported when its method is first used, since most need torch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.training.method import Method, Parameters
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ COSTS = "method_cost.json"  # what benchmarks/method_cost.py measured
 
 
 def names() -> list[str]:
-    """Return the names that `--method` takes, in alphabetical order; nothing is imported."""
+    """Return the names of all methods, in alphabetical order; nothing is imported."""
     return sorted(_places())
 
 
@@ -41,25 +41,26 @@ def find(name: str) -> Method[Any]:
     """Return the method of a name.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such method.
     """
     if not isinstance(name, str):
-        raise InputError(f"method must be a name such as proselflc, got {type(name).__name__}")
+        got = type(name).__name__
+        raise invalid_option("method", f"must be a name such as proselflc, got {got}")
     places = _places()
     if name not in places:
-        raise InputError(unknown("method", name, places))
+        raise InputError(unknown("method", name, places), field="method")
     return _loaded(name, *places[name])
 
 
 def every() -> dict[str, Method[Any]]:
-    """Return all methods by name, in the order of the paper; what it does not have comes last."""
+    """Return all methods by name, in the order of the paper; those it does not have come last."""
     found = [find(name) for name in names()]
     # "Eq. 2" … "Section 1" … "Table 6" come before "beside …" and "later …", which are lower case.
     return {one.name: one for one in sorted(found, key=lambda one: (one.where, one.name))}
 
 
 def titled(title: str) -> Method[Any]:
-    """Return the method of a title, which the tables of the paper have."""
+    """Return the method with a title, as in the tables of the paper."""
     (found,) = (one for one in every().values() if one.title == title)
     return found
 
@@ -75,7 +76,7 @@ def resolved(name: str, given: Mapping[str, Any]) -> Parameters:
 
 
 def weighs(name: object) -> bool:
-    """Whether there is a method of that name, and it can take sample weights."""
+    """Return whether there is a method of that name and it can use sample weights."""
     return isinstance(name, str) and name in _places() and find(name).weighs
 
 
@@ -83,21 +84,23 @@ def strategy(name: str, parameters: Parameters, context: RunContext) -> Strategy
     """Return the strategy of a method whose parameters are resolved.
 
     Raises:
-        InputError: something that the method needs is not there, or cannot be used.
+        InputError: something that the method needs is missing or cannot be used.
     """
     if context.sample_weight is not None and not weighs(name):
         raise InputError(
-            f"method {name} cannot weigh examples: leave the sample weights out, or take one of "
-            f"{', '.join(filter(weighs, names()))}"
+            f"method {name} cannot weigh examples",
+            field="method",
+            fix="leave the sample weights out, or choose one of "
+            f"{', '.join(filter(weighs, names()))}",
         )
     return find(name).make(parameters, context)
 
 
 def costs() -> dict[str, float]:
-    """Return how many times as long as a step of cross entropy one of each method takes.
+    """Return the cost of a step of each method, in steps of cross entropy.
 
-    A wheel has the benchmark's result beside this file, and a checkout where the benchmark wrote
-    it; where there is neither, nothing is known.
+    A wheel has the benchmark's result beside this file, a checkout where the benchmark wrote it;
+    without either the result is empty.
     """
     here = Path(__file__)
     for path in (here.with_name(COSTS), here.parents[3] / "benchmarks" / "results" / COSTS):

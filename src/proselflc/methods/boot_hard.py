@@ -1,16 +1,10 @@
 """Boot-hard (Reed et al. 2015): a fixed trust in the predicted class."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from proselflc.correction.parameter import share_of_target
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-
-if TYPE_CHECKING:
-    from proselflc.correction.criterion import Criterion
 
 
 @dataclass(frozen=True)
@@ -24,12 +18,6 @@ class Parameters(method.Parameters):
     epsilon: float = checked(0.2, share_of_target)
 
 
-def criterion(p: Parameters, total_steps: int) -> Criterion:
-    from proselflc.correction.criteria import BootHard
-
-    return BootHard(p.epsilon)
-
-
 METHOD = Method(
     title="Boot-hard",
     loss="(1 − ε) H(q, p) − ε log max p",
@@ -40,5 +28,5 @@ METHOD = Method(
     "noise it could not be told from cross entropy.",
     parameters=Parameters,
     grid={"epsilon": (0.125, 0.25, 0.5)},  # Boot-soft's of Table 5
-    criterion=criterion,
+    criterion="BootHard",
 )

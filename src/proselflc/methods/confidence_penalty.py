@@ -1,16 +1,10 @@
 """The confidence penalty (Pereyra et al. 2017)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from proselflc.correction.parameter import share_of_target
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-
-if TYPE_CHECKING:
-    from proselflc.correction.criterion import Criterion
 
 
 @dataclass(frozen=True)
@@ -24,12 +18,6 @@ class Parameters(method.Parameters):
     epsilon: float = checked(0.25, share_of_target)
 
 
-def criterion(p: Parameters, total_steps: int) -> Criterion:
-    from proselflc.correction.criteria import ConfidencePenalty
-
-    return ConfidencePenalty(p.epsilon)
-
-
 METHOD = Method(
     title="Confidence penalty",
     loss="(1 − ε) H(q, p) − ε H(p)",
@@ -40,5 +28,5 @@ METHOD = Method(
     "smoothing does, and on photos it could not be told from cross entropy.",
     parameters=Parameters,
     grid={"epsilon": (0.125, 0.25, 0.5)},  # of Table 5
-    criterion=criterion,
+    criterion="ConfidencePenalty",
 )

@@ -25,8 +25,8 @@ from proselflc.training.strategy import RunContext, Snapshot, Strategy
 from proselflc.wording import option
 
 NEIGHBOURS = 20  # k
-GROUP = 128  # examples among which neighbours are looked for
-SAMPLE = 10 * GROUP  # examples that are looked at per epoch
+GROUP = 128  # examples among which neighbours are searched
+SAMPLE = 10 * GROUP  # examples per epoch
 TINY = 1e-8
 
 
@@ -38,12 +38,12 @@ CALLER = Caller("method d2l", _instead)
 
 
 def local_dimension(features: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
-    """[N] local intrinsic dimensionality, by maximum likelihood from the distances to neighbours.
+    """Return [N] local intrinsic dimensionality, by maximum likelihood from neighbour distances.
 
         LID = −k / Σ_{m=1..k} log(r_m/r_k + 1e-8)
 
     with r_1 ≤ … ≤ r_k the distances to the k nearest of the other N − 1. It is near 0 where all of
-    these are 0, and negative where all are equal, which says nothing.
+    these are 0, and negative where all are equal, which is meaningless.
 
     Args:
         features: [N, F].
@@ -59,21 +59,18 @@ def local_dimension(features: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Fallen(Trust):
+class FallingTrust(Trust):
     """ε = 1 − α, with the α of the epoch."""
 
     alpha: nn.Module
-
-    @property
-    def symbol(self) -> str:
-        return "1 − α"
+    symbol = "1 − α"
 
     def __call__(self, e: Evidence) -> float:
         return 1 - float(self.alpha())
 
 
-class _Alpha(nn.Module):
-    """α, which checkpoints keep."""
+class LabelWeight(nn.Module):
+    """α, the weight of the label, which checkpoints keep."""
 
     value: Tensor
 
@@ -86,7 +83,7 @@ class _Alpha(nn.Module):
 
 
 def _window(value: int, name: str) -> int:
-    return whole_number(value, name, "it is how many epochs a new one is compared with", least=2)
+    return whole_number(value, name, "a new epoch is compared with that many earlier ones", least=2)
 
 
 @dataclass(frozen=True)
@@ -94,8 +91,8 @@ class Parameters(method.Parameters):
     """The parameters of D2L.
 
     Attributes:
-        begin: the share of training before the turn is looked for.
-        window: how many epochs a new epoch's dimension is compared with.
+        begin: the share of training before the turning point is searched.
+        window: the number of earlier epochs that a new epoch's dimension is compared with.
     """
 
     begin: float = checked(0.3, share_of_training)
@@ -103,7 +100,7 @@ class Parameters(method.Parameters):
 
 
 class DimensionalityDriven(Strategy):
-    """Cross entropy until the features need more dimensions, then labels are believed less.
+    """Cross entropy until the features need more dimensions; then labels are trusted less.
 
     At the beginning of every epoch e of E the mean local dimension LID_e of 1,280 training examples
     is estimated, each among 128, from what the last linear layer sees. Once there are more than
@@ -111,19 +108,14 @@ class DimensionalityDriven(Strategy):
 
         LID_e − mean(previous w) > 2 std(previous w)
 
-    the network has begun to learn labels by heart: it goes back to the weights it had one epoch
-    earlier, and from then on the target is
+    the network has begun to memorise labels: it returns to its weights of one epoch earlier, and
+    from then on the target is
 
         α q + (1 − α) onehot(argmax p)        α_e = exp(−(e/E) · LID_e / min LID so far)
 
-    A dimension that is no positive number is replaced by the one before. A training of no more than
-    `begin` · E + w epochs is cross entropy throughout. The optimiser keeps its momentum when the
-    weights go back, and where there is an average of them it begins anew there.
-
-    Args:
-        context: of the run.
-        begin: the share of training before the turn is looked for.
-        window: w.
+    A dimension that is not positive is replaced by the one before. A training of no more than
+    `begin` · E + w epochs is cross entropy throughout. When the weights are reset, the optimiser
+    keeps its momentum and an average of the weights starts again.
 
     Raises:
         InputError: there are too few examples for a dimension.
@@ -134,13 +126,15 @@ class DimensionalityDriven(Strategy):
     turned: Tensor
 
     def __init__(self, context: RunContext, *, begin: float, window: int) -> None:
-        alpha = _Alpha()
-        super().__init__(Criterion(Target(HardPrediction(), Fallen(alpha))))
+        alpha = LabelWeight()
+        super().__init__(Criterion(Target(HardPrediction(), FallingTrust(alpha))))
         n = context.num_examples
         if n <= NEIGHBOURS:
             raise InputError(
-                f"method d2l looks at the {NEIGHBOURS} nearest neighbours of an example, and there "
-                f"are {n} examples in all: give more, or take another --method"
+                f"method d2l needs the {NEIGHBOURS} nearest neighbours of an example, but there "
+                f"are only {n} examples",
+                field="method",
+                fix=f"add examples, or choose another {option('method')}",
             )
         self.alpha = alpha
         self.window = window
@@ -148,10 +142,10 @@ class DimensionalityDriven(Strategy):
         self.epochs, self.num_examples = context.epochs, n
         self.num_classes, self.seed = context.num_classes, context.seed
         self.previous: nn.Module | None = None  # the model as it was an epoch ago
-        self._models: tuple[nn.Module, ...] = ()  # the one that learns, which is not ours
-        # One dimension per beginning of an epoch; the rest is not measured yet.
+        self._models: tuple[nn.Module, ...] = ()  # the one that learns, not a submodule
+        # One dimension per beginning of an epoch; later ones are not measured yet.
         self.register_buffer("dimensions", torch.zeros(self.epochs))
-        self.register_buffer("turned", torch.tensor(-1))  # the epoch that was gone back to
+        self.register_buffer("turned", torch.tensor(-1))  # the epoch whose weights were restored
 
     def arrange(self, stage: int, model: nn.Module) -> None:
         last_linear(model, self.num_classes, CALLER)
@@ -178,8 +172,8 @@ class DimensionalityDriven(Strategy):
                 self.turned.fill_(epoch - 1)
                 self._go_back(snapshot)
                 snapshot.note(
-                    f"after epoch {epoch} the features' dimension has risen to {dimension:.2f}: "
-                    "the weights of an epoch earlier are taken, and labels are believed less"
+                    f"after epoch {epoch} the dimension of the features rose to {dimension:.2f}: "
+                    "the weights of one epoch earlier are restored, and labels are trusted less"
                 )
         if self.turned >= 0:
             expansion = so_far[-1] / min(so_far)
@@ -189,7 +183,7 @@ class DimensionalityDriven(Strategy):
             self.previous.load_state_dict(self._models[0].state_dict())
 
     def _go_back(self, snapshot: Snapshot) -> None:
-        """Take the weights of an epoch ago, in what learns and in the average of its weights."""
+        """Restore the weights of one epoch ago in the model and in the average of its weights."""
         assert self.previous is not None
         for model in (*self._models, snapshot.model):
             model.load_state_dict(self.previous.state_dict())
@@ -197,9 +191,8 @@ class DimensionalityDriven(Strategy):
     def _dimension(self, epoch: int, snapshot: Snapshot) -> float:
         generator = generator_for("d2l", self.seed, epoch)
         rows = torch.randperm(self.num_examples, generator=generator)[:SAMPLE]
-        with capture_features(
-            last_linear(snapshot.model, self.num_classes, CALLER), CALLER
-        ) as hook:
+        layer = last_linear(snapshot.model, self.num_classes, CALLER)
+        with capture_features(layer, CALLER) as hook:
             features = [
                 hook.take(len(index)).float().cpu() for index, _ in snapshot.predict(rows.numpy())
             ]
@@ -223,6 +216,6 @@ METHOD = Method(
     parameters=Parameters,
     grid={"begin": (0.15, 0.3, 0.5)},
     strategy=lambda p, context: DimensionalityDriven(context, begin=p.begin, window=p.window),
-    based_on="Criterion",
-    target=lambda: Target(HardPrediction(), Fallen(_Alpha())),
+    criterion="Criterion",
+    target=lambda p: Target(HardPrediction(), FallingTrust(LabelWeight())),
 )

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from proselflc.correction import catalogue, defaults
+from proselflc.correction import catalogue, parameter
 from proselflc.correction.criteria import Distillation
 from proselflc.correction.parameter import share_of_target, softmax_temperature
 from proselflc.data.batches import Batch
@@ -19,6 +19,9 @@ from proselflc.training.method import Method, checked
 from proselflc.training.recipe import Precision
 from proselflc.training.saved_model import SavedModel, finished_run
 from proselflc.training.strategy import RunContext, Strategy
+from proselflc.wording import option
+
+TEACHER = "method.teacher"
 
 
 @dataclass(frozen=True)
@@ -33,17 +36,16 @@ class Parameters(method.Parameters):
 
     teacher: Path
     epsilon: float = checked(0.5, share_of_target)
-    temperature: float = checked(defaults.TEMPERATURE, softmax_temperature)
+    temperature: float = checked(parameter.TEMPERATURE, softmax_temperature)
 
 
 class FrozenTeacher(nn.Module):
-    """A model that answers and never learns; a batch is asked about once.
+    """A model that predicts and never learns; it is called once per batch.
 
     Args:
         model: maps a batch's x to logits [N, C]; it is frozen.
-        columns: [C] where each of the student's classes stands in its answers; None if they stand
-            in the same order.
-        precision: that it answers in; its weights and its logits stay as they are.
+        columns: [C] the teacher's column for each of the student's classes; None if in order.
+        precision: the precision of its forward pass; its weights and logits keep theirs.
     """
 
     columns: Tensor | None
@@ -55,17 +57,17 @@ class FrozenTeacher(nn.Module):
         self.precision = precision
         self.model = model.requires_grad_(False).eval()
         self.register_buffer("columns", columns)
-        self._parts: list[tuple[Tensor, Tensor]] = []  # of the step under way: index, logits
+        self._parts: list[tuple[Tensor, Tensor]] = []  # of the current step: index, logits
         self._last: tuple[Tensor, Tensor] | None = None  # of the step before
 
     def train(self, mode: bool = True) -> FrozenTeacher:
-        """Stay as it is: a teacher is in evaluation mode whoever calls."""
+        """Stay in evaluation mode, whatever the caller asks for."""
         return self
 
     def forward(self, batch: Batch) -> Tensor:
-        """[N, C] its logits, in the order of the student's classes, a constant."""
-        # A step learns with gradients and is looked at again without, for the records. Comparing
-        # waits for the device, which has just been waited for then.
+        """Return its logits [N, C] in the order of the student's classes, a constant."""
+        # A step is computed with gradients and observed again without, for the records. Comparing
+        # waits for the device, but the step has just waited for it.
         if self._last is not None and not torch.is_grad_enabled():
             index, logits = self._last
             if torch.equal(index, batch.index):
@@ -86,7 +88,7 @@ class FrozenTeacher(nn.Module):
             return cast("Tensor", self.model(x)).float()
 
     def end_step(self) -> None:
-        """Keep what was said in a step, and nothing that was said before."""
+        """Keep the logits of the step that ends, and no earlier ones."""
         index, logits = zip(*self._parts, strict=True)
         self._last = torch.cat(index), torch.cat(logits)
         self._parts = []
@@ -95,15 +97,8 @@ class FrozenTeacher(nn.Module):
 class KnowledgeDistillation(Strategy):
     """(1 − ε) H(q, p) + ε τ² KL(p_t ‖ p), with the model of a finished run as the teacher.
 
-    The teacher is frozen, in evaluation mode, and sees what the student sees, in the same
-    precision, so both must have the same classes and the same preprocessing. `Distillation` has the
-    formula.
-
-    Args:
-        context: of the run.
-        teacher: the directory of the finished run.
-        epsilon: ε, the share of the teacher.
-        temperature: τ, of both softmaxes in the KL.
+    The teacher is frozen, in evaluation mode, and gets the student's inputs in the same precision,
+    so both must have the same classes and the same preprocessing. `Distillation` computes the loss.
 
     Raises:
         InputError: there is no such run, it is not finished, or its model cannot teach this one.
@@ -124,45 +119,58 @@ class KnowledgeDistillation(Strategy):
 
 
 def _teacher(path: Path, context: RunContext) -> FrozenTeacher:
-    """The teacher in a run, if it suits."""
+    """Return the model of a run as the teacher; refuse one that cannot teach this run."""
     try:
         saved = SavedModel(finished_run(path))
     except InputError as error:
-        raise InputError(f"--method.teacher must be a finished run: {error}") from None
+        raise InputError(
+            f"{option(TEACHER)} must be a finished run: {error.reason}",
+            field=TEACHER,
+            fix=error.fix,
+        ) from None
     theirs, ours = saved.names, context.names
     if set(theirs) != set(ours):
-        raise InputError(_why_other_classes(path, theirs, ours))
+        raise InputError(
+            f"the teacher {path} has {len(theirs)} classes and the data {len(ours)}, and they "
+            f"differ ({_difference(theirs, ours)})",
+            field=TEACHER,
+            fix=f"give a run on the same classes as {option(TEACHER)}",
+        )
     if saved.preprocessing.to_json() != context.preprocessing.to_json():
         raise InputError(
-            f"the teacher {path} sees its inputs prepared in another way (scaled by other means, "
-            "or in another size): train it on the same examples, with the same --image-size, "
-            "--trusted and --seed as this run"
+            f"the teacher {path} preprocesses its inputs differently (other means for scaling, or "
+            "another size)",
+            field=TEACHER,
+            fix=f"train it on the same examples, with the same {option('image_size')}, "
+            f"{option('trusted')} and {option('seed')} as this run",
         )
     if not saved.is_ours:
-        # The user has named the code of this run's own model, and so believes it.
+        # The user named the code of this run's own model, and so trusts it.
         if ":" not in context.model or saved.claimed_name != context.model:
             raise InputError(
-                f"the model of the teacher {path} is not one of ours ({saved.claimed_name}): such "
-                "a run can teach only where --model names the same package.module:factory"
+                f"the model of the teacher {path} is not one of this package "
+                f"({saved.claimed_name}), and its code is trusted only if {option('model')} names "
+                "the same package.module:factory",
+                field=TEACHER,
+                fix="use the same model for both runs",
             )
         saved = replace(saved, made_by=context.model)
     columns = None if theirs == ours else torch.tensor([theirs.index(name) for name in ours])
     model = saved.read()
     if not all(bool(tensor.isfinite().all()) for tensor in model.state_dict().values()):
-        raise InputError(f"the weights of the teacher {path} are not finite numbers: train it anew")
+        raise InputError(
+            f"the teacher {path} has weights that are not finite",
+            field=TEACHER,
+            fix="train it again",
+        )
     return FrozenTeacher(model, columns, context.precision)
 
 
-def _why_other_classes(path: Path, theirs: tuple[str, ...], ours: tuple[str, ...]) -> str:
-    unknown = [name for name in ours if name not in theirs]
+def _difference(theirs: tuple[str, ...], ours: tuple[str, ...]) -> str:
+    """Return a class that only one of the two has, as a clause."""
+    missing = [name for name in ours if name not in theirs]
     extra = [name for name in theirs if name not in ours]
-    difference = (
-        f"it does not know {unknown[0]}" if unknown else f"it knows {extra[0]}, which is none here"
-    )
-    return (
-        f"the teacher {path} has {len(theirs)} classes and the data {len(ours)}, and they are not "
-        f"the same ({difference}): give a run on the same classes as --method.teacher"
-    )
+    return f"it does not know {missing[0]}" if missing else f"the data does not have {extra[0]}"
 
 
 METHOD = Method(
@@ -179,6 +187,6 @@ METHOD = Method(
     strategy=lambda p, context: KnowledgeDistillation(
         context, p.teacher, epsilon=p.epsilon, temperature=p.temperature
     ),
-    based_on="Distillation",
-    target=lambda: catalogue.distillation(Parameters.epsilon, Parameters.temperature),
+    criterion="Distillation",
+    target=lambda p: catalogue.distillation(p.epsilon, p.temperature),
 )

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.information import expected_surprise
-from proselflc.correction.parameter import factor, number, share_of_training
+from proselflc.correction.parameter import loss_weight, positive, share_of_training
 from proselflc.data.batches import Batch
 from proselflc.data.preprocessing import TextHashing
 from proselflc.errors import InputError
@@ -22,18 +22,14 @@ from proselflc.training import method
 from proselflc.training.beta_mixture import BINS, loss_model, normalised
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import RunContext, Snapshot, Strategy
+from proselflc.wording import option
 
 Kind: TypeAlias = Literal["soft", "hard", "dynamic"]
 
-ALONE = 5 / 300  # of training, in which dynamic mixup comes without bootstrapping
-COOLING = 89 / 300  # of training, in which T falls
-COLDEST = 0.001
-SURE = 1e-4  # B is never nearer to 0 and 1
-
-
-def _alpha(value: float, name: str) -> float:
-    what = "mixing weights are drawn from Beta(alpha, alpha)"
-    return number(value, name, "above 0 and finite", what, fits=lambda x: 0 < x < math.inf)
+ALONE = 5 / 300  # of training, with dynamic mixup but without bootstrapping
+COOLING = 89 / 300  # of training, during which T falls
+COLDEST = 0.001  # the lowest T
+MARGIN = 1e-4  # B stays that far from 0 and 1
 
 
 @dataclass(frozen=True)
@@ -46,17 +42,17 @@ class Parameters(method.Parameters):
         begin: the share of training before labels are replaced by predictions.
     """
 
-    alpha: float = checked(32.0, _alpha)
-    weight: float = checked(1.0, lambda value, name: factor(value, name, "the balance of classes"))
+    alpha: float = checked(32.0, positive("mixing weights are drawn from Beta(alpha, alpha)"))
+    weight: float = checked(1.0, loss_weight("the balance of classes"))
     begin: float = checked(0.35, share_of_training)
 
 
 class DynamicBootstrapping(Strategy):
     """Pairs of examples are mixed, and labels of high loss are replaced by predictions.
 
-    After every epoch, as soon as the next needs it, a mixture of two betas is fitted to the losses
-    of all examples; B is the chance that one is of the high ones. Examples a and b of a batch are
-    mixed, λ ~ Beta(α, α):
+    After every epoch, from the one before it is first used, a mixture of two betas is fitted to the
+    losses of all examples; B is the probability that an example's loss is from the high component.
+    Examples a and b of a batch are mixed, λ ~ Beta(α, α):
 
         x = λ x_a + (1 − λ) x_b,  weights λ and 1 − λ                            soft, hard
         x = δ x_a + (1 − δ) x_b,  δ = (1 − B_a)/((1 − B_a) + (1 − B_b))          dynamic
@@ -66,21 +62,21 @@ class DynamicBootstrapping(Strategy):
         Σ_s weight_s [(1 − B_s) H(q_s, p(x)) + B_s H(softmax(z(x_s)/T), p(x))] + η R
         R = Σ_c (1/C) log((1/C)/p̄_c)
 
-    with z(x_s) of the example unmixed, a constant; p̄ the mean of p(x) over the batch, from which
-    pairs are made too (over a part of it where `--accumulate` cuts it); and T = 1 for soft, T → 0
+    with z(x_s) of the unmixed example, a constant; p̄ the mean of p(x) over the batch, from which
+    pairs are drawn too (over a micro-batch with gradient accumulation); and T = 1 for soft, T → 0
     for hard. Dynamic has plain mixup until that share is over, dynamic mixup with λ for
     another sixtieth, then weights ½ and a T that falls from 1 to 0.001 in three tenths of training.
-    Where the losses do not come in two kinds, every label is believed until they do.
+    While the losses do not form two components, every label is trusted.
 
-    With --ema the mixture is of the losses of the averaged weights.
+    With averaged weights, the mixture is fitted to the losses of the average.
 
-    What is recorded of an example is what the network says of it unmixed, in evaluation mode; B and
-    z(x_s) come from that pass too.
+    The prediction recorded for an example is that for the unmixed input in evaluation mode; B and
+    z(x_s) come from the same pass.
 
     Args:
         context: of the run.
         kind: soft (M-DYR-S), hard (M-DYR-H) or dynamic (MD-DYR-SH).
-        alpha: α of the mixing, 32 in the publication; there are no others in its experiments.
+        alpha: α of the mixing, 32 in all experiments of the publication.
         weight: η.
         begin: the share of training before bootstrapping, or before dynamic mixup.
 
@@ -100,8 +96,10 @@ class DynamicBootstrapping(Strategy):
         super().__init__(CrossEntropy(reduction="none"))
         if isinstance(context.preprocessing, TextHashing):
             raise InputError(
-                "the method mixes pairs of examples, and texts cannot be mixed: take another "
-                "--method, or give numbers that `proselflc embed` makes of texts"
+                "the method mixes pairs of examples, and texts cannot be mixed",
+                field="method",
+                fix=f"choose another {option('method')}, or give embeddings of the texts as "
+                f"{option('features')}",
             )
         self.kind: Kind = kind
         self.alpha, self.weight = alpha, weight
@@ -112,33 +110,33 @@ class DynamicBootstrapping(Strategy):
         self.cooling = max(1, round(COOLING * epochs))
         self.register_buffer("table", torch.zeros(BINS))  # B by loss
         self.register_buffer("bounds", torch.tensor([0.0, 1.0]))
-        self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
-        self.register_buffer("failed", torch.zeros((), dtype=torch.int64))  # mixtures so far
+        self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # completed
+        self.register_buffer("failed", torch.zeros((), dtype=torch.int64))  # fits of the mixture
 
     @property
     def temperature(self) -> float:
-        """T of the epoch; 0 for the largest class."""
+        """Return T of the epoch; 0 for the largest class."""
         if self.kind != "dynamic":
             return 1.0 if self.kind == "soft" else 0.0
         cooled = (int(self.epochs) - self.boots_from) / self.cooling
         return max(COLDEST, 1 - (1 - COLDEST) * max(0.0, cooled))
 
     def wrong(self, logits: Tensor, y: Tensor) -> Tensor:
-        """[N] B, the chance that labels are wrong, by their losses."""
+        """Return [N] B, the probability that labels are wrong, from their losses."""
         losses = F.cross_entropy(logits.float(), y, reduction="none")
-        # What is no number is no index; the loss of the step will say so.
+        # NaN cannot be an index; the loss of the step will reveal it.
         x = normalised(losses, *self.bounds.tolist()).nan_to_num()
-        return self.table[(x * (BINS - 1)).round().long()].clamp(SURE, 1 - SURE)
+        return self.table[(x * (BINS - 1)).round().long()].clamp(MARGIN, 1 - MARGIN)
 
-    def said(self, logits: Tensor) -> Tensor:
-        """[N, C] softmax(z/T)."""
+    def sharpened(self, logits: Tensor) -> Tensor:
+        """Return [N, C] softmax(z/T)."""
         if self.temperature == 0:
             return F.one_hot(logits.argmax(1), logits.size(1)).float()
         return torch.softmax(logits.float() / self.temperature, 1)
 
     def bootstrapped(self, q: Tensor, logits: Tensor, B: Tensor) -> Tensor:
         """Return q̃ [N, C], which training and records share."""
-        return (1 - B)[:, None] * q + B[:, None] * self.said(logits)
+        return (1 - B)[:, None] * q + B[:, None] * self.sharpened(logits)
 
     def learn(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
         model.eval()
@@ -146,7 +144,7 @@ class DynamicBootstrapping(Strategy):
             z = model(batch.x).float()
         model.train()
         other = torch.randperm(len(batch.y)).to(batch.y.device)
-        alpha = min(max(self.alpha, 1e-30), 1e30)  # float32 holds it, and the weights are the same
+        alpha = min(max(self.alpha, 1e-30), 1e30)  # in range of float32, with the same weights
         lam = float(torch.distributions.Beta(alpha, alpha).sample())
         B = self.wrong(z, batch.y)
         is_dynamic = self.kind == "dynamic" and int(self.epochs) >= self.mixes_from
@@ -184,8 +182,8 @@ class DynamicBootstrapping(Strategy):
         if model is None:
             if int(self.failed) == 0:
                 snapshot.note(
-                    f"after epoch {epoch + 1} the losses do not come in two kinds: every label is "
-                    "believed until they do"
+                    f"after epoch {epoch + 1} the losses do not form two components: every label "
+                    "is trusted until they do"
                 )
             self.failed += 1
             self.table.zero_()
@@ -198,14 +196,14 @@ class DynamicBootstrapping(Strategy):
 
 
 def mix(a: Tensor, b: Tensor, share: Tensor | float) -> Tensor:
-    """share · a + (1 − share) · b, a share for all or [N] one for every row."""
+    """Return share · a + (1 − share) · b, with one share for all or [N] one per row."""
     if isinstance(share, Tensor):
         share = share.to(a.dtype).reshape(-1, *(1,) * (a.dim() - 1))
     return share * a + (1 - share) * b
 
 
 def imbalance(log_p: Tensor) -> Tensor:
-    """R = Σ_c (1/C) log((1/C)/p̄_c), which is 0 where the mean of p over the batch is uniform."""
+    """Return R = Σ_c (1/C) log((1/C)/p̄_c), 0 if the mean of p over the batch is uniform."""
     N, C = log_p.shape
     log_mean = log_p.logsumexp(0) - math.log(N)
     return -log_mean.mean() - math.log(C)
@@ -228,7 +226,7 @@ SOFT = Method(
     parameters=Parameters,
     grid=GRID,
     strategy=partial(_strategy, kind="soft"),
-    based_on="CrossEntropy",
+    criterion="CrossEntropy",
 )
 HARD = Method(
     title="M-DYR-H",
@@ -241,7 +239,7 @@ HARD = Method(
     parameters=Parameters,
     grid=GRID,
     strategy=partial(_strategy, kind="hard"),
-    based_on="CrossEntropy",
+    criterion="CrossEntropy",
 )
 DYNAMIC = Method(
     title="MD-DYR-SH",
@@ -249,10 +247,10 @@ DYNAMIC = Method(
     where="Table 6",
     entropy="rewards",
     semantic_class="annotated and learned",
-    when="Like M-DYR-S, for heavier noise, mixing more of what is believed; behind cross entropy "
-    "on photos.",
+    when="Like M-DYR-S, for heavier noise, mixing more of the trusted examples; behind cross "
+    "entropy on photos.",
     parameters=Parameters,
     grid=GRID,
     strategy=partial(_strategy, kind="dynamic"),
-    based_on="CrossEntropy",
+    criterion="CrossEntropy",
 )

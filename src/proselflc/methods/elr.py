@@ -9,7 +9,7 @@ from torch import Tensor
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.parameter import factor, kept_share
+from proselflc.correction.parameter import kept_share, loss_weight
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
@@ -23,23 +23,23 @@ class Parameters(method.Parameters):
     """The parameters of ELR.
 
     Attributes:
-        momentum: β, the share of what is remembered of an example that an update keeps.
+        momentum: β, the share of an example's average prediction that an update keeps.
         weight: λ, the weight of the regulariser.
     """
 
     momentum: float = checked(0.7, kept_share)
-    weight: float = checked(3.0, lambda value, name: factor(value, name, "what was said before"))
+    weight: float = checked(3.0, loss_weight("the regulariser"))
 
 
 class EarlyLearningRegularization(Strategy):
-    """Cross entropy, held back by what the network said of the example before.
+    """Cross entropy, regularised by the network's earlier predictions for the example.
 
         H(q, p) + λ log(1 − ⟨t, p⟩)        t ← β t + (1 − β) p/Σ_j p_j, a constant
 
     with p clamped to [1e-4, 1 − 1e-4] and t of every example 0 at first, renewed before it is used.
     Where p agrees with t, the second term pulls it further there, and the gradient of a label that
-    disagrees is outweighed. The loss is negative when the network agrees with itself; that is no
-    mistake. What is recorded as the target is t/Σ_j t_j.
+    disagrees is outweighed. The loss is negative when the network agrees with itself, as intended.
+    The recorded target is t/Σ_j t_j.
 
     Args:
         context: of the run.
@@ -63,12 +63,12 @@ class EarlyLearningRegularization(Strategy):
         return self.weight * torch.log1p(-(self._renewed(p, batch) * p).sum(1)).mean()
 
     def after_step(self, logits: Tensor, batch: Batch) -> None:
-        # Not while the loss is computed: a step that diverges is not taken and leaves no trace.
+        # Not while the loss is computed: a step that diverges is skipped and must change nothing.
         self.memory[batch.index] = self._renewed(_clamped(logits), batch)
 
     @torch.no_grad()
     def _renewed(self, p: Tensor, batch: Batch) -> Tensor:
-        """[N, C] t."""
+        """Return the updated t [N, C]."""
         normed = p / p.sum(1, keepdim=True)
         return self.momentum * self.memory[batch.index] + (1 - self.momentum) * normed
 
@@ -87,12 +87,12 @@ METHOD = Method(
     where="later (2020)",
     entropy="rewards",
     semantic_class="annotated and remembered",
-    when="When a network would learn every wrong label by heart: the best on digits under "
-    "symmetric noise; on photos, with the published λ, it was behind cross entropy.",
+    when="When a network would memorise every wrong label: the best on digits under symmetric "
+    "noise; on photos, with the published λ, it was behind cross entropy.",
     parameters=Parameters,
     grid={"momentum": (0.7, 0.9), "weight": (1.0, 3.0, 7.0)},
     strategy=lambda p, context: EarlyLearningRegularization(
         context, momentum=p.momentum, weight=p.weight
     ),
-    based_on="CrossEntropy",
+    criterion="CrossEntropy",
 )

@@ -7,22 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proselflc.correction import defaults
-from proselflc.correction.criteria import GeneralizedCrossEntropy
+from proselflc.correction import parameter
 from proselflc.correction.criterion import Criterion
-from proselflc.correction.parameter import number, power, share_of_training
+from proselflc.correction.parameter import power, probability, share_of_training
 from proselflc.correction.robust import Generalized
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import RunContext, Snapshot, Strategy
 
-EVERY = 1 / 15  # of training between two choices: 10 epochs of 150
-
-
-def _least_probability(value: float, name: str) -> float:
-    what = "labels of lower probability are left out"
-    return number(value, name, "between 0 and 1", what, fits=lambda x: 0 <= x <= 1)
+EVERY = 1 / 15  # of training between two selections: 10 epochs of 150
 
 
 @dataclass(frozen=True)
@@ -33,7 +27,7 @@ class Parameters(method.Parameters):
         q: near 0 the loss is cross entropy, at 1 the mean absolute error.
     """
 
-    q: float = checked(defaults.POWER, power)
+    q: float = checked(parameter.POWER, power)
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,7 @@ class TruncatedParameters(method.Parameters):
     """
 
     q: float = checked(Parameters.q, power)
-    k: float = checked(0.5, _least_probability)
+    k: float = checked(0.5, probability("labels of lower probability are left out"))
     begin: float = checked(0.5, share_of_training)
 
 
@@ -56,11 +50,11 @@ class TruncatedGCE(Strategy):
 
         v L_q(p_y) + (1 − v) L_q(k)        L_q(p) = (1 − p^q)/q
 
-    v is 1 for every example until a share of training is over, and from then on, chosen anew every
-    fifteenth of it, where p_y ≥ k. What is left out has a constant loss and teaches nothing. The
-    publication asks the network of the best validation accuracy so far; here it is the one at hand,
-    or the average of its weights, for a run need not have trusted examples. Where no label at all
-    would be kept, all stay.
+    v is 1 for every example until a share of training is over; from then on, re-selected every
+    fifteenth of it, v is 1 where p_y ≥ k. An example that is left out has a constant loss and no
+    gradient. The publication uses the network of the best validation accuracy so far; here it is
+    the current one, or the average of its weights, as a run need not have trusted examples. If no
+    label would be kept, all are.
 
     Args:
         context: of the run.
@@ -94,13 +88,13 @@ class TruncatedGCE(Strategy):
         with torch.no_grad():
             for index, logits in snapshot.predict():
                 rows = index.cpu()
-                said = torch.softmax(logits.float(), 1).cpu()
-                p[rows] = said.gather(1, given[rows, None])[:, 0]
+                found = torch.softmax(logits.float(), 1).cpu()
+                p[rows] = found.gather(1, given[rows, None])[:, 0]
         kept = p >= self.truncation
         if not kept.any():
             snapshot.note(
-                f"after epoch {epoch + 1} no label has a probability of {self.truncation:g}: all "
-                "are kept"
+                f"after epoch {epoch + 1} no label has a probability of {self.truncation:g} or "
+                "more: all are kept"
             )
             kept = torch.ones_like(kept)
         self.kept.copy_(kept)
@@ -113,19 +107,19 @@ METHOD = Method(
     title="Generalised cross entropy",
     loss="(1 − p_y^q)/q",
     where="Table 4",
-    when="When two fifths of the labels or more are wrong, and wrong in any way alike: there it "
-    "was ahead of cross entropy on photos; elsewhere it gained nothing.",
+    when="Under symmetric noise of two fifths or more, where it was ahead of cross entropy on "
+    "photos; elsewhere it gained nothing.",
     parameters=Parameters,
     grid={"q": (0.5, 0.7, 0.9)},
-    criterion=lambda p, total_steps: GeneralizedCrossEntropy(p.q),
+    criterion="GeneralizedCrossEntropy",
 )
 TRUNCATED = Method(
     title="Truncated generalised cross entropy",
     loss="(1 − p_y^q)/q where p_y ≥ k",
     where="beside GCE",
-    when="Where generalised cross entropy works and the worst labels should not count at all.",
+    when="When generalised cross entropy works and the worst labels should not count at all.",
     parameters=TruncatedParameters,
     grid={"q": (0.5, 0.7, 0.9), "begin": (0.3, 0.5)},
     strategy=lambda p, context: TruncatedGCE(context, q=p.q, truncation=p.k, begin=p.begin),
-    based_on="GeneralizedCrossEntropy",
+    criterion="GeneralizedCrossEntropy",
 )

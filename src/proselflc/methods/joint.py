@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.information import entropy
-from proselflc.correction.parameter import factor
+from proselflc.correction.parameter import loss_weight
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
@@ -27,7 +27,7 @@ from proselflc.training.strategy import (
 )
 
 RING = 10  # epochs whose predictions make a label
-BEGIN = 0.35  # of the first stage, when labels begin to be replaced: epoch 70 of 200
+BEGIN = 0.35  # of the first stage, before labels are first replaced: epoch 70 of 200
 FIRST = 0.625  # of all epochs: 200 of 320
 ROWS = 4096
 NUMBERS = 1 << 22
@@ -42,10 +42,8 @@ class Parameters(method.Parameters):
         beta: β, the weight of the entropy of predictions.
     """
 
-    alpha: float = checked(1.0, lambda value, name: factor(value, name, "the class prior"))
-    beta: float = checked(
-        0.5, lambda value, name: factor(value, name, "the entropy of predictions")
-    )
+    alpha: float = checked(1.0, loss_weight("the class prior"))
+    beta: float = checked(0.5, loss_weight("the entropy of predictions"))
 
 
 class Joint(Strategy):
@@ -55,22 +53,22 @@ class Joint(Strategy):
 
         H(ỹ, p) + α L_p + β H(p)        L_p = −Σ_j π_j log s̄_j
 
-    with s̄ the mean of p over the batch (over a part of it where `--accumulate` cuts it). The labels
-    ỹ begin as the given ones. From 35 % of the stage on, every epoch replaces them by the mean of p
-    over the last ten epochs, as it was seen while learning, or by its largest class if `hard`. The
-    second stage begins with the network's initial weights and learns ỹ by cross entropy alone.
+    with s̄ the mean of p over the batch (over a micro-batch with gradient accumulation). The labels
+    ỹ start as the given ones. From 35 % of the stage on, every epoch replaces them by the mean of p
+    over the last ten epochs, as computed in training, or by its largest class if `hard`. The second
+    stage starts from the network's initial weights and learns ỹ by cross entropy alone.
 
     π are the classes' shares of the given labels. The publication has balanced data and uniform π,
-    which is the same there; where some classes are rarer, uniform π would make labels up for them.
+    which is the same there; for a rare class, uniform π would invent labels.
 
-    The first stage has the recipe's learning rate throughout, for a high one is what keeps a
-    network from learning wrong labels by heart. The published rates, 0.03 to 0.1 for the first
-    stage and 0.2 for the second, are about what our models have by default. Stages are as long
-    beside each other as the 200 and 120 published epochs.
+    The first stage has the recipe's learning rate throughout, because a high rate keeps a network
+    from memorising wrong labels. The published rates, 0.03 to 0.1 for the first stage and 0.2 for
+    the second, are close to the defaults of our models. The stages have the proportions of the 200
+    and 120 published epochs.
 
     Args:
         context: of the run.
-        hard: whether labels are classes or distributions.
+        hard: whether labels are classes instead of distributions.
         prior_weight: α.
         entropy_weight: β.
 
@@ -112,7 +110,7 @@ class Joint(Strategy):
     def arrange(self, stage: int, model: nn.Module) -> None:
         self.stage = stage
         if stage > 0:
-            self.ring = self.ring[:0].clone()  # nobody looks at it again
+            self.ring = self.ring[:0].clone()  # not needed again
 
     def targets(self, batch: Batch) -> Tensor:
         return _distributions(self.labels[batch.index].float())
@@ -134,23 +132,23 @@ class Joint(Strategy):
         if stage > 0:
             return
         if epoch >= self.begin:
-            # Some rows at a time, for memory; an example that no epoch had stays as it is.
+            # Some rows at a time, for memory; the label of an example that no epoch had is kept.
             step = max(1, min(ROWS, NUMBERS // self.labels.size(1)))
             for start in range(0, len(self.labels), step):
                 rows = slice(start, start + step)
-                seen = self.ring[:, rows].float().sum(0)
-                known = seen.sum(1, keepdim=True) > 0
+                total = self.ring[:, rows].float().sum(0)
+                known = total.sum(1, keepdim=True) > 0
                 if self.hard:
-                    seen = F.one_hot(seen.argmax(1), seen.size(1)).float()
+                    total = F.one_hot(total.argmax(1), total.size(1)).float()
                 self.labels[rows] = torch.where(
-                    known, _distributions(seen).half(), self.labels[rows]
+                    known, _distributions(total).half(), self.labels[rows]
                 )
         self.epochs += 1
-        self.ring[int(self.epochs) % RING] = 0  # what is not seen in the next epoch is not known
+        self.ring[int(self.epochs) % RING] = 0  # unknown until seen in the next epoch
 
 
 def _distributions(weights: Tensor) -> Tensor:
-    """[N, C] rows that sum to 1, which half precision alone does not give."""
+    """Return [N, C] rows that sum to 1, which half precision alone does not ensure."""
     return weights / weights.sum(1, keepdim=True).clamp_min(1e-6)
 
 
@@ -166,12 +164,12 @@ SOFT = Method(
     where="Section 1, Table 6",
     entropy="rewards",
     semantic_class="learned",
-    when="When a network would learn every wrong label by heart and there are epochs enough for "
-    "two trainings; 60 were not, on photos.",
+    when="When a network would memorise every wrong label and there are enough epochs for two "
+    "trainings; 60 were not enough on photos.",
     parameters=Parameters,
     grid=GRID,
     strategy=partial(_strategy, hard=False),
-    based_on="CrossEntropy",
+    criterion="CrossEntropy",
 )
 HARD = Method(
     title="Joint-hard",
@@ -179,9 +177,9 @@ HARD = Method(
     where="Section 1",
     entropy="rewards",
     semantic_class="learned",
-    when="Like Joint-soft, with hard labels: strong on digits, too short of epochs on photos.",
+    when="Like Joint-soft, with hard labels: strong on digits; on photos it had too few epochs.",
     parameters=Parameters,
     grid=GRID,
     strategy=partial(_strategy, hard=True),
-    based_on="CrossEntropy",
+    criterion="CrossEntropy",
 )

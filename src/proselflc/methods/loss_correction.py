@@ -27,13 +27,13 @@ from proselflc.training.strategy import (
 )
 from proselflc.training.transition_estimate import ESTIMATES, invertible
 
-# Of all epochs. A network that goes on learns the labels by heart, and T would be the identity.
+# Of all epochs. A network trained longer memorises the labels, and T would be the identity.
 FIRST = 0.25
 
 
 def _estimate(value: str, name: str) -> str:
     if value not in ESTIMATES:
-        raise InputError(unknown(f"--method.{name}", str(value), ESTIMATES))
+        raise ValueError(unknown(name, str(value), ESTIMATES))
     return value
 
 
@@ -42,9 +42,9 @@ class Parameters(method.Parameters):
     """The parameters of forward and backward correction.
 
     Attributes:
-        transition: a .npy, .npz or .csv file of the transition matrix, row = true class; left out,
-            it is estimated.
-        estimate: how: "percentile", "anchor" or "confident".
+        transition: a .npy, .npz or .csv file of the transition matrix, row = true class; estimated
+            if omitted.
+        estimate: the way to estimate it: "percentile", "anchor" or "confident".
     """
 
     transition: Path | None = None
@@ -54,16 +54,16 @@ class Parameters(method.Parameters):
 class LossCorrection(Strategy):
     """Cross entropy until T can be estimated, then a fresh network with the corrected loss.
 
-    With T given there is one stage. The backward correction inverts T, so an estimate that can
-    hardly be inverted is mixed with the identity; see `transition_estimate.invertible`. Its loss
-    has no lower bound: a network that can fit single examples makes it as negative as it likes, so
-    the forward correction is the better one wherever labels can be learned by heart.
+    With T given there is one stage. The backward correction inverts T, so an ill-conditioned
+    estimate is mixed with the identity; see `transition_estimate.invertible`. Its loss has no lower
+    bound: a network that can fit single examples drives it towards −∞, so the forward correction is
+    better wherever labels can be memorised.
 
     Args:
         context: of the run.
         backward: whether the loss is Σ_j (T⁻¹)_yj (−log p_j) instead of −log (Tᵀp)_y.
         transition: [C, C] T, row = true class; None to estimate it.
-        estimate: how, a name in `ESTIMATES`.
+        estimate: a name in `ESTIMATES`.
 
     Raises:
         InputError: T rules out labels that are given.
@@ -124,14 +124,16 @@ class LossCorrection(Strategy):
 
 
 def _check_possible(T: Tensor, context: RunContext) -> None:
-    """Refuse a matrix by which labels cannot be that are there: their loss would be infinite."""
+    """Refuse a matrix that rules out a label in the data, whose loss would be infinite."""
     there = torch.bincount(torch.from_numpy(context.given), minlength=len(T))
     wrong = (there > 0) & (T == 0).all(0)
     if bool(wrong.any()):
         k = int(wrong.nonzero()[0])
         raise InputError(
-            f"the transition matrix says that nothing is ever labelled {context.names[k]}, its "
-            f"column is zero, but {int(there[k]):,} examples are: mix some identity into it"
+            f"{int(there[k]):,} examples are labelled {context.names[k]}, but its column of the "
+            "transition matrix is zero",
+            field="method.transition",
+            fix="mix some identity into the matrix",
         )
 
 
@@ -143,7 +145,9 @@ def _strategy(p: Parameters, context: RunContext, *, backward: bool) -> Strategy
         try:
             T = torch.from_numpy(checked_transition(matrix, context.num_classes))
         except InputError as error:
-            raise InputError(f"{p.transition}: {error}") from None
+            raise InputError(
+                f"{p.transition}: {error.reason}", field="method.transition", fix=error.fix
+            ) from None
     return LossCorrection(context, backward=backward, transition=T, estimate=p.estimate)
 
 
@@ -151,12 +155,12 @@ FORWARD = Method(
     title="Forward correction",
     loss="−log (Tᵀp)_y",
     where="Table 4",
-    when="When you know which class is taken for which, and give the matrix; an estimated one "
+    when="When you know which classes are confused and can give the matrix; an estimated one "
     "helped on digits and harmed on photos.",
     parameters=Parameters,
     grid={"estimate": ("percentile", "anchor", "confident")},
     strategy=partial(_strategy, backward=False),
-    based_on="ForwardCorrection",
+    criterion="ForwardCorrection",
 )
 BACKWARD = Method(
     title="Backward correction",
@@ -167,5 +171,5 @@ BACKWARD = Method(
     parameters=Parameters,
     grid={"estimate": ("percentile", "anchor", "confident")},
     strategy=partial(_strategy, backward=True),
-    based_on="BackwardCorrection",
+    criterion="BackwardCorrection",
 )

@@ -1,4 +1,4 @@
-"""Masking (Han et al. 2018): transitions from a generator that is told which ones are possible."""
+"""Masking (Han et al. 2018): a generator of transitions, restricted to possible ones."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from proselflc.training.strategy import (
     check_probabilities,
 )
 from proselflc.training.transition_estimate import percentile
+from proselflc.wording import option
 
-FIRST = 0.25  # of all epochs; later, the estimate would show labels that are learned by heart
-NOISE = 10  # numbers that the generator makes a matrix of
+FIRST = 0.25  # of all epochs; later, the estimate would show memorised labels
+NOISE = 10  # numbers from which the generator makes a matrix
 HIDDEN = 50
 JUDGE = 20  # hidden units of the discriminator
 ROUNDS = 5  # of the discriminator per step
@@ -39,13 +40,13 @@ STRUCTURE = 40.0
 EDGE, WIDTH = 0.05, 0.005  # of the structure map
 MOST_CLASSES = 256  # a step makes N matrices of C²
 
-# Published are 10,000 steps at 1e-4 to pre-train the generator and then 150,000 at 1e-5. A step of
-# RMSProp is as long as its learning rate, so rate times steps is what stays: 1, and at most 1.5.
+# The publication pre-trains the generator for 10,000 steps at 1e-4 and trains it for 150,000 at
+# 1e-5. A step of RMSProp is as long as its learning rate, so rate times steps is kept: 1 and 1.5.
 PRETRAINING, PRETRAINING_RATE = 2000, 5e-4
 DISTANCE, LARGEST_RATE = 1.5, 1e-3
 DECAY, TINY = 0.9, 1e-10  # of RMSProp
 DRAWN = 64  # matrices per step of pre-training
-SHOWN = 512  # matrices whose mean is what the run shows
+SHOWN = 512  # matrices whose mean the run reports
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Parameters(method.Parameters):
     """The parameters of Masking.
 
     Attributes:
-        mask: a .npy, .npz or .csv file of 0 and 1, row = true class, which transitions are
-            possible; left out, those within a coarse class.
+        mask: a .npy, .npz or .csv file of 0 and 1, row = true class, 1 for the
+            transitions that are possible; by default those within a coarse class.
     """
 
     mask: Path | None = None
@@ -70,10 +71,10 @@ class Masking(Strategy):
         generator      R − 40 D(f(S))
         discriminator  D(f(S)) − D(M), its weights clipped to [−0.01, 0.005]
 
-    with M the mask of transitions that are possible. The generator is pre-trained on an estimate of
-    T by the percentile rule. Per step the network and the generator learn once, the discriminator
-    five times. Published is a network that goes on from the first stage. Here it begins anew, as
-    with a forward correction: one that has begun to learn labels by heart pulls S to the identity.
+    with M the mask of possible transitions. The generator is pre-trained on an estimate of T by the
+    percentile rule. Per step the network and the generator learn once, the discriminator five
+    times. The publication continues with the network of the first stage. Here it is re-initialised,
+    as with a forward correction: one that has begun to memorise labels pulls S to the identity.
 
     Args:
         context: of the run.
@@ -94,15 +95,19 @@ class Masking(Strategy):
         C = context.num_classes
         if C > MOST_CLASSES:
             raise InputError(
-                f"masking makes a matrix per example and is for at most {MOST_CLASSES} classes, "
-                f"got {C}: use forward"
+                f"masking makes a matrix per example and supports at most {MOST_CLASSES} classes, "
+                f"got {C}",
+                field="method",
+                fix="use forward",
             )
         check_probabilities(context.num_examples, C, 20)
         if mask is None:
             if context.coarse is None:
                 raise InputError(
                     "masking needs to know which transitions are possible, and the data has no "
-                    "coarse classes: give --method.mask FILE, [C, C] of 0 and 1, row = true class"
+                    "coarse classes",
+                    field="method.mask",
+                    fix=f"give {option('method.mask')}, a file [C, C] of 0 and 1, row = true class",
                 )
             coarse = torch.from_numpy(context.coarse)
             mask = coarse[:, None] == coarse
@@ -130,7 +135,7 @@ class Masking(Strategy):
         self._pretrain(T.to(self.mask))
 
     def _pretrain(self, T: Tensor) -> None:
-        """Teach the generator to make T [C, C], whatever the noise, by −Σ_ij T_ij log S_ij."""
+        """Train the generator to make T [C, C] from any noise, by −Σ_ij T_ij log S_ij."""
         for step in range(PRETRAINING):
             z = self._noise(DRAWN, "pre-training", step)
 
@@ -142,7 +147,7 @@ class Masking(Strategy):
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
         if self.stage == 0:
             return super().loss(logits, batch, progress)
-        # The first index tells the parts of a batch that is taken in several parts from each other.
+        # The first index distinguishes the micro-batches of a step.
         z = self._noise(len(batch.y), "network", int(batch.index[0]))
         return _reconstruction(logits, batch.y, self._log_matrices(z))
 
@@ -169,7 +174,7 @@ class Masking(Strategy):
         self.turn += 1
 
     def transition(self) -> Tensor | None:
-        """[C, C] the mean of what the generator makes."""
+        """Return [C, C] the mean of generated matrices."""
         generator = generator_for("masking", "shown", self.seed)
         z = torch.randn(SHOWN, NOISE, generator=generator).to(self.mask)
         return torch.stack([self._log_matrices(part).exp().mean(0) for part in z.chunk(32)]).mean(0)
@@ -178,30 +183,30 @@ class Masking(Strategy):
         return {"transition": "learned within a mask"}
 
     def _noise(self, number: int, *key: int | str) -> Tensor:
-        """[number, 10], a function of the run's seed, the step and the key."""
+        """Return [number, 10] noise, a function of the run's seed, the step and the key."""
         generator = generator_for("masking", self.seed, int(self.turn), *key)
         return torch.randn(number, NOISE, generator=generator).to(self.mask)
 
     def _log_matrices(self, z: Tensor) -> Tensor:
-        """[N, C, C] log S of noise [N, 10]."""
+        """Return [N, C, C] log S of noise [N, 10]."""
         C = len(self.mask)
         made: Tensor = self.generator(z)
         return torch.log_softmax(made.reshape(-1, C, C), 2)
 
 
 def structure(log_S: Tensor) -> Tensor:
-    """[N, C²] f(S) = σ((S − 0.05)/0.005): 1 where a transition happens, 0 where it does not."""
+    """Return [N, C²] f(S) = σ((S − 0.05)/0.005): about 1 where S_ij > 0.05, else 0."""
     return torch.sigmoid((log_S.exp() - EDGE) / WIDTH).flatten(1)
 
 
 def _reconstruction(logits: Tensor, y: Tensor, log_S: Tensor) -> Tensor:
-    """R, the mean of −log Σ_i p_i S_iy with a matrix per example."""
+    """Return R, the mean of −log Σ_i p_i S_iy with a matrix per example."""
     column = log_S.gather(2, y[:, None, None].expand(-1, log_S.size(1), 1))[:, :, 0]
     return -torch.logsumexp(torch.log_softmax(logits.float(), 1) + column, 1).mean()
 
 
 class _Learner(nn.Module):
-    """A small network that learns by RMSProp of its own, whose state is in buffers."""
+    """A small network with its own RMSProp, whose state is in buffers."""
 
     def __init__(
         self, widths: tuple[int, ...], activation: nn.Module, *, generator: torch.Generator
@@ -213,7 +218,7 @@ class _Learner(nn.Module):
             nn.init.xavier_uniform_(layer.weight, generator=generator)
             nn.init.zeros_(layer.bias)
             layers += [layer, activation]
-        # Frozen for the loop, whose optimiser must not have them.
+        # Frozen, so that the optimiser of the loop leaves them alone.
         self.layers = nn.Sequential(*layers[:-1]).requires_grad_(False)
         for k, weight in enumerate(self.layers.parameters()):
             self.register_buffer(f"square{k}", torch.zeros_like(weight))
@@ -223,7 +228,7 @@ class _Learner(nn.Module):
         return y
 
     def improve(self, loss: Callable[[], Tensor], rate: float) -> None:
-        """One step: v ← 0.9 v + 0.1 g², weight ← weight − rate·g/√(v + 1e-10)."""
+        """Take one step: v ← 0.9 v + 0.1 g², weight ← weight − rate·g/√(v + 1e-10)."""
         weights = list(self.layers.parameters())
         self.layers.requires_grad_(True)
         with torch.enable_grad():
@@ -235,7 +240,7 @@ class _Learner(nn.Module):
             weight.sub_(rate * gradient / (square + TINY).sqrt())
 
     def clip(self, low: float, high: float) -> None:
-        """Keep the weights within bounds."""
+        """Clip the weights to the bounds."""
         for weight in self.layers.parameters():
             weight.clamp_(low, high)
 
@@ -257,5 +262,5 @@ METHOD = Method(
     "photos nothing.",
     parameters=Parameters,
     strategy=_strategy,
-    based_on="CrossEntropy",
+    criterion="CrossEntropy",
 )

@@ -1,21 +1,15 @@
 """ProSelfLC (Wang et al. 2021), and its low-temperature successor (2022)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from proselflc.correction import defaults
+from proselflc.correction import parameter
 from proselflc.correction.parameter import halfway, softmax_temperature, steepness
 from proselflc.training import method
 from proselflc.training.method import Method, checked
 
-if TYPE_CHECKING:
-    from proselflc.correction.criterion import Criterion
-
 
 def trust_name(value: str, name: str) -> str:
-    """Return the name of a trust, if it is one."""
+    """Return the name of a trust; refuse any other."""
     from proselflc.correction.trust import named
 
     named(value, 0.0, 0.0)
@@ -32,9 +26,9 @@ class Parameters(method.Parameters):
         trust: `global*local`, `global`, `local` or `global*max_p`.
     """
 
-    sharpness: float = checked(defaults.SHARPNESS, steepness)
-    midpoint: float = checked(defaults.MIDPOINT, halfway)
-    trust: str = checked(defaults.TRUST, trust_name)
+    sharpness: float = checked(parameter.SHARPNESS, steepness)
+    midpoint: float = checked(parameter.MIDPOINT, halfway)
+    trust: str = checked(parameter.TRUST, trust_name)
 
 
 @dataclass(frozen=True)
@@ -48,22 +42,10 @@ class LowTemperatureParameters(method.Parameters):
         trust: `global*max_p`, `global*local`, `global` or `local`.
     """
 
-    sharpness: float = checked(defaults.LOW_TEMPERATURE_SHARPNESS, steepness)
-    midpoint: float = checked(defaults.MIDPOINT, halfway)
-    temperature: float = checked(defaults.LOW_TEMPERATURE, softmax_temperature)
-    trust: str = checked(defaults.LOW_TEMPERATURE_TRUST, trust_name)
-
-
-def criterion(p: Parameters, total_steps: int) -> Criterion:
-    from proselflc.correction.criteria import ProSelfLC
-
-    return ProSelfLC(total_steps, p.sharpness, p.midpoint, p.trust)
-
-
-def low_temperature_criterion(p: LowTemperatureParameters, total_steps: int) -> Criterion:
-    from proselflc.correction.criteria import LowTemperatureProSelfLC
-
-    return LowTemperatureProSelfLC(total_steps, p.sharpness, p.midpoint, p.temperature, p.trust)
+    sharpness: float = checked(parameter.LOW_TEMPERATURE_SHARPNESS, steepness)
+    midpoint: float = checked(parameter.MIDPOINT, halfway)
+    temperature: float = checked(parameter.LOW_TEMPERATURE, softmax_temperature)
+    trust: str = checked(parameter.LOW_TEMPERATURE_TRUST, trust_name)
 
 
 SHARPNESS = (8.0, 10.0, 12.0, 14.0, 16.0)  # of Table 5
@@ -74,11 +56,11 @@ METHOD = Method(
     where="Eq. 7",
     entropy="rewards",
     semantic_class="annotated and learned",
-    when="First: it needs nothing but the labels, costs no time, and was the most accurate of such "
-    "methods on photos under the heaviest asymmetric noise.",
+    when="As the first choice: it needs only the labels, costs no time, and was the most accurate "
+    "of such methods on photos under the heaviest asymmetric noise.",
     parameters=Parameters,
     grid={"sharpness": SHARPNESS},
-    criterion=criterion,
+    criterion="ProSelfLC",
 )
 LOW_TEMPERATURE = Method(
     title="Low-temperature ProSelfLC",
@@ -86,9 +68,9 @@ LOW_TEMPERATURE = Method(
     where="successor (2022)",
     entropy="rewards",
     semantic_class="annotated and learned",
-    when="Beside ProSelfLC, when predictions should become surer sooner; three seeds cannot tell "
-    "the two apart on photos.",
+    when="As an alternative to ProSelfLC when predictions should become confident sooner; three "
+    "seeds show no difference between the two on photos.",
     parameters=LowTemperatureParameters,
     grid={"sharpness": SHARPNESS},
-    criterion=low_temperature_criterion,
+    criterion="LowTemperatureProSelfLC",
 )

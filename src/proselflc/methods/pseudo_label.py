@@ -1,7 +1,7 @@
 """Pseudo-Label (Lee 2013): trusted examples teach, and the others learn their own prediction.
 
-Without trusted examples there is the ramped variant, an adaptation of ours: one target whose trust
-in argmax p rises with time.
+Without trusted examples there is the ramped variant, our adaptation: one target whose trust in
+argmax p rises with time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from proselflc.correction import catalogue
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.parameter import factor, share_of_target, share_of_training
+from proselflc.correction.parameter import loss_weight, share_of_target, share_of_training
 from proselflc.correction.reference import HardPrediction
 from proselflc.correction.target import Target
 from proselflc.correction.trust import Ramp, Trust
@@ -24,10 +24,7 @@ from proselflc.errors import InputError
 from proselflc.training import method
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import RunContext, Strategy
-
-
-def _weight(value: float, name: str) -> float:
-    return factor(value, name, "examples without a trusted label at the end")
+from proselflc.wording import option
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class Parameters(method.Parameters):
         end: the share of training from which they count fully.
     """
 
-    alpha: float = checked(3.0, _weight)
+    alpha: float = checked(3.0, loss_weight("examples without a trusted label"))
     begin: float = checked(0.1, share_of_training)
     end: float = checked(0.6, share_of_training)
 
@@ -72,28 +69,26 @@ class RampedParameters(method.Parameters):
 class Unlabelled(Trust):
     """ε = 1 where the annotation names no class, and 0 where it names one for certain."""
 
-    @property
-    def symbol(self) -> str:
-        return "1 if unlabelled"
+    symbol = "1 if unlabelled"
 
     def __call__(self, e: Evidence) -> Tensor:
         return (e.q.amax(-1) < 1).to(e.logits.dtype)
 
 
 class PseudoLabel(Strategy):
-    """Trusted examples are labelled, and of all others the label is not looked at.
+    """Trusted examples are labelled; the labels of all others are ignored.
 
     The loss is the mean over trusted examples of H(q, p), and α(t) times the mean over the others
-    of −log max_j p_j, whose target onehot(argmax p) is a constant. α rises in a straight line from
-    0 at T1 to α_f at T2. The publication draws labelled and unlabelled batches apart; here a batch
-    has both, and an example of it counts by what one of its kind is of the whole, so that
+    of −log max_j p_j, whose target onehot(argmax p) is a constant. α rises linearly from 0 at T1 to
+    α_f at T2. The publication draws labelled and unlabelled batches separately; here a batch has
+    both, and each example is weighted by the share of its kind, so that the expectation of
 
         (n/n_l) Σ_{labelled} H(q, p)/N + α(t) (n/n_u) Σ_{unlabelled} −log max_j p_j / N
 
-    is expected to be that loss, however the batch is cut into parts.
+    is that loss, however the batch is split.
 
-    The publication has T1 = 100 and T2 = 600 epochs and does not say out of how many; they are read
-    as shares of 1,000.
+    The publication has T1 = 100 and T2 = 600 epochs without saying of how many; they are taken as
+    shares of 1,000.
 
     Args:
         context: of the run, which has trusted examples.
@@ -112,15 +107,18 @@ class PseudoLabel(Strategy):
         trusted = context.trusted
         if trusted is None:
             raise InputError(
-                "method pseudo_label learns from the labels of trusted examples alone, and none "
-                "were named: give --trusted with a share such as 0.1, a folder or a file, or take "
-                "--method pseudo_label_ramped, which needs none"
+                "method pseudo_label learns from the labels of trusted examples alone, and there "
+                "are none",
+                field="trusted",
+                fix=f"give {option('trusted')}, a share such as 0.1, a folder or a file, or use "
+                f"{option('method', 'pseudo_label_ramped')}, which needs none",
             )
         n, labelled = len(trusted), int(trusted.sum())
         if labelled == n:
             raise InputError(
-                "method pseudo_label found nothing but trusted examples: it needs others too, "
-                "so lower --trusted"
+                "method pseudo_label needs untrusted examples too, but all are trusted",
+                field="trusted",
+                fix=f"lower {option('trusted')}",
             )
         self.weight = weight
         self.ramp = Ramp(1.0, begin, end)
@@ -129,7 +127,7 @@ class PseudoLabel(Strategy):
         self.register_buffer("trusted", torch.from_numpy(trusted))
 
     def targets(self, batch: Batch) -> Tensor:
-        """One-hot where the label is trusted, uniform where it says nothing."""
+        """Return one-hot targets where the label is trusted, and uniform ones elsewhere."""
         q = F.one_hot(batch.y, self.num_classes).float()
         return torch.where(self.trusted[batch.index, None], q, 1 / self.num_classes)
 
@@ -138,11 +136,6 @@ class PseudoLabel(Strategy):
         alpha = self.weight * self.ramp.at(progress)
         weights = torch.where(self.trusted[batch.index], labelled, alpha * unlabelled)
         return (weights * super().loss(logits, batch, progress)).mean()
-
-
-def _ramped(p: RampedParameters, total_steps: int) -> Criterion:
-    target = catalogue.pseudo_label_ramped(p.epsilon, p.begin, p.end)
-    return Criterion(target, total_steps=total_steps)
 
 
 METHOD = Method(
@@ -155,7 +148,7 @@ METHOD = Method(
     when="When a part of the labels is known to be right and the rest is worth little.",
     parameters=Parameters,
     strategy=lambda p, context: PseudoLabel(context, weight=p.alpha, begin=p.begin, end=p.end),
-    based_on="Criterion",
+    criterion="Criterion",
     learns_trusted=True,
 )
 RAMPED = Method(
@@ -164,8 +157,9 @@ RAMPED = Method(
     where="beside Pseudo-Label",
     entropy="rewards",
     semantic_class="annotated and learned",
-    when="When Boot-hard is wanted whose trust rises; close behind ProSelfLC on photos.",
+    when="When you want Boot-hard with a rising trust; close behind ProSelfLC on photos.",
     parameters=RampedParameters,
     grid={"epsilon": (0.25, 0.5, 0.75)},
-    criterion=_ramped,
+    criterion="Criterion",
+    target=lambda p: catalogue.pseudo_label_ramped(p.epsilon, p.begin, p.end),
 )

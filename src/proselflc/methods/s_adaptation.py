@@ -25,10 +25,10 @@ from proselflc.training.strategy import (
 from proselflc.wording import option
 
 LAYERS = ("simple", "complex")
-FIRST = 0.25  # of all epochs; later, the confusion would show labels that are learned by heart
+FIRST = 0.25  # of all epochs; later, the confusion would show memorised labels
 LARGEST = 10**8  # numbers in w
-KEPT = 0.99  # of what earlier steps say of the mean T(x), per step
-FEWEST = 0.5  # examples that a class must be predicted for, in sum, to show where its labels go
+KEPT = 0.99  # share of earlier steps in the mean T(x)
+FEWEST = 0.5  # predictions of a class, in sum, below which its confusion is not estimated
 
 
 def _instead() -> str:
@@ -40,7 +40,7 @@ CALLER = Caller("the complex noise layer", _instead)
 
 def _layer(value: str, name: str) -> str:
     if value not in LAYERS:
-        raise InputError(unknown(f"--method.{name}", str(value), LAYERS))
+        raise ValueError(unknown(name, str(value), LAYERS))
     return value
 
 
@@ -49,7 +49,7 @@ class Parameters(method.Parameters):
     """The parameters of S-adaptation.
 
     Attributes:
-        layer: the noise layer: "simple", or "complex", which looks at features.
+        layer: the noise layer: "simple", or "complex", which depends on features.
     """
 
     layer: str = checked("simple", _layer)
@@ -62,12 +62,11 @@ class NoiseLayer(Strategy):
                                  T_ij(x) = softmax_j(w_ij·h(x) + b_ij)       complex
 
     with b_ij = log(P(y = j | prediction = i) + 1e-8) of the first stage's predictions (soft counts)
-    and w = 0 at first; h is what the model's last linear layer sees. The model alone, without the
-    layer, predicts. A class that is never predicted begins as one that keeps its label.
+    and w = 0 at first; h is the input of the model's last linear layer. The model predicts
+    without the layer. A class that is never predicted starts as one that keeps its label.
 
-    Nothing keeps T from becoming the identity: where the network can learn the labels by heart, it
-    does, and the method ends as cross entropy. A complex layer can moreover say by itself what the
-    network should.
+    Nothing prevents T from becoming the identity: a network that can memorise the labels does, and
+    the method ends as cross entropy. A complex layer can also make the predictions itself.
 
     Args:
         context: of the run.
@@ -84,14 +83,14 @@ class NoiseLayer(Strategy):
     def __init__(self, context: RunContext, *, layer: str = "simple") -> None:
         super().__init__(CrossEntropy())
         C = context.num_classes
-        # b, its gradient, what an optimiser keeps of it, the flow, and copies for a checkpoint.
+        # b, its gradient, the optimiser's state, the flow, and copies for a checkpoint.
         check_probabilities(0, C, 64)
         self.layer, self.names = layer, context.names
         self.stage = 0
         self.b = nn.Parameter(torch.zeros(C, C))
         self.w: nn.Parameter | None = None
         self.features = FeatureHook(CALLER)
-        # [C, C] Σ_n p_ni T_ij(x_n) of the last steps, for the mean of what depends on x.
+        # [C, C] Σ_n p_ni T_ij(x_n) of the last steps, for the mean of T(x).
         self.register_buffer("flow", torch.eye(C))
 
     def arrange(self, stage: int, model: nn.Module) -> None:
@@ -101,9 +100,10 @@ class NoiseLayer(Strategy):
             C, width = len(self.b), last.in_features
             if C * C * width > LARGEST:
                 raise InputError(
-                    f"the complex noise layer of {C} classes and {width} features has "
-                    f"{C * C * width:,} weights, at most {LARGEST:,} are possible: use "
-                    "--method.layer simple"
+                    f"the complex noise layer of {C} classes and {width} features would have "
+                    f"{C * C * width:,} weights, at most {LARGEST:,} are possible",
+                    field="method.layer",
+                    fix=f"use {option('method.layer', 'simple')}",
                 )
             self.w = nn.Parameter(torch.zeros(C, C, width))
             last.register_forward_pre_hook(self.features)
@@ -118,7 +118,7 @@ class NoiseLayer(Strategy):
         counts[never, never] = 1
         for k in never.nonzero()[:, 0].tolist():
             snapshot.note(
-                f"class {self.names[k]} is never predicted: it is taken to keep its label"
+                f"class {self.names[k]} is never predicted: it is assumed to keep its label"
             )
         confusion = counts / counts.sum(1, keepdim=True)
         with torch.no_grad():
@@ -142,7 +142,7 @@ class NoiseLayer(Strategy):
         return -torch.logsumexp(log_p + log_T.gather(2, y)[:, :, 0], 1).mean()
 
     def transition(self) -> Tensor | None:
-        """[C, C] T, for the complex layer its mean over the examples of the last steps."""
+        """Return T [C, C], for the complex layer its mean over the examples of the last steps."""
         if self.w is None:
             return torch.softmax(self.b.detach(), 1)
         return self.flow / self.flow.sum(1, keepdim=True)
@@ -153,7 +153,7 @@ class NoiseLayer(Strategy):
 
 @torch.no_grad()
 def _soft_counts(snapshot: Snapshot) -> Tensor:
-    """Return [C, C] the sums of p (row) over the examples with each label (column)."""
+    """Return the sums of p (row) over the examples with each label (column), [C, C]."""
     C, given = snapshot.num_classes, torch.from_numpy(snapshot.given)
     if keeps_all(len(given), C):
         q = nn.functional.one_hot(given, C).double()
@@ -169,10 +169,10 @@ METHOD = Method(
     title="S-adaptation",
     loss="H(q, p), then −log (Tᵀp)_y with T learned",
     where="Table 6",
-    when="To compare with the paper's Table 6; it begins from a network that has learned wrong "
-    "labels already.",
+    when="To compare with the paper's Table 6; it starts from a network that has already learned "
+    "wrong labels.",
     parameters=Parameters,
     grid={"layer": LAYERS},
     strategy=lambda p, context: NoiseLayer(context, layer=p.layer),
-    based_on="CrossEntropy",
+    criterion="CrossEntropy",
 )

@@ -1,4 +1,4 @@
-"""Self-adaptive training (Huang et al. 2020): labels move towards what the network says."""
+"""Self-adaptive training (Huang et al. 2020): labels move towards the predictions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Parameters(method.Parameters):
 
 
 class SelfAdaptiveTraining(Strategy):
-    """Cross entropy with targets that begin as the labels and follow the predictions.
+    """Cross entropy with targets that start as the labels and follow the predictions.
 
         Σ_i w_i H(t_i, p_i) / Σ_i w_i        t ← α t + (1 − α) p, a constant;  w = max_j t_j
 
     Until a share of training is over the loss is cross entropy and t stays the given label; from
     then on t is renewed before it is used. A label that the network contradicts is first
-    outweighed, for its largest t is small, and then replaced. Where `--accumulate` cuts a batch,
-    the sums are over a part of it.
+    outweighed, because its largest t is small, and then replaced. With gradient accumulation, the
+    sums are over a micro-batch.
 
     Args:
         context: of the run.
@@ -57,7 +57,7 @@ class SelfAdaptiveTraining(Strategy):
         self.begin = round(begin * context.epochs)
         given = torch.from_numpy(context.given)
         self.register_buffer("memory", one_hot(given, C, torch.float32))  # t
-        self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # that are over
+        self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # completed
 
     def targets(self, batch: Batch) -> Tensor:
         return self.memory[batch.index] if self._moves else batch.y
@@ -76,12 +76,12 @@ class SelfAdaptiveTraining(Strategy):
 
     @property
     def _moves(self) -> bool:
-        """Whether labels move already."""
+        """Return whether labels move already."""
         return int(self.epochs) >= self.begin
 
     @torch.no_grad()
     def _renewed(self, logits: Tensor, batch: Batch) -> Tensor:
-        """[N, C] t."""
+        """Return the updated t [N, C]."""
         p = torch.softmax(logits.float(), 1)
         return self.momentum * self.memory[batch.index] + (1 - self.momentum) * p
 
@@ -95,10 +95,10 @@ METHOD = Method(
     where="later (2020)",
     entropy="rewards",
     semantic_class="annotated and remembered",
-    when="When long training can afford labels that move; here it gained something on digits and "
+    when="When training is long enough for labels to move; here it gained something on digits and "
     "nothing on photos.",
     parameters=Parameters,
     grid={"begin": (0.15, 0.3, 0.5)},
     strategy=lambda p, context: SelfAdaptiveTraining(context, momentum=p.momentum, begin=p.begin),
-    based_on="CrossEntropy",
+    criterion="CrossEntropy",
 )

@@ -1,17 +1,11 @@
 """Symmetric cross entropy (Wang et al. 2019): SL."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from proselflc.correction import defaults
-from proselflc.correction.parameter import factor, log_of_zero
+from proselflc.correction import parameter
+from proselflc.correction.parameter import log_of_zero, loss_weight
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-
-if TYPE_CHECKING:
-    from proselflc.correction.criterion import Criterion
 
 
 @dataclass(frozen=True)
@@ -24,15 +18,9 @@ class Parameters(method.Parameters):
         A: what stands for log 0: -4 in the paper, -9.21 in its code.
     """
 
-    alpha: float = checked(defaults.ALPHA, lambda value, name: factor(value, name, "H(q, p)"))
-    beta: float = checked(defaults.BETA, lambda value, name: factor(value, name, "H(p, q)"))
-    A: float = checked(defaults.LOG_ZERO, log_of_zero)
-
-
-def criterion(p: Parameters, total_steps: int) -> Criterion:
-    from proselflc.correction.criteria import SymmetricCrossEntropy
-
-    return SymmetricCrossEntropy(p.alpha, p.beta, p.A)
+    alpha: float = checked(parameter.ALPHA, loss_weight("H(q, p)"))
+    beta: float = checked(parameter.BETA, loss_weight("H(p, q)"))
+    A: float = checked(parameter.LOG_ZERO, log_of_zero)
 
 
 METHOD = Method(
@@ -43,5 +31,5 @@ METHOD = Method(
     "symmetric noise, lost on digits.",
     parameters=Parameters,
     grid={"alpha": (0.1, 1.0, 6.0), "beta": (0.1, 1.0)},
-    criterion=criterion,
+    criterion="SymmetricCrossEntropy",
 )

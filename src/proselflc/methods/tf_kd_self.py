@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -12,21 +11,18 @@ from proselflc import methods
 from proselflc.correction import catalogue
 from proselflc.correction.criteria import Distillation
 from proselflc.correction.criterion import Criterion
-from proselflc.correction.parameter import number, share_of_target, softmax_temperature
+from proselflc.correction.parameter import positive, share_of_target, softmax_temperature
 from proselflc.data.batches import Batch
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.methods.distillation import FrozenTeacher
 from proselflc.training import method
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import RunContext, Snapshot, Stage, Strategy
+from proselflc.wording import option
 
-
-def _multiplier(value: float, name: str) -> float:
-    what = (
-        "the teacher's part is multiplied by it; a published one is to be divided by the number of "
-        "classes"
-    )
-    return number(value, name, "above 0 and finite", what, fits=lambda x: 0 < x < math.inf)
+MULTIPLIER = (
+    "the teacher's part is multiplied by it; divide a published one by the number of classes"
+)
 
 
 @dataclass(frozen=True)
@@ -38,21 +34,21 @@ class Parameters(method.Parameters):
         epsilon: α, the share of the teacher in the second stage.
         temperature: τ, of both softmaxes in the KL.
         multiplier: m of the teacher's part: a published one divided by the number of classes.
-        sharpness: of the first method, if it takes one.
-        midpoint: of the first method, if it takes one.
-        trust: of the first method, if it takes one.
-        q: of the first method, if it takes one.
-        alpha: of the first method, if it takes one.
-        beta: of the first method, if it takes one.
-        A: of the first method, if it takes one.
-        begin: of the first method, if it takes one.
-        end: of the first method, if it takes one.
+        sharpness: the parameter of the first method, if it has one.
+        midpoint: the parameter of the first method, if it has one.
+        trust: the parameter of the first method, if it has one.
+        q: the parameter of the first method, if it has one.
+        alpha: the parameter of the first method, if it has one.
+        beta: the parameter of the first method, if it has one.
+        A: the parameter of the first method, if it has one.
+        begin: the parameter of the first method, if it has one.
+        end: the parameter of the first method, if it has one.
     """
 
     first: str = "cce"
     epsilon: float = checked(0.95, share_of_target)
     temperature: float = checked(20.0, softmax_temperature)
-    multiplier: float = checked(1.0, _multiplier)
+    multiplier: float = checked(1.0, positive(MULTIPLIER))
     sharpness: float | None = None
     midpoint: float | None = None
     trust: str | None = None
@@ -65,6 +61,7 @@ class Parameters(method.Parameters):
 
 
 OWN = ("first", "epsilon", "temperature", "multiplier")
+FIRST = "method.first"
 
 
 class TeacherFreeDistillation(Strategy):
@@ -81,11 +78,11 @@ class TeacherFreeDistillation(Strategy):
     the trust that is recorded.
 
     Each stage is half of the epochs, so that the whole costs about as much as one network trained
-    by cross entropy. The published code keeps the network of the best validation accuracy; here it
-    is the last one, or the average of the weights where the recipe keeps one.
+    by cross entropy. The published code keeps the network of the best validation accuracy; here the
+    teacher is the last network, or the average of its weights if the recipe keeps one.
 
     Args:
-        first: what the first stage minimises.
+        first: the criterion of the first stage.
         alpha: α, the share of the teacher.
         temperature: τ, of both softmaxes in the KL.
         multiplier: m.
@@ -125,11 +122,13 @@ class TeacherFreeDistillation(Strategy):
 def _strategy(p: Parameters, context: RunContext) -> Strategy:
     possible = list(filter(methods.weighs, methods.names()))
     if p.first not in methods.names():
-        raise InputError(f"--method.first: {unknown('method', str(p.first), possible)}")
+        reason = f"{option(FIRST)}: {unknown('method', str(p.first), possible)}"
+        raise InputError(reason, field=FIRST)
     if p.first not in possible:
-        raise InputError(
-            f"--method.first cannot be {p.first}, which is more than a criterion: give one of "
-            f"{', '.join(possible)}"
+        raise invalid_option(
+            FIRST,
+            f"cannot be {p.first}, which is more than a criterion",
+            fix=f"give one of {', '.join(possible)}",
         )
     first = methods.find(p.first)
     others = {name: value for name, value in p.given().items() if name not in OWN}
@@ -152,6 +151,6 @@ METHOD = Method(
     parameters=Parameters,
     grid={"epsilon": (0.5, 0.9, 0.95)},
     strategy=_strategy,
-    based_on="Distillation",
-    target=lambda: catalogue.distillation(Parameters.epsilon, Parameters.temperature),
+    criterion="Distillation",
+    target=lambda p: catalogue.distillation(p.epsilon, p.temperature),
 )

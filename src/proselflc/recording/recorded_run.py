@@ -247,5 +247,5 @@ class RecordedRun:
 def _method(criterion: Criterion | None) -> str:
     """What the catalogue calls the method of a criterion; of one's own it knows nothing."""
     kind = type(criterion)
-    known = (name for name, one in methods.every().items() if one.criterion_name == kind.__name__)
+    known = (name for name, one in methods.every().items() if one.criterion == kind.__name__)
     return METHOD if kind is Criterion else next(known, METHOD)

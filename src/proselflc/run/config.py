@@ -297,7 +297,7 @@ def check_taken(parameter: str, takers: Sequence[Method[Any]]) -> None:
         return
     field = f"method.{parameter}"
     if len(takers) == 1:
-        raise InputError(not_taken(takers[0], parameter), field=field)
+        raise not_taken(takers[0], parameter)
     names = ", ".join(taker.name for taker in takers)
     raise invalid_option(field, f"is not a parameter of {names}", fix="leave it out")
 

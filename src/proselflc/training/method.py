@@ -1,4 +1,4 @@
-"""A method: what there is to say about it, its own parameters, and the strategy that they make.
+"""A method: its description, its own parameters, and the strategy that they make.
 
 Every file in `methods/` has one, or several that share a strategy. Nothing here imports torch, so
 that the command line can show a method's parameters at once.
@@ -6,6 +6,7 @@ that the command line can show a method's parameters at once.
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args, ge
 
 from proselflc.errors import InputError
 from proselflc.options import make_plain
+from proselflc.wording import option
 
 if TYPE_CHECKING:
     from proselflc.correction.criterion import Criterion
@@ -26,11 +28,11 @@ T = TypeVar("T")
 
 
 def checked(default: T, check: Callable[[Any, str], T]) -> T:
-    """Return a field of parameters that has a default and refuses what it cannot be.
+    """Return a field of parameters that has a default and a check.
 
     Args:
         default: the value where none is given.
-        check: returns the value as it is to be kept; it takes the field's name too and raises a
+        check: takes a value and the field's name and returns the value to keep, or raises a
             `ValueError` or a `TypeError` that says what was expected.
     """
     return field(default=default, metadata={"check": check})
@@ -38,11 +40,11 @@ def checked(default: T, check: Callable[[Any, str], T]) -> T:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a method; a method without any takes this class as it is.
+    """The parameters of a method; a method without any uses this class as it is.
 
-    A subclass has a field for every parameter, with its default and its check, and says in its
-    docstring what each means: `--help` shows that. A parameter without a default must be given;
-    one that is None by default need not be. Fields that are paths also take strings.
+    A subclass has a field for every parameter, with its default and its check, and a docstring that
+    says what each means, which `--help` shows. A parameter without a default must be given; one
+    that is None by default need not be. Fields that are paths also take strings.
     """
 
     def __post_init__(self) -> None:
@@ -50,12 +52,16 @@ class Parameters:
         for name in paths(type(self)):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str | Path):
-                raise TypeError(f"{name} must be a path, got {type(value).__name__}")
+                message = f"{name} must be a path, got {type(value).__name__}"
+                raise InputError(message, field=f"method.{name}")
             object.__setattr__(self, name, None if value is None else Path(value))
         for one in fields(self):
             check, value = one.metadata.get("check"), getattr(self, one.name)
             if check is not None and value is not None:
-                object.__setattr__(self, one.name, check(value, one.name))
+                try:
+                    object.__setattr__(self, one.name, check(value, one.name))
+                except (ValueError, TypeError) as error:
+                    raise InputError(str(error), field=f"method.{one.name}") from None
 
     def given(self) -> dict[str, Any]:
         """Return the parameters that have a value, by name."""
@@ -76,15 +82,16 @@ class Method(Generic[P]):
         entropy: what it does to low-entropy predictions, compared with cross entropy.
         semantic_class: where the class of its target can come from.
         when: when to use it, in a sentence that agrees with docs/results.md and docs/methods.md.
-        needs: what the user has to give beside the data, in a few words.
+        needs: what the user has to give besides the data, in a few words.
         parameters: the class of its parameters.
         grid: the values that a search tries by default, by parameter.
-        criterion: makes the criterion from the parameters and Γ, for a method that is nothing else.
-        strategy: makes the strategy, for a method that does more.
-        based_on: the public criterion that a strategy builds on.
-        target: returns the target that a strategy teaches, if it is one of the algebra's.
+        criterion: the public criterion that it is, or that its strategy builds on, by name. Without
+            a strategy, the parameters are its arguments.
+        target: returns the target of the algebra that is taught, where the criterion alone does not
+            say it; without a strategy, that of a plain `Criterion`.
+        strategy: makes the strategy, for a method that is more than a criterion.
         learns_trusted: whether trusted examples are for learning and not for validation.
-        name: as `--method` takes it; `proselflc.methods` fills it in.
+        name: the name by which a user chooses it; `proselflc.methods` sets it.
     """
 
     title: str
@@ -96,54 +103,49 @@ class Method(Generic[P]):
     needs: str = "–"
     parameters: type[P]
     grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    criterion: Callable[[P, int], Criterion] | None = None
+    criterion: str
+    target: Callable[[P], Target] | None = None
     strategy: Callable[[P, RunContext], Strategy] | None = None
-    based_on: str = ""
-    target: Callable[[], Target] | None = None
     learns_trusted: bool = False
     name: str = ""
 
-    def __post_init__(self) -> None:
-        assert (self.criterion is None) != (self.strategy is None), "a method is one of the two"
-
     @property
     def weighs(self) -> bool:
-        """Whether it can take sample weights, which a method that is a criterion can."""
-        return self.criterion is not None
+        """Return whether it can use sample weights, as a method that is a criterion can."""
+        return self.strategy is None
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The parameters that are paths."""
+        """Return the names of the parameters that are paths."""
         return paths(self.parameters)
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """The names of its parameters."""
+        """Return the names of its parameters."""
         return tuple(one.name for one in fields(self.parameters))
 
-    @property
-    def criterion_name(self) -> str:
-        """The class in `proselflc` that it is, or builds on."""
-        if self.criterion is None:
-            return self.based_on
-        return type(self.criterion(self.parameters(), 1)).__name__
-
     def default_target(self) -> Target | None:
-        """Return the target of the algebra that it teaches by default, or None if it is no such."""
+        """Return the target of the algebra that it teaches by default, or None outside of it."""
         from proselflc.correction.target import Target
 
-        if self.criterion is None:
-            return None if self.target is None else self.target()
-        found = self.criterion(self.parameters(), 1).method
+        if self.target is not None:
+            return self.target(self._defaults())
+        if self.strategy is not None:
+            return None
+        found = self.make_criterion(self._defaults(), 1).method
         return found if isinstance(found, Target) else None
+
+    def _defaults(self) -> P:
+        """Return the parameters by default; a path that must be given is the current folder."""
+        return self.parameters(**{name: Path() for name in _required(self.parameters)})
 
     def resolved(self, given: Mapping[str, Any]) -> P:
         """Return all its parameters: those given, checked, and defaults for the others.
 
-        Paths become absolute, for a run is resumed, audited by folds or repeated from any folder.
+        Paths become absolute, because a run may be resumed, audited or repeated from any folder.
 
         Args:
-            given: the user's values by name; None stands for one that is not given.
+            given: the user's values by name; None means not given.
 
         Raises:
             InputError: a parameter is unknown, is missing or has a value that it cannot have.
@@ -151,33 +153,47 @@ class Method(Generic[P]):
         known = {name: value for name, value in given.items() if value is not None}
         for name in known:
             if name not in self.takes:
-                raise InputError(not_taken(self, name))
-        for one in fields(self.parameters):
-            if one.default is MISSING and one.name not in known:
-                what = f", {self.needs}" if self.needs != "–" else ""
-                raise InputError(f"method {self.name} needs --method.{one.name}{what}: give it")
+                raise not_taken(self, name)
+        for name in _required(self.parameters):
+            if name not in known:
+                raise InputError(
+                    f"method {self.name} needs {option(f'method.{name}')}, {self.needs}",
+                    field=f"method.{name}",
+                    fix="give it",
+                )
         try:
             made = self.parameters(**known)
             absolute = {k: os.path.abspath(v) for k, v in made.given().items() if k in self.paths}
             return self.parameters(**{**made.given(), **absolute})
-        except InputError:
-            raise
         except (ValueError, TypeError) as error:
-            raise InputError(f"method {self.name}: {error}") from None
+            field = getattr(error, "field", None)
+            raise InputError(f"method {self.name}: {error}", field=field) from None
+
+    def make_criterion(self, parameters: P, total_steps: int) -> Criterion:
+        """Return the criterion of a method that is nothing else."""
+        from proselflc.correction import criteria
+        from proselflc.correction.criterion import Criterion
+
+        if self.target is not None:
+            return Criterion(self.target(parameters), total_steps=total_steps)
+        kind: Callable[..., Criterion] = getattr(criteria, self.criterion)
+        given = asdict(parameters)
+        if "total_steps" in inspect.signature(kind).parameters:
+            given["total_steps"] = total_steps
+        return kind(**given)
 
     def make(self, parameters: P, context: RunContext) -> Strategy:
         """Return the strategy.
 
         Raises:
-            InputError: something that the method needs is not there, or cannot be used.
+            InputError: something that the method needs is missing or cannot be used.
         """
         from proselflc.training.strategy import Strategy
 
         try:
             if self.strategy is not None:
                 return self.strategy(parameters, context)
-            assert self.criterion is not None
-            criterion = self.criterion(parameters, context.total_steps)
+            criterion = self.make_criterion(parameters, context.total_steps)
             return Strategy(criterion, context.sample_weight)
         except InputError:
             raise
@@ -191,10 +207,18 @@ def paths(parameters: type[Parameters]) -> tuple[str, ...]:
     return tuple(name for name, hint in hints.items() if Path in (hint, *get_args(hint)))
 
 
-def not_taken(method: Method[Any], parameter: str) -> str:
-    """Return the message that a method does not take a parameter, and which it does."""
+def _required(parameters: type[Parameters]) -> tuple[str, ...]:
+    """Return the names of the parameters that have no default."""
+    return tuple(one.name for one in fields(parameters) if one.default is MISSING)
+
+
+def not_taken(method: Method[Any], parameter: str) -> InputError:
+    """Return the error that a method does not take a parameter, and which it does."""
     takes = method.takes
     close = get_close_matches(str(parameter), takes, n=1)
-    hint = f"; did you mean --method.{close[0]}? It" if close else ": it"
-    listed = ", ".join(f"--method.{name}" for name in takes) or "no parameters"
-    return f"method {method.name} has no --method.{parameter}{hint} takes {listed}"
+    hint = f"; did you mean {option(f'method.{close[0]}')}? It" if close else ": it"
+    listed = ", ".join(option(f"method.{name}") for name in takes) or "no parameters"
+    field = f"method.{parameter}"
+    return InputError(
+        f"method {method.name} has no {option(field)}{hint} takes {listed}", field=field
+    )
