@@ -1,7 +1,7 @@
-"""What every method keeps to, whatever it does: a new file in `methods/` is tested here at once.
+"""The contract of every method: a new file in `methods/` is tested here without a line more.
 
-It resumes bit for bit in every stage, teaches targets and trusts that can be recorded, refuses bad
-parameters in a sentence, and learns what can be learned.
+A method resumes bit for bit in every stage, teaches targets and trusts that can be recorded,
+refuses bad parameters in a sentence, and learns separable data.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from proselflc.training.checkpoint import State
 from proselflc.training.loop import train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import RunContext, Strategy, spans
+from proselflc.wording import option
 
 NAMES = methods.names()
 EPOCHS = 8
@@ -38,10 +39,10 @@ EAGER: dict[str, dict[str, Any]] = {
     "sat": {"begin": 0.25},
     "tf_kd_self": {"first": "proselflc", "sharpness": 8.0},
 }
-# Methods that differ by a parameter in what they remember.
+# Methods whose state depends on a parameter.
 MORE = {"s_adaptation, complex": ("s_adaptation", {"layer": "complex"})}
 CASES = {name: (name, EAGER.get(name, {})) for name in NAMES} | MORE
-# What a method remembers and changes; a stop must lose nothing of it.
+# The state of a method that must change in training and survive a stop.
 STATE = {
     **{"d2l": "dimensions", "elr": "memory", "sat": "memory", "gce_truncated": "kept"},
     **{"m_dyr_h": "table", "m_dyr_s": "table", "md_dyr_sh": "table", "masking": "turn"},
@@ -67,7 +68,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> proselflc.Run:
 
 @pytest.fixture
 def context(crowd: Any, teacher: proselflc.Run) -> RunContext:
-    """Everything that any method needs."""
+    """Return a context with everything that any method needs."""
     few: RunContext = crowd.context(EPOCHS)
     return replace(
         few,
@@ -78,7 +79,7 @@ def context(crowd: Any, teacher: proselflc.Run) -> RunContext:
 
 
 def paths(name: str, teacher: proselflc.Run) -> dict[str, Any]:
-    """What a method cannot do without."""
+    """Return the parameters that a method requires."""
     return {"teacher": teacher.path} if "teacher" in methods.find(name).takes else {}
 
 
@@ -128,7 +129,7 @@ def test_it_resumes_bit_for_bit_in_every_stage(
     for at, state in states.items():
         resumed = new()
         resumed.restore(state)
-        torch.manual_seed(at)  # nothing is drawn from the stream that everybody shares
+        torch.manual_seed(at)  # nothing is drawn from the global stream
         assert [one.loss for one in train_steps(resumed, crowd, crowd.snapshot)] == losses[at:]
         found = resumed.tensors()
         assert found.keys() == expected.keys()
@@ -160,7 +161,7 @@ def test_what_it_teaches_can_be_recorded_in_every_step(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_learns_what_can_be_learned(
+def test_it_learns_separable_data(
     crowd: Any, context: RunContext, teacher: proselflc.Run, name: str
 ) -> None:
     """Four clouds that do not touch, with right labels."""
@@ -177,7 +178,7 @@ def test_it_learns_what_can_be_learned(
 
 
 def numbers() -> Iterator[tuple[str, str]]:
-    """Every parameter that is a number, with its method."""
+    """Yield every parameter that is a number, with its method."""
     for name, method in methods.every().items():
         hints = get_type_hints(method.parameters)
         for one in fields(method.parameters):
@@ -193,6 +194,7 @@ def test_what_is_no_number_is_refused(
     with pytest.raises(InputError) as caught:
         methods.resolved(name, {**paths(name, teacher), parameter: value})
     message = str(caught.value)
+    assert caught.value.field == f"method.{parameter}"
     assert message.startswith(f"method {name}: {parameter} must be a")
     assert f"got {value!r}" in message
     assert "\n" not in message
@@ -201,7 +203,7 @@ def test_what_is_no_number_is_refused(
 @pytest.mark.parametrize(
     ("name", "parameters", "reason"),
     [
-        ("backward", {"estimate": "guess"}, 'unknown --method.estimate "guess"; known: anchor, '),
+        ("backward", {"estimate": "guess"}, 'unknown estimate "guess"; known: anchor, '),
         ("boot_hard", {"epsilon": 1.1}, "epsilon must be a number between 0 and 1, got 1.1"),
         ("d2l", {"begin": 1.5}, "begin must be a number between 0 and 1, got 1.5"),
         ("d2l", {"window": 1}, "window must be a whole number ≥ 2, got 1"),
@@ -225,7 +227,7 @@ def test_what_is_no_number_is_refused(
         ("pseudo_label", {"end": 1.1}, "end must be a number between 0 and 1, got 1.1"),
         ("pseudo_label", {"begin": 0.7}, "begin must not be after end, got 0.7 and 0.6"),
         ("pseudo_label_ramped", {"begin": 0.7}, "begin must not be after end, got 0.7 and 0.6"),
-        ("s_adaptation", {"layer": "deep"}, 'unknown --method.layer "deep"; known: complex, sim'),
+        ("s_adaptation", {"layer": "deep"}, 'unknown layer "deep"; known: complex, sim'),
         ("sat", {"momentum": 1.0}, "momentum must be a number at least 0 and below 1, got 1.0"),
         ("sat", {"begin": 2.0}, "begin must be a number between 0 and 1, got 2.0"),
         ("sl", {"A": 0.5}, "A must be a number below 0 and finite, got 0.5"),
@@ -245,8 +247,8 @@ def test_what_a_parameter_cannot_be_is_refused(
 def test_what_it_does_not_take_is_refused(name: str) -> None:
     with pytest.raises(InputError) as caught:
         methods.resolved(name, {"brightness": 1.0})
-    takes = [f"--method.{one}" for one in methods.find(name).takes] or ["no parameters"]
-    assert str(caught.value).startswith(f"method {name} has no --method.brightness")
+    takes = [option(f"method.{one}") for one in methods.find(name).takes] or ["no parameters"]
+    assert caught.value.field == "method.brightness"
     assert str(caught.value).endswith(" takes " + ", ".join(takes))
 
 

@@ -223,12 +223,13 @@ def test_a_teacher_that_cannot_teach_is_refused(run: Path, tmp_path: Path) -> No
     (unfinished / "summary.json").unlink()
     assert "is not finished: go on with proselflc train --out" in refused(unfinished, here)
     more = context(run, names=(*NAMES, "dog"))
-    assert "has 3 classes and the data 4, and they are not the same (it does not know dog)" in (
+    assert "has 3 classes and the data 4, and they differ (it does not know dog)" in (
         refused(run, more)
     )
-    assert "(it knows cat, which is none here)" in refused(run, context(run, names=NAMES[:2]))
-    with pytest.raises(InputError, match=r"^method distillation needs --method\.teacher"):
+    assert "(the data does not have cat)" in refused(run, context(run, names=NAMES[:2]))
+    with pytest.raises(InputError) as caught:
         methods.resolved("distillation", {})
+    assert caught.value.field == "method.teacher"
 
 
 def test_a_teacher_with_other_inputs_is_refused(run: Path, tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ def test_a_teacher_with_other_inputs_is_refused(run: Path, tmp_path: Path) -> No
     texts = ["ant", "bee", "cat"] * 20
     proselflc.fit(texts, np.arange(60) % 3, names=NAMES, steps=2, out=tmp_path / "texts")
     for other in ("moved", "texts"):
-        assert "sees its inputs prepared in another way" in refused(tmp_path / other, context(run))
+        assert "preprocesses its inputs differently" in refused(tmp_path / other, context(run))
 
 
 def test_damaged_weights_are_refused(run: Path, tmp_path: Path, resealed: Any) -> None:
@@ -263,7 +264,7 @@ def test_damaged_weights_are_refused(run: Path, tmp_path: Path, resealed: Any) -
 
 
 def test_a_stranger_s_code_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the code that the user has named for this very run is believed."""
+    """Only the code that the user named for this run is trusted."""
     (tmp_path / "factory_of_a_teacher.py").write_text(
         "import pathlib, torch\npathlib.Path('was_run').touch()\n"
         "def small(num_classes, shape):\n"
@@ -277,7 +278,7 @@ def test_a_stranger_s_code_is_not_run(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "was_run").unlink()
     monkeypatch.delitem(__import__("sys").modules, "factory_of_a_teacher")
     said = refused(out, context(out))
-    assert f"not one of ours ({made})" in said
+    assert f"not one of this package ({made})" in said
     assert not (tmp_path / "was_run").exists()
     strategy = methods.strategy(
         "distillation",
@@ -343,7 +344,7 @@ def test_killed_it_goes_on_as_if_nothing_had_happened(
     [
         ("--method.teacher nowhere", "must be a finished run: there is no run"),
         ("", "method distillation needs --method.teacher, a finished run as the teacher: give it"),
-        ("--method.teacher RUN --trusted 0.2", "prepared in another way"),
+        ("--method.teacher RUN --trusted 0.2", "preprocesses its inputs differently"),
         ("--method.teacher RUN --method.epsilon 2", "between 0 and 1, got 2.0"),
         ("--method.teacher RUN --method.temperature 0", "above 0 and finite, got 0"),
         ("--method.teacher RUN --method.multiplier 1", "has no --method.multiplier"),

@@ -317,9 +317,8 @@ def test_losses_of_one_kind_are_noted_once_and_every_label_is_believed(crowd: An
         one.epochs.fill_(epoch)
         one.after_epoch(0, epoch, same)
         assert one.table.abs().max() == 0
-    assert crowd.told == [
-        "after epoch 4 the losses do not come in two kinds: every label is believed until they do"
-    ]
+    (note,) = crowd.told
+    assert "after epoch 4 the losses do not form two components" in note
     assert one.facts() == {"epochs_without_two_kinds_of_losses": 5}
     losses = torch.where(crowd.y == crowd.clean, 0.1, 3.0) * torch.linspace(0.7, 1.4, crowd.n)
     one.after_epoch(0, 8, scene_of(crowd, losses))
@@ -366,7 +365,5 @@ def test_texts_are_refused(crowd: Any, kind: Kind) -> None:
     context = replace(crowd.context(5), preprocessing=texts)
     with pytest.raises(InputError) as caught:
         DynamicBootstrapping(context, kind, alpha=32.0, weight=1.0, begin=0.35)
-    assert str(caught.value) == (
-        "the method mixes pairs of examples, and texts cannot be mixed: take another --method, or "
-        "give numbers that `proselflc embed` makes of texts"
-    )
+    assert caught.value.field == "method"
+    assert "texts cannot be mixed" in caught.value.reason

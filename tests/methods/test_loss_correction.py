@@ -190,7 +190,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path) -> None:
     np.save(tmp_path / "T.npy", np.full((4, 4), 0.25))
     np.save(tmp_path / "small.npy", np.eye(3))
     for parameters, reason in (
-        (dict(estimate="guess"), 'unknown --method.estimate "guess"'),
+        (dict(estimate="guess"), 'unknown estimate "guess"'),
         (dict(transition=tmp_path / "T.npy"), "transition is singular"),
         (dict(transition=tmp_path / "small.npy"), f"{tmp_path / 'small.npy'}: the trans"),
         (dict(transition=tmp_path / "small.npy"), "but there are 4 classes"),
@@ -204,9 +204,11 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path) -> None:
 def test_a_matrix_by_which_a_label_cannot_be_is_refused_before_training(tmp_path: Path) -> None:
     np.save(tmp_path / "T.npy", np.eye(C)[[0, 1, 2, 2]])  # a dog is always called a cat
     parameters = methods.resolved("forward", dict(transition=tmp_path / "T.npy"))
-    with pytest.raises(InputError, match=r"nothing is ever labelled dog.* but 7 examples are: mix"):
+    with pytest.raises(InputError, match=r"7 examples are labelled dog.* zero: mix"):
         methods.strategy("forward", parameters, context(torch.tensor([3] * 7 + [0, 1, 2])))
-    methods.strategy("forward", parameters, context(torch.arange(n) % 3))  # nobody is called so
+    methods.strategy(
+        "forward", parameters, context(torch.arange(n) % 3)
+    )  # no example has that label
 
 
 @pytest.mark.parametrize("step", [20, 22, 23, 70])

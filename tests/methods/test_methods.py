@@ -21,6 +21,7 @@ from proselflc.data.dataset import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.training.strategy import RunContext, Strategy
+from proselflc.wording import option
 
 NAMES = [name for name in methods.names() if name != "distillation"]  # which needs a teacher
 X = Features(np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32))
@@ -184,27 +185,35 @@ def test_a_transition_is_read_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "reason"),
+    ("name", "parameters", "field", "reason"),
     [
-        ("proselfc", {}, 'unknown method "proselfc"; did you mean "proselflc"?'),
-        ("cce", dict(epsilon=0.1), "has no --method.epsilon: it takes no parameters"),
-        ("gce", dict(epsilon=0.1), "has no --method.epsilon: it takes --method.q"),
-        ("distillation", {}, "method distillation needs --method.teacher"),
+        ("proselfc", {}, "method", 'unknown method "proselfc"; did you mean "proselflc"?'),
+        ("cce", dict(epsilon=0.1), "method.epsilon", "it takes no parameters"),
+        ("gce", dict(epsilon=0.1), "method.epsilon", f"it takes {option('method.q')}"),
+        ("distillation", {}, "method.teacher", "a finished run"),
         (
             "boot_soft",
             dict(epsilo=0.1),
-            "has no --method.epsilo; did you mean --method.epsilon?",
+            "method.epsilo",
+            f"did you mean {option('method.epsilon')}?",
         ),
-        ("boot_soft", dict(epsilon=2.0), "epsilon must be a number between 0 and 1, got 2"),
-        ("proselflc", dict(trust="lokal"), 'did you mean "local"?'),
-        ("forward", dict(transition=Path("nowhere.npy")), "nowhere.npy"),
+        ("boot_soft", dict(epsilon=2.0), "method.epsilon", "between 0 and 1, got 2"),
+        ("proselflc", dict(trust="lokal"), "method.trust", 'did you mean "local"?'),
     ],
 )
-def test_what_a_method_cannot_use(name: str, parameters: dict[str, Any], reason: str) -> None:
+def test_what_a_method_cannot_use(
+    name: str, parameters: dict[str, Any], field: str, reason: str
+) -> None:
     with pytest.raises(InputError) as caught:
         made(name, parameters)
+    assert caught.value.field == field
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_does_not_exist_is_named() -> None:
+    with pytest.raises(InputError, match=r"nowhere\.npy"):
+        made("forward", dict(transition=Path("nowhere.npy")))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -275,12 +275,12 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("parameters", "reason"),
     [
-        (dict(first="proselfc"), '--method.first: unknown method "proselfc"; did you mean'),
+        (dict(first="proselfc"), 'unknown method "proselfc"; did you mean'),
         (dict(first="tf_kd_self"), "cannot be tf_kd_self, which is more than a criterion"),
         (dict(first="distillation"), "cannot be distillation, which is more than a"),
         (dict(first="joint_soft"), "cannot be joint_soft, which is more than a criterion"),
-        (dict(transition=Path("T.npy")), "has no --method.transition"),
-        (dict(q=0.5), "method cce has no --method.q"),
+        (dict(transition=Path("T.npy")), "method tf_kd_self has no"),
+        (dict(q=0.5), "method cce has no"),
         (dict(multiplier=0.0), "multiplier must be a number above 0 and finite, got 0.0"),
         (dict(multiplier=float("nan")), "multiplier must be a number above 0"),
         (dict(epsilon=1.5), "epsilon must be a number between 0 and 1, got 1.5"),

@@ -54,8 +54,8 @@ class Parameters(method.Parameters):
     """The parameters of Masking.
 
     Attributes:
-        mask: a .npy, .npz or .csv file of 0 and 1, row = true class, 1 for the
-            transitions that are possible; by default those within a coarse class.
+        mask: a .npy, .npz or .csv file of 0 and 1, row = true class, 1 where a
+            transition is possible; by default those within a coarse class are.
     """
 
     mask: Path | None = None
