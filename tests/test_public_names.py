@@ -132,4 +132,4 @@ def test_type_checkers_and_python_agree_about_what_is_exported() -> None:
 
 
 def test_the_former_name_of_an_objective_still_works() -> None:
-    assert proselflc.Method is proselflc.Objective  # type: ignore[attr-defined]
+    assert proselflc.Method is proselflc.Objective

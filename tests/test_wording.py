@@ -20,7 +20,6 @@ TO_DO = (
     "data",
     "exporting",
     "files",
-    "integrations",
     "models",
     "options.py",
     "pages",

@@ -94,11 +94,11 @@ def test_cleanlab_learns_with_our_classifier_and_from_our_frame(labelled: Labell
     [
         ([0, 1], [[0.5, 0.5]], "expected 1 class ids"),
         ([0.5], [[0.5, 0.5]], "expected 1 class ids"),
-        ([2], [[0.5, 0.5]], "go from 2 to 2, but pred_probs has 2 columns"),
-        ([-1], [[0.5, 0.5]], "go from -1 to -1"),
-        ([0, 1], [[0.5, 0.5], [3.0, -2.0]], "row 1 of pred_probs is no distribution"),
-        ([0], [[0.5, 0.6]], "row 0 of pred_probs is no distribution"),
-        ([0], [[0.5, np.nan]], "row 0 of pred_probs is no distribution"),
+        ([2], [[0.5, 0.5]], "range from 2 to 2, but pred_probs has 2 columns"),
+        ([-1], [[0.5, 0.5]], "range from -1 to -1"),
+        ([0, 1], [[0.5, 0.5], [3.0, -2.0]], "row 1 of pred_probs is not a distribution"),
+        ([0], [[0.5, 0.6]], "row 0 of pred_probs is not a distribution"),
+        ([0], [[0.5, np.nan]], "row 0 of pred_probs is not a distribution"),
         ([0], [0.5, 0.5], "expected probabilities"),
         ([0], [["a", "b"]], "expected probabilities"),
         ([], np.zeros((0, 2)), "expected probabilities"),
@@ -119,7 +119,9 @@ def test_without_pandas_the_arrays_still_come(
 
 
 def test_the_former_name_still_works_and_says_the_new_one(labelled: Labelled) -> None:
-    with pytest.warns(DeprecationWarning, match=r"find_label_issues is called label_issue_mask"):
+    with pytest.warns(
+        DeprecationWarning, match="renamed to label_issue_mask"
+    ):
         former: Any = ours.find_label_issues
     expected = ours.label_issue_mask(labelled.given, labelled.p)
     np.testing.assert_array_equal(former(labelled.given, labelled.p), expected)

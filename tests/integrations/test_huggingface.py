@@ -304,21 +304,19 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
         )
     )
     fails("predicts the next token", causal, **ours)
-    with pytest.raises(InputError, match="pass the model too"):
+    with pytest.raises(InputError, match="recording needs the model"):
         hf.compute_loss_func(criterion, proselflc.record(2, 2))
-    with pytest.raises(InputError, match='takes "labels" itself'):
+    with pytest.raises(InputError, match='already has a parameter "labels"'):
         hf.compute_loss_func(criterion, proselflc.record(2, 2), tiny(), column="labels")
     with pytest.raises(InputError, match="found no labels"):
         func({"logits": torch.zeros(2, 3)}, None)
     tokens, positions = tiny("BertForTokenClassification"), torch.arange(2)
     recorded = hf.compute_loss_func(criterion, proselflc.record(2, CLASSES), tokens)
     outputs = tokens(input_ids=torch.ones(2, 3, dtype=torch.long), index=positions)
-    with pytest.raises(
-        InputError, match=r"\[2, 3, 3\], but recording is for one label per example"
-    ):
+    with pytest.raises(InputError, match=r"\[2, 3, 3\], but recording needs one label per"):
         recorded(outputs, torch.zeros(2, 3, dtype=torch.long))
     many: Any = types.SimpleNamespace(n_gpu=2, label_smoothing_factor=0)
-    with pytest.raises(InputError, match="into 2 copies of a model in one process: start one"):
+    with pytest.raises(InputError, match="2 copies of a model in one process: start one"):
         hf.ClockCallback(criterion, proselflc.record(2, 2)).on_train_begin(
             many, transformers.TrainerState(), transformers.TrainerControl()
         )
@@ -429,5 +427,5 @@ def test_class_weights_in_parts_are_refused_where_gradients_are_elsewhere(option
         device="cpu",
         **{"deepspeed": None, "fsdp": None, option: "yes"},
     )
-    with pytest.raises(InputError, match="class weights with gradient_accumulation_steps=2"):
+    with pytest.raises(InputError, match=r"^class weights.* with gradient_accumulation_steps=2"):
         hf.ClockCallback(criterion).on_train_begin(args, None, None, model=tiny())  # type: ignore[arg-type]

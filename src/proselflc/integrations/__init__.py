@@ -1,1 +1,1 @@
-"""Where other libraries meet ours; each file needs the library that it is named after."""
+"""Integrations with other libraries; each file needs the library that it is named after."""

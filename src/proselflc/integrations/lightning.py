@@ -1,4 +1,4 @@
-"""Any criterion in Lightning's Trainer, with its clock kept and its examples recorded."""
+"""Criteria in Lightning's Trainer: a callback sets their clocks and records examples."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _RECORDED = ("index", "logits", "labels")
 
 
 class ClockCallback(Callback):
-    """Keeps the clock of criteria: t is the number of optimiser steps, Γ how many there will be.
+    """Sets the clock of criteria: t is the number of optimiser steps, Γ their total number.
 
-    Accumulated batches are of one step, validation does not move it, and a run that is resumed goes
-    on where it was.
+    Accumulated batches count as one step, validation does not advance the clock, and a resumed run
+    continues where it stopped.
 
     Args:
-        recording: of `proselflc.record`, to see what is learned of every example. `training_step`
-            then returns {"loss": …, "index": …, "logits": …, "labels": …}: the loss, and of the
-            batch the positions in the training set, the logits [N, C] and the given labels.
-        criterion: whose clock to keep; left out, that of every criterion in the module.
+        recording: the result of `proselflc.record`, to record how every example is learned.
+            `training_step` must then return {"loss": …, "index": …, "logits": …, "labels": …}: the
+            loss, and the batch's positions in the training set, logits [N, C] and given labels.
+        criterion: the criterion whose clock is set; by default every criterion in the module.
 
     Raises:
-        InputError: while training begins, if there is no criterion or no end in sight; while it
-            goes on, if a recording is not given what it needs.
+        InputError: when training begins, if there is no criterion or the number of steps is
+            unknown; during training, if a recording lacks what it needs.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ClockCallback(Callback):
         self._total = 1
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._begin(trainer, pl_module)  # which is before training, and has losses too
+        self._begin(trainer, pl_module)  # before training, and computes losses too
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._begin(trainer, pl_module)
@@ -63,8 +63,8 @@ class ClockCallback(Callback):
             missing = [name for name in _RECORDED if name not in given]
             if missing:
                 raise InputError(
-                    f"training_step returns no {missing[0]}, which is to be recorded: return "
-                    '{"loss": …, "index": …, "logits": …, "labels": …}'
+                    f"training_step returned no {missing[0]}, which the recording needs",
+                    fix='return {"loss": …, "index": …, "logits": …, "labels": …}',
                 )
             self.recording(*(given[name] for name in _RECORDED))
         self._set(trainer)
@@ -74,19 +74,20 @@ class ClockCallback(Callback):
             self.recording.end_epoch()
 
     def _begin(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        found = [one for one in pl_module.modules() if isinstance(one, Criterion)]
+        found = [module for module in pl_module.modules() if isinstance(module, Criterion)]
         self._criteria = found if self.criterion is None else [self.criterion]
         if not self._criteria and self.recording is None:
             raise InputError(
-                f"{type(pl_module).__name__} has no criterion of ours whose clock could be kept: "
-                "make it an attribute, or give it to ClockCallback(criterion=…)"
+                f"{type(pl_module).__name__} has no criterion of proselflc",
+                field="criterion",
+                fix="make it an attribute, or pass it as ClockCallback(criterion=…)",
             )
         if self._criteria:
             total = trainer.estimated_stepping_batches
             if not math.isfinite(total):
                 raise InputError(
-                    "nobody says how long training will be, which the clock of a criterion must "
-                    "know: give the Trainer max_epochs or max_steps"
+                    "the number of training steps is unknown, but the clock needs it",
+                    fix="give the Trainer max_epochs or max_steps",
                 )
             self._total = max(int(total), 1)
         if self.recording is not None:
@@ -94,6 +95,6 @@ class ClockCallback(Callback):
         self._set(trainer)
 
     def _set(self, trainer: Trainer) -> None:
-        """The next training call is of the step to come, whichever of its batches it has."""
+        """Set the clocks, so that every batch of the next step has the same progress."""
         for criterion in self._criteria:
             criterion.set_progress(trainer.global_step, self._total)

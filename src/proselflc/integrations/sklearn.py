@@ -25,7 +25,7 @@ from proselflc.auditing.audit import noise_rate
 from proselflc.auditing.records import Records, slices
 from proselflc.data.batches import one_thread
 from proselflc.data.dataset import Bools, Dataset, Features, Floats, Ints, Part, checked
-from proselflc.errors import InputError
+from proselflc.errors import InputError, invalid_option
 from proselflc.exporting.labels import issues_frame
 from proselflc.models.small import mlp
 from proselflc.run.fit import fit
@@ -34,8 +34,8 @@ try:
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError:
     raise ImportError(
-        f"ProSelfLCClassifier needs scikit-learn 1.6 or newer, and {sklearn.__version__} is "
-        "installed: pip install --upgrade scikit-learn"
+        f"scikit-learn {sklearn.__version__} is too old; ProSelfLCClassifier needs 1.6 or newer: "
+        "pip install -U scikit-learn"
     ) from None
 
 if TYPE_CHECKING:
@@ -47,52 +47,62 @@ if TYPE_CHECKING:
     from proselflc.training.run_directory import Json
     from proselflc.training.schedule import Schedule
 
-STEPS = 10  # in an epoch of a small table, where nobody says how large a batch is
-SMALL = 10**8  # weights times rows of a step that a second thread does not make faster
-_NESTED = "method__"  # before the name of a method's parameter, as scikit-learn names them
-_one_at_a_time = threading.Lock()  # torch has one generator for all threads
+STEPS = 10  # per epoch of a small table, if no batch size is given
+SMALL = 10**8  # weights times rows of a step below which a second thread does not help
+_NESTED = "method__"  # scikit-learn's prefix for the parameters of the method
+# The parameters that `proselflc.fit` takes as they are.
+_FORWARDED = [
+    "method",
+    "parameters",
+    "epochs",
+    "optimizer",
+    "lr",
+    "weight_decay",
+    "momentum",
+    "schedule",
+]
+_fitting = threading.Lock()  # torch has one generator for all threads
 
 
 class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # untyped
-    """A network that learns from labels of which some are wrong, and says which.
+    """A classifier that learns from partly wrong labels and finds the wrong ones.
 
-    The columns are standardised. What is learned depends on the rows and their weights alone, not
-    on their order: a row that is there k times, or has the weight k, counts k times; a row of
-    weight 0 is not there. That is so for every method that is a criterion and no more, such as
-    proselflc; others take no weights.
+    The columns are standardised. The result depends on the rows and their weights alone, not on
+    their order: a row that occurs k times, or has weight k, counts k times; a row of weight 0 is
+    ignored. This holds for every method that is a criterion, such as proselflc; other methods do
+    not accept weights.
 
     Args:
-        method: see `proselflc methods`.
-        parameters: the method's own, such as {"sharpness": 12}, the paper's B. A search reaches
-            each by itself: `set_params(method__sharpness=12)`; None is the method's default.
+        method: the name of a method, see `proselflc methods`.
+        parameters: the method's own parameters, such as {"sharpness": 12}. A search can set each
+            separately: `set_params(method__sharpness=12)`; None is the method's default.
         hidden_layer_sizes: widths of the hidden layers of the network; one number for one layer.
-        model: instead of that network: a module that maps [N, D] float32 to logits [N, C], of which
-            a copy is trained; or package.module:factory.
-        epochs: passes over the rows; Γ is the number of steps that these take.
-        batch_size: rows per step; left out, a tenth of them, from 8 to 128.
-        optimizer, lr, weight_decay: left out, what suits the network.
-        momentum: of SGD.
-        schedule: of the learning rate: "multistep", "poly", "cosine" or "constant".
-        class_weight: by which the weights of a class's rows are multiplied: {label: weight}, 1 for
-            labels that are left out; "balanced" for as much weight in every class; None for 1.
-        warm_start: whether another call of `fit` begins with the weights that the last one has
-            learned, and prepares rows as that one did; Γ begins anew. Classes and columns must be
-            the same.
-        random_state: decides the initial weights and the order of the rows.
-        verbose: show progress on stderr, and say why the suspects may not be trusted.
+        model: a module that maps [N, D] float32 to logits [N, C], of which a copy is trained, or
+            package.module:factory; by default a network of the hidden layers above.
+        epochs: passes over the rows; Γ is their total number of steps.
+        batch_size: rows per step; by default a tenth of them, from 8 to 128.
+        optimizer, lr, weight_decay: by default chosen for the network.
+        momentum: the momentum of SGD.
+        schedule: the schedule of the learning rate: "multistep", "poly", "cosine" or "constant".
+        class_weight: factors of the weights of a class's rows: {label: weight}, 1 for labels that
+            are not listed; "balanced" for equal weights of all classes; None for 1.
+        warm_start: whether another call of `fit` starts from the weights and preprocessing of the
+            last one; Γ is counted again. Classes and columns must be the same.
+        random_state: seed of the initial weights and of the order of the rows.
+        verbose: whether to show progress and warnings about the audit on stderr.
 
     Attributes:
-        classes_: [C] the labels there are.
+        classes_: [C] the distinct labels.
         label_issues_: [n] bool, which labels are more likely wrong than right.
-        label_quality_: [n] the estimated chance that the label is right, in [0, 1]; **low means
-            probably mislabelled**. NaN for a row of weight 0, which is never an issue.
-        corrected_labels_: [n] the labels, and where one is an issue what it should be.
+        label_quality_: [n] the estimated probability that the label is right, in [0, 1]; **low
+            means probably mislabelled**. NaN for a row of weight 0, which is never an issue.
+        corrected_labels_: [n] the labels, with suggestions in place of the issues.
         noise_rate_: the estimated share of wrong labels.
-        history_: what was measured of the distinct rows, about twenty times, as in history.jsonl.
-        n_iter_: how many epochs the last `fit` had.
+        history_: measurements on the distinct rows, about twenty times, as in history.jsonl.
+        n_iter_: the number of epochs of the last `fit`.
         n_features_in_: D.
-        feature_names_in_: [D] names of the columns, where X is a data frame.
-        model_, preprocessing_: the trained network, and what is done to rows before it sees them.
+        feature_names_in_: [D] names of the columns, if X is a data frame.
+        model_, preprocessing_: the trained network, and the preprocessing of its rows.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -151,10 +161,10 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name.
+        """Return the parameters by name.
 
         Args:
-            deep: with those of the method, as `method__sharpness`.
+            deep: whether to include those of the method, as `method__sharpness`.
         """
         settings: dict[str, Any] = super().get_params(deep=deep)
         if deep and isinstance(self.method, str) and self.method in methods.names():
@@ -166,10 +176,10 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return settings
 
     def set_params(self, **settings: Any) -> Self:
-        """Change settings, also those of the method, as `method__sharpness`.
+        """Set parameters, also those of the method, as `method__sharpness`.
 
         Raises:
-            ValueError: there is no such setting, or the method does not take it.
+            ValueError: there is no such parameter, or the method does not take it.
         """
         own = {
             name.removeprefix(_NESTED): settings.pop(name)
@@ -186,14 +196,14 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit(self, X: Any, y: Any, sample_weight: object | None = None) -> Self:
-        """Learn from rows and their labels.
+        """Fit the classifier.
 
         Args:
             X: [n, D] numbers, an array or a data frame.
-            y: [n] labels of any kind.
-            sample_weight: [n] how much each row counts, none below 0; all alike if left out.
+            y: [n] labels of any type.
+            sample_weight: [n] weights of the rows, at least 0; equal by default.
         """
-        # Not more than float32 is computed with, and scikit-learn says what does not fit in it.
+        # The network computes in float32; scikit-learn refuses values that do not fit in it.
         goes_on = bool(self.warm_start) and hasattr(self, "model_")
         X, y = validate_data(self, X, y, dtype=np.float32, reset=not goes_on)
         check_classification_targets(y)
@@ -208,37 +218,30 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dataset = checked(Dataset("y", rows.part, names, sample_weight=rows.weight))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         batch_size = self._batch_size(len(rows.part))
-        with _one_at_a_time, contextlib.ExitStack() as stack:
+        with _fitting, contextlib.ExitStack() as stack:
             model = self._learned_model() if goes_on else self._model(seed)
             if isinstance(model, nn.Module) and _size(model) * batch_size < SMALL:
                 stack.enter_context(one_thread())  # on a busy machine much faster than two
             run = fit(
                 dataset,
-                method=self.method,
-                parameters=self.parameters,
                 model=model,
-                epochs=self.epochs,
                 batch_size=batch_size,
-                optimizer=self.optimizer,
-                lr=self.lr,
-                weight_decay=self.weight_decay,
-                momentum=self.momentum,
-                schedule=self.schedule,
                 preprocessing=self.preprocessing_ if goes_on else None,
                 seed=seed,
                 quiet=not self.verbose,
                 notes=bool(self.verbose),
+                **{name: getattr(self, name) for name in _FORWARDED},
             )
         self.model_, self.preprocessing_ = run.model.cpu(), run.preprocessing
         if self.model is None:
-            self.model_.double()  # so that what is said of a row does not depend on its neighbours
+            self.model_.double()  # so that a prediction does not depend on the other rows
         self.history_, self.n_iter_ = run.history, int(self.epochs)
         self._widths = self._hidden()
         self._audit(run, given, counts, rows.place)
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """[n, C] the chance of every class, in the order of `classes_`."""
+        """Return the probabilities [n, C] of the classes, in the order of `classes_`."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float32, reset=False)
         p = np.empty((len(X), len(self.classes_)))
@@ -251,13 +254,13 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return p
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """[n] the likeliest label of every row."""
+        """Return the most probable label of every row, [n]."""
         p = self.predict_proba(X)
         labels: npt.NDArray[Any] = self.classes_[p.argmax(1)]
         return labels
 
     def get_label_issues(self) -> pd.DataFrame:
-        """The labels that were learned from as cleanlab's `CleanLearning.get_label_issues()`.
+        """Return the issues of the training labels, like cleanlab's `get_label_issues()`.
 
         Returns:
             A pandas data frame with a row per row of X and the columns `is_label_issue`,
@@ -267,15 +270,15 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return issues_frame(self._given_labels, self.corrected_labels_, self.label_quality_)
 
     def _batch_size(self, m: int) -> int:
-        """For m distinct rows."""
+        """Return the batch size for m distinct rows."""
         if self.batch_size is None:
             return min(m, max(8, min(128, m // STEPS)))
         if not isinstance(self.batch_size, Integral):
-            raise InputError(f"batch_size must be a whole number, got {self.batch_size!r}")
+            raise invalid_option("batch_size", f"must be a whole number, got {self.batch_size!r}")
         return min(m, int(self.batch_size))
 
     def _by_class(self, weight: npt.NDArray[np.float64], given: Ints) -> npt.NDArray[np.float64]:
-        """[n] the weights of the rows, times those of their classes."""
+        """Return [n] the weights of the rows times those of their classes."""
         if self.class_weight is None:
             return weight
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
@@ -288,8 +291,8 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         wrong = ~(np.isfinite(factor) & (factor >= 0))
         if wrong.any():
             raise ValueError(
-                f"class_weight has a weight of {factor[wrong][0]:g}: a weight is a number of 0 or "
-                "more"
+                f"class_weight has a weight of {factor[wrong][0]:g}: weights must be finite and at "
+                "least 0"
             )
         product: npt.NDArray[np.float64] = weight * factor[given]
         if not (product > 0).any():
@@ -297,49 +300,53 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return product
 
     def _check_goes_on(self, classes: npt.NDArray[Any]) -> None:
-        """Refuse a warm start with other classes, or with another network than was fitted."""
+        """Refuse a warm start with other classes, or with another network than the fitted one."""
         if not np.array_equal(classes, self.classes_):
             had, has = (", ".join(map(str, some[:20])) for some in (self.classes_, classes))
             raise InputError(
-                f"warm_start goes on with the classes {had}, and y has {has}: give labels of the "
-                "same classes, or set warm_start=False"
+                f"warm_start continues with the classes {had}, but y has {has}",
+                field="warm_start",
+                fix="give labels of the same classes, or set warm_start=False",
             )
         if self.model is None and self._hidden() != self._widths:
             raise InputError(
-                f"warm_start goes on with the fitted network, but hidden_layer_sizes were "
-                f"{self._widths} and are {self._hidden()} now: leave them, or set warm_start=False"
+                f"warm_start continues with the fitted network, but hidden_layer_sizes were "
+                f"{self._widths} and are {self._hidden()} now",
+                field="hidden_layer_sizes",
+                fix="leave them, or set warm_start=False",
             )
 
     def _learned_model(self) -> nn.Module:
-        """A copy of the fitted one, to go on with."""
+        """Return a copy of the fitted network, for a warm start."""
         model = copy.deepcopy(self.model_)
         return model.float() if self.model is None else model
 
     def _model(self, seed: int) -> nn.Module | str:
-        """A fresh one."""
+        """Return a new model."""
         if isinstance(self.model, str):
             return self.model
         if isinstance(self.model, nn.Module):
             return copy.deepcopy(self.model)
         if self.model is not None:
-            raise InputError(
-                f"model must be a module, package.module:factory or None, got {self.model!r}"
+            raise invalid_option(
+                "model", f"must be a module, package.module:factory or None, got {self.model!r}"
             )
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             return mlp(self.n_features_in_, len(self.classes_), hidden=self._hidden())
 
     def _hidden(self) -> tuple[int, ...]:
+        """Return the widths of the hidden layers."""
         sizes = self.hidden_layer_sizes
         widths = tuple(sizes) if isinstance(sizes, Sequence | np.ndarray) else (sizes,)
         if not all(isinstance(width, Integral) and width >= 1 for width in widths):
-            raise InputError(
-                f"hidden_layer_sizes must be whole numbers from 1 on, as in (128,), got {sizes!r}"
+            raise invalid_option(
+                "hidden_layer_sizes", f"must be whole numbers ≥ 1, such as (128,), got {sizes!r}"
             )
         return tuple(map(int, widths))
 
     def _audit(self, run: Run, given: Ints, counts: Bools, place: Ints) -> None:
-        """Judge the labels of all rows that count, by what was seen of the distinct ones."""
+        """Judge the labels of all rows that count, by the records of the distinct ones."""
         records = Records([epoch[place] for epoch in run.dynamics])
         joint = noise_estimate.joint(records, given[counts], len(self.classes_))
         judgement = suspects.judge(records, given[counts], joint)
@@ -354,18 +361,18 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class _Rows:
-    """What to learn from: rows without their repetitions, in an order that is theirs alone.
+    """The distinct rows to learn from, in an order that does not depend on that of X.
 
     Args:
-        X: [n, D].
+        X: [n, D] rows.
         given: [n] class ids.
-        weight: [n] positive.
-        merged: whether to do so; else the rows as they are.
+        weight: [n] positive weights.
+        merged: whether to merge equal rows; if not, the rows are kept as they are.
 
     Attributes:
-        part: m pairs of row and label.
-        weight: [m] of these, added up, the largest is 1; None where all are.
-        place: [n] which of these each row is.
+        part: m distinct pairs of row and label.
+        weight: [m] the sums of their weights, scaled so that the largest is 1; None if all are 1.
+        place: [n] the position in `part` of each row.
     """
 
     def __init__(
@@ -375,7 +382,7 @@ class _Rows:
         if merged:
             pairs = np.column_stack((X, given))
             _, first, place = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
-        self.place: Ints = place.reshape(-1)  # numpy 2.0 gives it another shape
+        self.place: Ints = place.reshape(-1)  # its shape differs in numpy 2.0
         ids = tuple(str(k) for k in range(len(first)))
         self.part = Part(Features(X[first]), given[first], ids)
         total = np.bincount(self.place, weight)
@@ -390,19 +397,21 @@ def _check_taken(method: object, own: Mapping[str, Any]) -> None:
     extra = next((name for name in own if name not in takes), None)
     if extra is not None:
         listed = ", ".join(_NESTED + name for name in takes) or "no parameters"
-        raise InputError(f"method {method} has no {_NESTED}{extra}: it takes {listed}")
+        raise InputError(
+            f"method {method} has no {_NESTED}{extra}: it takes {listed}", field=f"method.{extra}"
+        )
 
 
 def _size(model: nn.Module) -> int:
-    """How many weights it has."""
+    """Return the number of weights."""
     return sum(weight.numel() for weight in model.parameters())
 
 
 def _weights(sample_weight: object | None, X: Floats) -> npt.NDArray[np.float64]:
-    """[n] finite and not below 0."""
+    """Return the sample weights [n], which must be at least 0."""
     weight: npt.NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if (weight < 0).any():
-        raise ValueError("sample_weight has negative values: a weight is 0 or more")
+        raise ValueError("sample_weight has negative values: weights must be at least 0")
     if not (weight > 0).any():
         raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
     return weight
