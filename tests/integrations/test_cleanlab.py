@@ -119,9 +119,7 @@ def test_without_pandas_the_arrays_still_come(
 
 
 def test_the_former_name_still_works_and_says_the_new_one(labelled: Labelled) -> None:
-    with pytest.warns(
-        DeprecationWarning, match="renamed to label_issue_mask"
-    ):
+    with pytest.warns(DeprecationWarning, match="renamed to label_issue_mask"):
         former: Any = ours.find_label_issues
     expected = ours.label_issue_mask(labelled.given, labelled.p)
     np.testing.assert_array_equal(former(labelled.given, labelled.p), expected)

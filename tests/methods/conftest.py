@@ -28,7 +28,7 @@ class Crowd:
     """Four clouds of points, three tenths of whose labels are wrong.
 
     Attributes:
-        told: what strategies have noted.
+        notes: the notes of strategies.
     """
 
     n, C, size = 120, 4, 20
@@ -43,7 +43,7 @@ class Crowd:
         is_wrong = torch.rand(self.n, generator=generator) < 0.3
         other = self.clean + torch.randint(1, self.C, (self.n,), generator=generator)
         self.y = torch.where(is_wrong, other % self.C, self.clean)
-        self.told: list[str] = []
+        self.notes: list[str] = []
 
     def __len__(self) -> int:
         return self.total
@@ -67,7 +67,7 @@ class Crowd:
                 yield index, logits
             model.train(was)
 
-        return Snapshot(model, self.y.numpy(), self.C, predict, self.told.append)
+        return Snapshot(model, self.y.numpy(), self.C, predict, self.notes.append)
 
     def context(self, epochs: int, n: int | None = None) -> RunContext:
         """Of all examples, or of the first n."""
@@ -132,7 +132,7 @@ class Clouds:
         size: of a batch.
         T: [C, C], row = true class.
         apart: how far the centres are from the origin, in deviations.
-        note: is told what a strategy notes.
+        note: receives the notes of a strategy.
     """
 
     def __init__(
@@ -164,8 +164,8 @@ class Clouds:
             for index in torch.arange(len(self.y)).split(50):  # type: ignore[no-untyped-call]
                 yield index, logits[index]
 
-        told = self.note if notes is None else notes.append
-        return Snapshot(model, self.y.numpy(), self.num_classes, predict, told)
+        note = self.note if notes is None else notes.append
+        return Snapshot(model, self.y.numpy(), self.num_classes, predict, note)
 
 
 @pytest.fixture

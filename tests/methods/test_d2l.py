@@ -163,10 +163,10 @@ def test_the_turn_is_where_the_rule_says(
         pass
     assert one.facts() == {"turned_at_epoch": expected}
     assert_close(one.dimensions, torch.tensor(values, dtype=torch.float32))
-    assert len(crowd.told) == (expected is not None)
+    assert len(crowd.notes) == (expected is not None)
     if expected is not None:
-        assert f"after epoch {expected + 1} the features' dimension has risen" in crowd.told[0]
-        assert f"to {values[expected + 1]:.2f}: the weights of an epoch earlier" in crowd.told[0]
+        assert f"after epoch {expected + 1} the dimension" in crowd.notes[0]
+        assert f"rose to {values[expected + 1]:.2f}" in crowd.notes[0]
 
 
 @pytest.mark.parametrize("bad", [0.0, -1e8, math.nan, math.inf])

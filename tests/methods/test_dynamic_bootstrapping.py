@@ -306,7 +306,7 @@ def test_the_model_of_losses_is_fitted_after_every_epoch_that_needs_it(crowd: An
         for index, z in logits:
             chance = one.wrong(z, crowd.y[index])
             assert ((chance > 0.5).numpy() == wrong[index]).mean() > 0.9
-    assert crowd.told == []
+    assert crowd.notes == []
     assert one.facts() == {"epochs_without_two_kinds_of_losses": 0}
 
 
@@ -317,13 +317,13 @@ def test_losses_of_one_kind_are_noted_once_and_every_label_is_believed(crowd: An
         one.epochs.fill_(epoch)
         one.after_epoch(0, epoch, same)
         assert one.table.abs().max() == 0
-    (note,) = crowd.told
+    (note,) = crowd.notes
     assert "after epoch 4 the losses do not form two components" in note
     assert one.facts() == {"epochs_without_two_kinds_of_losses": 5}
     losses = torch.where(crowd.y == crowd.clean, 0.1, 3.0) * torch.linspace(0.7, 1.4, crowd.n)
     one.after_epoch(0, 8, scene_of(crowd, losses))
     assert one.table.max() > 0.9
-    assert len(crowd.told) == 1
+    assert len(crowd.notes) == 1
 
 
 def test_a_batch_in_parts_is_mixed_within_them(crowd: Any) -> None:

@@ -143,7 +143,8 @@ def test_a_class_that_is_never_predicted_keeps_its_label_and_that_is_said(data: 
     found = strategy.transition()
     assert found is not None
     assert_close(found[2], torch.tensor([0.0, 0.0, 1.0, 0.0]), rtol=0, atol=1e-6)
-    assert notes == ["class cat is never predicted: it is taken to keep its label"]
+    (note,) = notes
+    assert note.startswith("class cat is never predicted")
 
 
 def test_the_loss_is_that_of_the_mixed_distribution(data: Any) -> None:
