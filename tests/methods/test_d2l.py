@@ -275,14 +275,6 @@ def test_resuming_before_and_after_the_turn_changes_nothing(
     assert_close(ours["strategy.dimensions"], torch.tensor(RISING))
 
 
-def test_measured_dimensions_are_the_same_after_a_stop(
-    crowd: Any, assert_goes_on: Callable[..., dict[str, Tensor]]
-) -> None:
-    ours = assert_goes_on(lambda: crowd.training(strategy(crowd), EPOCHS), crowd, 20)
-    assert (ours["strategy.dimensions"] > 0.5).all()
-    assert (ours["strategy.dimensions"] < 24).all()
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_model_that_is_compiled_or_learns_in_parts_has_dimensions_too(
     crowd: Any, compiled: bool

@@ -73,13 +73,6 @@ class DynamicBootstrapping(Strategy):
     The prediction recorded for an example is that for the unmixed input in evaluation mode; B and
     z(x_s) come from the same pass.
 
-    Args:
-        context: of the run.
-        kind: soft (M-DYR-S), hard (M-DYR-H) or dynamic (MD-DYR-SH).
-        alpha: α of the mixing, 32 in all experiments of the publication.
-        weight: η.
-        begin: the share of training before bootstrapping, or before dynamic mixup.
-
     Raises:
         InputError: the examples are texts, which cannot be mixed.
     """

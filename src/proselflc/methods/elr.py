@@ -40,11 +40,6 @@ class EarlyLearningRegularization(Strategy):
     Where p agrees with t, the second term pulls it further there, and the gradient of a label that
     disagrees is outweighed. The loss is negative when the network agrees with itself, as intended.
     The recorded target is t/Σ_j t_j.
-
-    Args:
-        context: of the run.
-        momentum: β.
-        weight: λ.
     """
 
     processes = 1

@@ -55,12 +55,6 @@ class TruncatedGCE(Strategy):
     gradient. The publication uses the network of the best validation accuracy so far; here it is
     the current one, or the average of its weights, as a run need not have trusted examples. If no
     label would be kept, all are.
-
-    Args:
-        context: of the run.
-        q: of L_q.
-        truncation: k.
-        begin: the share of training that is over when labels are first left out.
     """
 
     processes = 1

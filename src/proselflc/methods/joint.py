@@ -66,12 +66,6 @@ class Joint(Strategy):
     the second, are close to the defaults of our models. The stages have the proportions of the 200
     and 120 published epochs.
 
-    Args:
-        context: of the run.
-        hard: whether labels are classes instead of distributions.
-        prior_weight: α.
-        entropy_weight: β.
-
     Raises:
         InputError: there are too many examples and classes to keep ten epochs of predictions.
     """

@@ -90,12 +90,6 @@ class PseudoLabel(Strategy):
     The publication has T1 = 100 and T2 = 600 epochs without saying of how many; they are taken as
     shares of 1,000.
 
-    Args:
-        context: of the run, which has trusted examples.
-        weight: α_f.
-        begin: T1, a share of training.
-        end: T2, a share of training.
-
     Raises:
         InputError: there are no trusted examples, or no others.
     """

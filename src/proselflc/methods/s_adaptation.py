@@ -67,10 +67,6 @@ class NoiseLayer(Strategy):
 
     Nothing prevents T from becoming the identity: a network that can memorise the labels does, and
     the method ends as cross entropy. A complex layer can also make the predictions itself.
-
-    Args:
-        context: of the run.
-        layer: "simple" or "complex".
     """
 
     stages = (

@@ -38,11 +38,6 @@ class SelfAdaptiveTraining(Strategy):
     then on t is renewed before it is used. A label that the network contradicts is first
     outweighed, because its largest t is small, and then replaced. With gradient accumulation, the
     sums are over a micro-batch.
-
-    Args:
-        context: of the run.
-        momentum: α.
-        begin: the share of training before labels move.
     """
 
     processes = 1

@@ -80,12 +80,6 @@ class TeacherFreeDistillation(Strategy):
     Each stage is half of the epochs, so that the whole costs about as much as one network trained
     by cross entropy. The published code keeps the network of the best validation accuracy; here the
     teacher is the last network, or the average of its weights if the recipe keeps one.
-
-    Args:
-        first: the criterion of the first stage.
-        alpha: α, the share of the teacher.
-        temperature: τ, of both softmaxes in the KL.
-        multiplier: m.
     """
 
     stages = (Stage("teacher", 0.5), Stage("student", 0.5, fresh=True))
