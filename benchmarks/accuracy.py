@@ -35,19 +35,17 @@ from typing import Any
 import numpy as np
 import result_file
 import torch
-from accuracy_table import MEASURES, in_markdown
+from accuracy_table import MEASURES, to_markdown
 from settings import DATA_ROOT, SETTINGS
 from stepping import steps
 
 from proselflc.data.request import Request
 from proselflc.methods import every, find
 from proselflc.paper import command
-from proselflc.paper.artefacts import Artefact
 from proselflc.paper.output import Output
-from proselflc.paper.plan import Study, Wanted
-from proselflc.paper.records import Record, Store
-from proselflc.paper.running import Reproduction
-from proselflc.paper.scale import SCALES
+from proselflc.paper.plan import SCALES, PendingRun, RunPlan
+from proselflc.paper.records import RecordStore, RunRecord
+from proselflc.paper.reproduction import Artefact, Reproduction
 from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 
@@ -71,7 +69,7 @@ TRUSTED = {"pseudo_label": 0.1}
 CLIPS = {"backward": 1.0}  # its loss has no lower bound: without, it diverges
 
 
-def wanted(method: str, seed: int) -> Wanted:
+def wanted(method: str, seed: int) -> PendingRun:
     """The run of a method."""
     parameters = dict(PARAMETERS.get(method, {}))
     teacher = None
@@ -82,10 +80,10 @@ def wanted(method: str, seed: int) -> Wanted:
         "cifar100", method, parameters, seed=seed, noise=NOISE, trusted=TRUSTED.get(method)
     )
     config = replace(config, recipe=replace(config.recipe, clip=CLIPS.get(method)))
-    return Wanted(config, f"{find(method).title}, seed {seed}", teacher)
+    return PendingRun(config, f"{find(method).title}, seed {seed}", teacher)
 
 
-def measured(record: Record, method: str, seed: int) -> dict[str, Any]:
+def measured(record: RunRecord, method: str, seed: int) -> dict[str, Any]:
     """What the table looks at."""
     said = {"method": method, "seed": seed}
     if "diverged" in record.facts:
@@ -96,15 +94,15 @@ def measured(record: Record, method: str, seed: int) -> dict[str, Any]:
     return {**said, **{k: summary[k] for k in MEASURES}, "auroc": detection["auroc"]}
 
 
-def table(methods: Sequence[str], study: Study) -> Output:
+def table(methods: Sequence[str], plan: RunPlan) -> Output:
     """Asks for the runs of some methods; the table is of all that is there."""
-    for seed in study.seeds:
+    for seed in plan.seeds:
         for method in methods:
-            study.record(wanted(method, seed))
+            plan.record(wanted(method, seed))
     return Output("")
 
 
-def write(store: Store, times: Mapping[str, float], made: str) -> str:
+def write(store: RecordStore, times: Mapping[str, float], made: str) -> str:
     """Write the table of all runs that are there and of the times; return it."""
     found = []
     for method in every():
@@ -112,7 +110,7 @@ def write(store: Store, times: Mapping[str, float], made: str) -> str:
             record = store.record(wanted(method, seed).config)
             if record is not None:
                 found.append(measured(record, method, seed))
-    text = in_markdown(found, times, list(every()), SEEDS)
+    text = to_markdown(found, times, list(every()), SEEDS)
     result_file.write(
         "accuracy",
         {"times": {m: times[m] for m in every() if m in times}, "measured": found},
@@ -137,7 +135,7 @@ def made_with() -> str:
     )
 
 
-def time_per_epoch(methods: list[str], root: Path, store: Store) -> None:
+def time_per_epoch(methods: list[str], root: Path, store: RecordStore) -> None:
     """How many times as long as cross entropy's a run of few epochs takes.
 
     Steps of a method and of cross entropy take turns, so that whatever else the machine does slows
@@ -187,7 +185,7 @@ def main() -> None:
     parser.add_argument("--time", action="store_true", help="measure time per epoch instead")
     options = parser.parse_args()
     if options.time:
-        time_per_epoch(options.method, options.data_root, Store(options.out))
+        time_per_epoch(options.method, options.data_root, RecordStore(options.out))
     make = functools.partial(table, tuple(options.method))
     artefact = Artefact("accuracy", "every method on one table", make)
     one = Reproduction(artefact, SCALE, SEEDS, options.out, options.data_root)

@@ -1,4 +1,4 @@
-"""What `accuracy.py` has measured, as a table and in words."""
+"""The results of `accuracy.py` as a table, with a summary."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ COLUMNS = {
     "semantic_correction": "wrong labels corrected, %",
     "auroc": "AUROC of the audit",
 }
-TOLD = {
-    "distillation": "a teacher that has trained as long itself",
+EXTRA = {
+    "distillation": "a teacher with the same training budget",
     "pseudo_label": "a tenth of the true labels",
     "masking": "which classes can be confused",
 }
 
 
-def in_markdown(
+def to_markdown(
     measured: Sequence[Mapping[str, Any]],
     times: Mapping[str, float],
     methods: Sequence[str],
     seeds: Sequence[int],
 ) -> str:
-    """A row per method, the most accurate first; "–" is not measured yet."""
+    """Return a row per method, the most accurate first; "–" is not measured yet."""
     rows = []
     for method in methods:
         found = {one["seed"]: one for one in measured if one["method"] == method}
@@ -46,23 +46,23 @@ def in_markdown(
                 order = statistics.mean(values)
         cells.insert(1, difference(measured, method, seeds))
         cells.append(f"{times[method]:.2f}" if method in times else "–")
-        mark = " ¹" if method in TOLD else ""
+        mark = " ¹" if method in EXTRA else ""
         title = f"{find(method).title} (`{method}`){mark}"
         rows.append((order, f"| {title} | {' | '.join(cells)} |"))
     rows.sort(key=lambda row: -row[0])
-    head = [COLUMNS["test_accuracy"], "less cross entropy's", *list(COLUMNS.values())[1:]]
+    head = [COLUMNS["test_accuracy"], "minus cross entropy's", *list(COLUMNS.values())[1:]]
     head.append("time per epoch, × cross entropy's")
-    words = in_words(measured, methods, seeds)
-    told = "; ".join(f"`{method}` {what}" for method, what in TOLD.items())
-    note = f"¹ is told more than the given labels: {told}."
+    verdict = describe(measured, methods, seeds)
+    extras = "; ".join(f"`{method}` {extra}" for method, extra in EXTRA.items())
+    note = f"¹ uses more than the given labels: {extras}."
     lines = [f"| method | {' | '.join(head)} |", "|---|" + "---|" * len(head)]
-    return "\n".join([*lines, *(row for _, row in rows), "", note, "", words])
+    return "\n".join([*lines, *(row for _, row in rows), "", note, "", verdict])
 
 
-def in_words(
+def describe(
     measured: Sequence[Mapping[str, Any]], methods: Sequence[str], seeds: Sequence[int]
 ) -> str:
-    """Which methods are more accurate than cross entropy, and which nobody can tell."""
+    """Return the methods above and below cross entropy, by the 95 % interval of the difference."""
     kinds: dict[str, list[str]] = {"more": [], "less": [], "unclear": [], "diverged": []}
     for method in methods:
         points = differences(measured, method, seeds)
@@ -79,21 +79,22 @@ def in_words(
 
     diverged = f" Diverged: {named('diverged')}." if kinds["diverged"] else ""
     return (
-        f"More accurate than cross entropy, as far as the interval says: {named('more')}. Less "
-        f"accurate: {named('less')}. Nobody can tell: {named('unclear')}.{diverged}"
+        "The 95 % interval of the difference to cross entropy is above 0 for "
+        f"{named('more')}; below 0 for {named('less')}; and contains 0 for "
+        f"{named('unclear')}.{diverged}"
     )
 
 
 def differences(
     measured: Sequence[Mapping[str, Any]], method: str, seeds: Sequence[int]
 ) -> list[float | None]:
-    """Points of accuracy more than cross entropy's, for every seed; None where not measured."""
+    """Return the difference to cross entropy for every seed, in points; None if not measured."""
     found = {(one["method"], one["seed"]): one["test_accuracy"] for one in measured}
     pairs = [(found.get((method, seed)), found.get(("cce", seed))) for seed in seeds]
     return [None if a is None or b is None else 100 * (a - b) for a, b in pairs]
 
 
 def difference(measured: Sequence[Mapping[str, Any]], method: str, seeds: Sequence[int]) -> str:
-    """The mean of `differences` and its 95 % interval."""
+    """Return the mean of `differences` and its 95 % interval as text."""
     points = differences(measured, method, seeds)
     return output.MISSING if method == "cce" else output.difference(points, [0.0] * len(points))

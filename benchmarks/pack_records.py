@@ -10,7 +10,7 @@ into `records.jsonl.xz` beside their folder. Readers look at both.
 import argparse
 from pathlib import Path
 
-from proselflc.paper.records import Store
+from proselflc.paper.records import RecordStore
 
 PAPER = Path(__file__).parent / "results" / "paper"
 
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument(
         "folder", type=Path, nargs="?", default=PAPER, help="the --out of reproduce"
     )
-    store = Store(parser.parse_args().folder)
+    store = RecordStore(parser.parse_args().folder)
     print(f"{store.archive} has {store.pack()} records")
 
 

@@ -23,12 +23,10 @@ import result_file
 
 from proselflc.data.request import Request
 from proselflc.paper import command
-from proselflc.paper.artefacts import Artefact
-from proselflc.paper.output import Output, Table, difference, mean_std
-from proselflc.paper.plan import Study, Wanted
-from proselflc.paper.records import Record
-from proselflc.paper.running import Reproduction
-from proselflc.paper.scale import SCALES
+from proselflc.paper.output import Output, ResultTable, difference, mean_std
+from proselflc.paper.plan import SCALES, PendingRun, RunPlan
+from proselflc.paper.records import RunRecord
+from proselflc.paper.reproduction import Artefact, Reproduction
 from proselflc.run.config import Config
 from proselflc.training.recipe import Recipe
 
@@ -46,7 +44,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def wanted(noise: str, training: tuple[int, float], variant: str, seed: int) -> Wanted:
+def wanted(noise: str, training: tuple[int, float], variant: str, seed: int) -> PendingRun:
     """A run."""
     epochs, lr = training
     method, parameters = VARIANTS[variant]
@@ -61,17 +59,17 @@ def wanted(noise: str, training: tuple[int, float], variant: str, seed: int) -> 
         ),
         eval_epochs=max(1, epochs // 20),
     )
-    return Wanted(config, f"{noise}, {epochs} epochs at {lr:g}, {variant}, seed {seed}")
+    return PendingRun(config, f"{noise}, {epochs} epochs at {lr:g}, {variant}, seed {seed}")
 
 
-def table(study: Study) -> Output:
+def table(plan: RunPlan) -> Output:
     """Accuracy at the end beside what was known at half of training."""
     tables = {}
     for noise in NOISES:
         rows = []
         for training in TRAININGS:
-            found: dict[str, list[Record | None]] = {
-                name: [study.record(wanted(noise, training, name, seed)) for seed in study.seeds]
+            found: dict[str, list[RunRecord | None]] = {
+                name: [plan.record(wanted(noise, training, name, seed)) for seed in plan.seeds]
                 for name in VARIANTS
             }
             plain = found["cross entropy"]
@@ -97,7 +95,7 @@ def table(study: Study) -> Output:
             "cross entropy at the end, test %",
             *(f"{name}, more" for name in list(VARIANTS)[1:]),
         )
-        tables[noise.partition(":")[0]] = Table(columns, tuple(rows))
+        tables[noise.partition(":")[0]] = ResultTable(columns, tuple(rows))
     words = (
         "scikit-learn's digits, a small network, SGD, three seeds, each with wrong labels "
         "of its own. What is learned at half of training is cross entropy's. Differences are "
@@ -106,12 +104,12 @@ def table(study: Study) -> Output:
     return Output("When ProSelfLC helps", tables, words)
 
 
-def end(records: Sequence[Record | None], column: str) -> list[float | None]:
+def end(records: Sequence[RunRecord | None], column: str) -> list[float | None]:
     """In percent, at the last step."""
     return [None if one is None else 100 * float(one.history[-1][column]) for one in records]
 
 
-def half(records: Sequence[Record | None], column: str) -> list[float | None]:
+def half(records: Sequence[RunRecord | None], column: str) -> list[float | None]:
     """In percent, at the evaluation point next to half of training."""
 
     def distance(line: Mapping[str, Any]) -> float:
@@ -134,9 +132,9 @@ def main() -> None:
     one = Reproduction(artefact, SCALES["cpu"], SEEDS, result_file.RESULTS / "paper")
     if not options.report:
         command.run(one, options.jobs, functools.partial(print, flush=True))
-    output, study = one.look()
+    output, plan = one.evaluate()
     print(output.markdown())
-    found = [study.store.record(run.config) for run in study.asked.values()]
+    found = [plan.store.record(run.config) for run in plan.requested.values()]
     made_with = sorted({str(record.facts["made_with"]) for record in found if record is not None})
     result_file.write(
         artefact.name,

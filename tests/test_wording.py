@@ -23,13 +23,10 @@ TO_DO = (
     "models",
     "options.py",
     "pages",
-    "paper",
     "queue",
     "recording",
     "reporting",
-    "reviewing",
     "run",
-    "searching",
     "training",
 )
 

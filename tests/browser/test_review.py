@@ -226,7 +226,7 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(
     again = serve(run, "--port", server.port)
     assert again.port == server.port
     assert again.address != server.address
-    expect(page.locator("#lost")).to_contain_text("started anew")
+    expect(page.locator("#lost")).to_contain_text("was restarted")
     window.open(again).close()  # as a user would, in the same browser
     page.get_by_role("button", name="Try again").press("Enter")
     expect(page.locator("#lost")).to_be_hidden()
@@ -247,13 +247,13 @@ def test_two_tabs_do_not_overwrite_each_other_unseen(
     press(one, "a")
     other.keyboard.press("k")
     expect(other.locator("#conflict")).to_be_visible()
-    expect(other.locator("#conflict-text")).to_contain_text(f"“{suggested}” was decided")
-    expect(other.locator("#conflict-text")).to_contain_text(f"You say “{given}”")
+    expect(other.locator("#conflict-text")).to_contain_text(f"decided “{suggested}”")
+    expect(other.locator("#conflict-text")).to_contain_text(f"Your decision is “{given}”")
     assert [line["label"] for line in lines(run)] == [suggested]
     expect(other.locator("#conflict-theirs")).to_be_focused()
-    expect(other.locator("#conflict-theirs")).to_have_text(f"Leave “{suggested}”")
+    expect(other.locator("#conflict-theirs")).to_have_text(f"Keep “{suggested}”")
     press(other, "Enter")
-    expect(other.get_by_role("status")).to_contain_text("One is left as decided before. Given")
+    expect(other.get_by_role("status")).to_contain_text("One decision was left unchanged. Given")
     assert [line["label"] for line in lines(run)] == [suggested]
 
     name, given, suggested = shown(one)
@@ -266,7 +266,7 @@ def test_two_tabs_do_not_overwrite_each_other_unseen(
     mine = [line for line in lines(run) if line["example"] == name]
     assert [line["label"] for line in mine] == [None, suggested]
     one.keyboard.press("z")
-    expect(one.get_by_role("status")).to_contain_text("Not undone: somebody else has decided anew")
+    expect(one.get_by_role("status")).to_contain_text("Not undone: another reviewer")
     assert "undo" not in lines(run)[-1]
     one.reload()
     ready(one)
@@ -280,7 +280,7 @@ def test_two_tabs_do_not_overwrite_each_other_unseen(
     press(other, "a")
     one.evaluate("dispatchEvent(new Event('focus'))")  # back in this window
     expect(one.locator("#progress")).not_to_have_text(before)
-    expect(one.locator("#standing")).to_contain_text("Decided meanwhile. accepted")
+    expect(one.locator("#standing")).to_contain_text("Decided in another window: accepted")
 
     press(one, "a")
     press(one, "b")
@@ -368,10 +368,10 @@ def test_filters_and_orders(
         press(page, "s")
     assert len(pairs) == 5  # one of every pair before the second of any
     page.locator("select[name=state]").select_option("decided")
-    expect(page.locator("#done-title")).to_have_text("No suspect matches")
-    expect(page.locator("#done-text")).to_have_text(f"{len(suspects)} others are not decided.")
+    expect(page.locator("#done-title")).to_have_text("No suspect matches the filters")
+    expect(page.locator("#done-text")).to_have_text(f"{len(suspects)} suspects are undecided.")
     expect(page.locator("#done-next")).to_be_hidden()  # there is nothing to train on
-    page.get_by_role("button", name="Show what is left").press("Enter")
+    page.get_by_role("button", name="Show undecided suspects").press("Enter")
     expect(page.locator("#place")).to_have_text(f"1 of {len(suspects)}")
 
 
@@ -392,12 +392,12 @@ def test_what_helps_to_decide_is_shown(
     assert "Over 4 epochs" in (page.locator("#curve svg").get_attribute("aria-label") or "")
     for side, label in (("given", given), ("suggested", suggested)):
         expect(page.locator(f"#near-{side} img")).to_have_count(4)
-        expect(page.locator(f"#near-{side}-name")).to_have_text(f"Surely {label}")
+        expect(page.locator(f"#near-{side}-name")).to_have_text(f"Confidently {label}")
         near = page.locator(f"#near-{side} .id").all_inner_texts()
         rows = table.filter([one in near for one in table["id"].to_pylist()])
         assert set(rows["given_label"].to_pylist()) == {label}
         assert not any(rows["is_suspect"].to_pylist())
-    expect(page.locator("#near-how")).to_contain_text("Nearest to it in what the model sees")
+    expect(page.locator("#near-how")).to_contain_text("nearest examples")
 
 
 @pytest.fixture(scope="module")
@@ -454,7 +454,7 @@ def test_a_hundred_thousand_suspects_scroll_without_lag(
     page.keyboard.press("Shift+End")
     expect(page.locator("#selected")).to_have_text("500 selected")
     page.keyboard.press("Space")  # no more than the server takes at once
-    expect(page.get_by_role("status")).to_have_text("Not selected, 500 in all.")
+    expect(page.get_by_role("status")).to_have_text("Not selected. 500 selected in total.")
     page.keyboard.press("Escape")
     page.keyboard.press("End")
     page.wait_for_selector("#cell-99999.at b")
@@ -522,14 +522,14 @@ def test_numbers_and_what_is_gone(
     page = tabs().open(server)
     expect(page.locator("#exhibit tbody tr")).to_have_count(2)
     heads = page.locator("#exhibit thead th").all_inner_texts()
-    assert heads == ["column", "here", "usual for cat", "usual for dog"]
+    assert heads == ["column", "this example", "typical cat", "typical dog"]
     press(page, "a")
     page.keyboard.press("g")
     page.wait_for_selector(".cell .text bdi")
     data.rename(tmp_path / "moved.csv")
     gone = serve(run)
     page = tabs().open(gone)
-    expect(page.locator("#notes")).to_contain_text("The examples themselves are not shown")
+    expect(page.locator("#notes")).to_contain_text("The examples themselves cannot be shown")
     expect(page.locator("#notes")).to_contain_text("is not there any more")
     expect(page.locator("#exhibit")).to_contain_text("cannot be shown")
     expect(page.locator("#near")).to_be_hidden()
@@ -559,7 +559,7 @@ def test_to_the_end(
     expect(later.locator("#done-title")).to_have_text("Every suspect is decided")
     expect(later.locator("#done-next")).to_contain_text("--reviewed")
     expect(page.locator("#progress")).to_contain_text("4 of 4 decided")
-    expect(page.locator("#progress")).to_contain_text("4 of 4 suggestions right (95%: 51 to 100%)")
+    expect(page.locator("#progress")).to_contain_text("4 of 4 suggestions right")
     page.keyboard.press("z")
     expect(page.locator("#one")).to_be_visible()
     expect(page.locator("#progress")).to_contain_text("3 of 4 decided")
@@ -659,16 +659,16 @@ def test_without_a_mouse_and_for_those_who_hear_it(
     for name in ("keys-open", "theme", "pair", "given", "low", "order", "mode-grid", "accept"):
         assert name in reached
     _, given, suggested = shown(page)
-    page.get_by_role("button", name=f"Accept: it is {suggested}").press("Enter")
+    page.get_by_role("button", name=f"Accept: {suggested}").press("Enter")
     expect(page.locator("#progress")).to_contain_text("1 of")
     expect(page.get_by_role("status")).to_contain_text(f"{suggested}. Given")
     expect(page.locator("#accept")).to_be_focused()  # where it was
     page.get_by_role("button", name="Undo").press("Enter")
     expect(page.get_by_role("status")).to_contain_text("Undone")
-    page.get_by_role("button", name=f"Keep: it is {given}").press("Space")
+    page.get_by_role("button", name=f"Keep: {given}").press("Space")
     expect(page.locator("#progress")).to_contain_text("1 of")
     page.keyboard.press("?")
-    page.get_by_label("Letters are shortcuts").uncheck()
+    page.get_by_label("Use letter keys as shortcuts").uncheck()
     escape(page)
     page.keyboard.press("a")
     page.wait_for_timeout(300)
@@ -676,7 +676,7 @@ def test_without_a_mouse_and_for_those_who_hear_it(
     page.get_by_role("button", name="Grid").press("Enter")
     page.wait_for_selector(".cell b")
     option = page.get_by_role("listbox", name="Suspects", exact=True).get_by_role("option").first
-    expect(option).to_have_accessible_name(re.compile(r"Given \d, suggested \d, .*% sure"))
+    expect(option).to_have_accessible_name(re.compile(r"Given \d, suggested \d, .*% confidence"))
     assert option.get_attribute("aria-setsize") == page.locator("#place").inner_text().split()[-1]
 
 

@@ -13,6 +13,8 @@ import pytest
 from playwright.sync_api import expect
 
 from proselflc.searching import study_page
+from proselflc.searching.search_space import Space, Values
+from proselflc.searching.study_directory import StudyDirectory
 
 pytestmark = pytest.mark.browser
 
@@ -30,15 +32,15 @@ def fabricated() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    study = replace(
-        fabricated().study(),
-        warning="They may be wrong.",
-        data="d" * 200,
-        folder="f" * 200,
-        space=("proselflc.sharpness=" + ",".join(map(str, range(200))),),
+    outcome = fabricated().search_outcome()
+    space = Space(outcome.plan.space.recipe, {"proselflc": {"sharpness": Values((*range(200),))}})
+    outcome = replace(
+        outcome,
+        directory=StudyDirectory(Path("f" * 200)),
+        plan=replace(outcome.plan, data="d" * 200, space=space, knows_truth=False),
     )
     path: Path = tmp_path_factory.mktemp("study") / "report.html"
-    path.write_text(study_page.make(study), encoding="utf-8")
+    path.write_text(study_page.make(outcome), encoding="utf-8")
     return path
 
 
@@ -59,7 +61,7 @@ def test_it_fits_and_shows_its_figures(
     ink = seen.evaluate("getComputedStyle(document.body).color")
     bright = [sum(map(float, colour[4:-1].split(","))) for colour in (paper, ink)]
     assert (bright[0] > bright[1]) == (theme == "light")
-    expect(seen.get_by_text("They may be wrong.")).to_be_visible()
+    expect(seen.get_by_text("The true labels are unknown")).to_be_visible()
 
 
 def test_trials_can_be_sorted(visit: Callable[..., Any], page: Path) -> None:

@@ -20,14 +20,15 @@ PATIENCE = 0.6  # seconds that the server under test waits
 SERVER = """
 import sys
 from proselflc.run.reader import load_run
-from proselflc.reviewing.command import Place, review
+from proselflc.reviewing.command import ServerOptions, review
 
 def show(address):
     print(address, flush=True)
 
 done = review(
-    load_run(sys.argv[1]), Place(port=0, by="me", opens=False, patience=float(sys.argv[2])),
-    say=lambda text: None, show=show,
+    load_run(sys.argv[1]),
+    ServerOptions(port=0, by="me", opens_browser=False, patience=float(sys.argv[2])),
+    note=lambda text: None, announce=show,
 )
 print("decided", done.whole_precision.decided, flush=True)
 """

@@ -10,9 +10,9 @@ import pytest
 from proselflc import methods as known
 from proselflc.cli import app as cli
 from proselflc.paper import command, printed
-from proselflc.paper.artefacts import artefact
-from proselflc.paper.running import Reproduction, planned
-from proselflc.paper.scale import SCALES
+from proselflc.paper.command import find_artefact
+from proselflc.paper.plan import SCALES
+from proselflc.paper.reproduction import Reproduction
 
 CPU = SCALES["cpu"]
 
@@ -133,13 +133,13 @@ def test_table_6_starts_from_imagenets_weights_and_is_told_the_mask(
 
 
 def test_what_only_a_choice_will_settle_is_planned_too(tmp_path: Path) -> None:
-    one = Reproduction(artefact("figure5"), CPU, (0, 1, 2), tmp_path)
-    assert len(planned(one)) == 2 * (5 + 3)
-    assert len(one.look()[1].wanted) == 2 * 5
+    one = Reproduction(find_artefact("figure5"), CPU, (0, 1, 2), tmp_path)
+    assert len(one.pending()) == 2 * (5 + 3)
+    assert len(one.evaluate()[1].pending) == 2 * 5
     plan = command.plan(one)
     assert plan["estimate"].startswith("16 runs")
     later = [run for run in plan["runs"] if run["presumes"]]
     assert len(later) == 2 * 3
     assert {run["key"] for run in later} == {None}
     assert all("ProSelfLC with B still to be chosen, seed" in run["title"] for run in later)
-    assert command.plan_in_words(plan).count("\nlater ") == 2 * 3
+    assert command.describe(plan).count("\nlater ") == 2 * 3

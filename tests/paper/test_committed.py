@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from proselflc.paper.artefacts import artefact
-from proselflc.paper.records import Store, resolved_table
-from proselflc.paper.running import Reproduction
-from proselflc.paper.scale import SCALES
+from proselflc.paper.command import find_artefact
+from proselflc.paper.output import Output
+from proselflc.paper.plan import SCALES
+from proselflc.paper.records import RecordStore, resolved_table
+from proselflc.paper.reproduction import Reproduction
 from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 
@@ -19,9 +20,14 @@ CPU = SCALES["cpu"]
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results" / "paper"
 
 
+def committed(name: str) -> Output:
+    artefact = find_artefact(name)
+    return Reproduction(artefact, CPU, artefact.seeds, COMMITTED).evaluate()[0]
+
+
 def test_committed_records_are_named_by_their_options() -> None:
     """But for those of an earlier store (`carried_over`), which docs/paper.md tells of."""
-    store = Store(COMMITTED)
+    store = RecordStore(COMMITTED)
     assert not (COMMITTED / "records").exists()  # benchmarks/pack_records.py packs them
     records = list(store.records())
     assert len(records) > 500
@@ -38,16 +44,12 @@ def test_committed_records_are_named_by_their_options() -> None:
     "name", ["table3", "table4", "table5", "table7", "figure2", "figure3", "figure4", "figure5"]
 )
 def test_committed_results_are_what_the_committed_records_say(name: str) -> None:
-    one = Reproduction(artefact(name), CPU, artefact(name).seeds, COMMITTED)
     text = (COMMITTED / "cpu" / f"{name}.md").read_text(encoding="utf-8")
-    assert one.look()[0].markdown(pictures=True) == text
+    assert committed(name).markdown(pictures=True) == text
 
 
 def test_every_panel_says_the_noise_rate_that_it_is_of() -> None:
-    figures = {
-        name: Reproduction(artefact(name), CPU, artefact(name).seeds, COMMITTED).look()[0].figures
-        for name in ("figure4", "figure5")
-    }
+    figures = {name: committed(name).figures for name in ("figure4", "figure5")}
     assert [one.name for one in figures["figure4"]] == [
         f"figure4-0{rate}-{panel}"
         for rate in (2, 3, 4)

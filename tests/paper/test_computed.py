@@ -6,16 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from proselflc.paper import artefacts, computed, printed
-from proselflc.paper.plan import Study
-from proselflc.paper.records import Store
-from proselflc.paper.scale import SCALES
+from proselflc.paper import command, computed, printed
+from proselflc.paper.plan import SCALES, RunPlan
+from proselflc.paper.records import RecordStore
 
 CPU = SCALES["cpu"]
 
 
 def test_table_2_is_the_papers() -> None:
-    output = computed.table2(Study(Store(Path("nowhere")), CPU, (0,)))
+    output = computed.table2(RunPlan(RecordStore(Path("nowhere")), CPU, (0,)))
     numbers = [[cell.split()[0] for cell in row[1:]] for row in output.tables[""].rows]
     assert numbers == [["0.01", "0.09", "0.09"], ["0.09", "0.81", "0.81"]]
     changes = [["changes" in cell for cell in row[1:]] for row in output.tables[""].rows]
@@ -25,9 +24,8 @@ def test_table_2_is_the_papers() -> None:
 
 
 def test_table_1_says_of_each_method_what_the_paper_says() -> None:
-    rows = {
-        row[0]: row for row in computed.table1(Study(Store(Path("x")), CPU, (0,))).tables[""].rows
-    }
+    table = computed.table1(RunPlan(RecordStore(Path("x")), CPU, (0,))).tables[""]
+    rows = {row[0]: row for row in table.rows}
     known = {"Cross entropy": "CCE", "Label smoothing": "LS", "Confidence penalty": "CP"}
     for ours, theirs in (known | {"Boot-soft": "LC", "ProSelfLC": "LC"}).items():
         target, divergence, entropy, *others = printed.SUMMARY[theirs]
@@ -39,7 +37,7 @@ def test_table_1_says_of_each_method_what_the_paper_says() -> None:
 
 
 def test_figure_1_is_the_formula(tmp_path: Path) -> None:
-    output = artefacts.artefact("figure1").make(Study(Store(tmp_path), CPU, (0,)))
+    output = command.find_artefact("figure1").make(RunPlan(RecordStore(tmp_path), CPU, (0,)))
     rows = {row[0]: [float(cell) for cell in row[1:]] for row in output.tables[""].rows}
     q, p, u = (np.array(rows[name]) for name in ("q", "p", "u"))
     np.testing.assert_allclose(rows["LS"], 0.5 * q + 0.5 * u, atol=1e-3)

@@ -18,9 +18,8 @@ from proselflc import methods
 from proselflc.data.dataset import Dataset, ImageFiles, Part
 from proselflc.data.preprocessing import ImageScaling
 from proselflc.paper import printed, tables
-from proselflc.paper.plan import Study
-from proselflc.paper.records import Store
-from proselflc.paper.scale import scale
+from proselflc.paper.plan import RunPlan, find_scale
+from proselflc.paper.records import RecordStore
 from proselflc.run.config import Config, find
 from proselflc.run.prepare import prepare
 from proselflc.training.schedule import factor
@@ -79,7 +78,7 @@ def test_a_recipe_says_what_the_paper_says(name: str, said: dict[str, Any]) -> N
     assert {key: found[key] for key in said} == said
     assert found["epochs"] is found["clip"] is found["ema"] is found["noise"] is None
     assert (found["warmup"], found["accumulate"], found["precision"]) == (0, 1, "no")
-    reproduced = scale("paper").config(name, "proselflc", {}, seed=0).values()
+    reproduced = find_scale("paper").config(name, "proselflc", {}, seed=0).values()
     assert {key: reproduced[key] for key in said} == said
 
 
@@ -110,8 +109,8 @@ def test_table_6_is_printed_as_in_the_paper(tmp_path: Path) -> None:
     assert list(printed.CLOTHING.items()) == [
         (methods.find(name).title, value) for _, name, value in TABLE_6
     ]
-    study = Study(Store(tmp_path), scale("paper"), (0,), presumes=True)
-    table = tables.table6(study).tables[""]
+    plan = RunPlan(RecordStore(tmp_path), find_scale("paper"), (0,), assume_first=True)
+    table = tables.table6(plan).tables[""]
     assert table.columns == ("method", "chosen", "test accuracy, %", "printed, %")
     assert [row[-1] for row in table.rows] == [f"{value:.1f}" for *_, value in TABLE_6]
     # "Our Trained Results" are the last five; the others the paper has from elsewhere.
@@ -120,8 +119,8 @@ def test_table_6_is_printed_as_in_the_paper(tmp_path: Path) -> None:
 
 
 def test_table_7_is_printed_as_in_the_paper(tmp_path: Path) -> None:
-    study = Study(Store(tmp_path), scale("paper"), (0,), presumes=True)
-    theirs = tables.table7(study).tables["printed"]
+    plan = RunPlan(RecordStore(tmp_path), find_scale("paper"), (0,), assume_first=True)
+    theirs = tables.table7(plan).tables["printed"]
     assert [row[1:] for row in theirs.rows] == list(TABLE_7.values())
     assert theirs.columns[1:] == ("T = 1", "T = 1/4", "T = 1/8")
     for measure, cells in TABLE_7.items():

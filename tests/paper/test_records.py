@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from proselflc.errors import InputError
-from proselflc.paper.records import Store
-from proselflc.paper.scale import SCALES
+from proselflc.paper.plan import SCALES
+from proselflc.paper.records import RecordStore
 from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 
@@ -33,15 +33,15 @@ def facts(accuracy: float) -> dict[str, Any]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> RecordStore:
     """Return a store with three records."""
-    made = Store(tmp_path)
+    made = RecordStore(tmp_path)
     for seed in range(3):
         made.add(config(seed), facts(seed / 8))
     return made
 
 
-def test_packed_records_are_the_same(store: Store) -> None:
+def test_packed_records_are_the_same(store: RecordStore) -> None:
     before = [dict(one.facts) for one in store.records()]
     assert store.pack() == 3
     assert [path.name for path in store.path.rglob("*") if path.is_file()] == ["records.jsonl.xz"]
@@ -53,7 +53,9 @@ def test_packed_records_are_the_same(store: Store) -> None:
     assert store.record(config(3)) is None
 
 
-def test_what_is_recorded_later_is_read_beside_the_archive_and_packed_with_it(store: Store) -> None:
+def test_a_record_added_after_packing_is_read_and_packed(
+    store: RecordStore,
+) -> None:
     store.pack()
     store.add(config(3), facts(0.5))
     assert len(list(store.records())) == 4
@@ -63,7 +65,9 @@ def test_what_is_recorded_later_is_read_beside_the_archive_and_packed_with_it(st
     assert found.summary == {"test_accuracy": 0.5, "title": "ε"}
 
 
-def test_a_pack_that_is_killed_loses_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pack_that_is_killed_loses_nothing(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = [dict(one.facts) for one in store.records()]
     for place in ("replace", "unlink"):
         with monkeypatch.context() as patch:
@@ -90,17 +94,19 @@ def test_a_pack_that_is_killed_loses_nothing(store: Store, monkeypatch: pytest.M
     ],
     ids=["no archive", "no key", "cut off", "empty"],
 )
-def test_a_damaged_archive_is_said(store: Store, content: bytes, why: str) -> None:
+def test_a_damaged_archive_is_said(store: RecordStore, content: bytes, why: str) -> None:
     store.pack()
     store.archive.write_bytes(content)
     with pytest.raises(InputError, match=rf"records\.jsonl\.xz is .*{why}"):
         store.record(config(0))
 
 
-def test_a_damaged_record_in_an_archive_is_named(store: Store) -> None:
+def test_a_damaged_record_in_an_archive_is_named(store: RecordStore) -> None:
     name = key(config(0))
     line = f'{{"key":"{name}","summary":3}}\n'
     store.archive.write_bytes(lzma.compress(line.encode()))
     (store.path / "records" / f"{name}.json").unlink()
-    with pytest.raises(InputError, match=rf"the record {name} in .*records\.jsonl\.xz is not"):
+    with pytest.raises(
+        InputError, match=rf"the record {name} in .*records\.jsonl\.xz is damaged.*summary"
+    ):
         store.record(config(0))

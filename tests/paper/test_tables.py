@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proselflc.paper import printed, tables
-from proselflc.paper.artefacts import artefact
+from proselflc.paper.command import find_artefact
 from proselflc.paper.output import (
     MISSING,
     Output,
@@ -19,10 +19,9 @@ from proselflc.paper.output import (
     interval,
     mean_std,
 )
-from proselflc.paper.plan import Study
-from proselflc.paper.records import Store
-from proselflc.paper.running import Reproduction
-from proselflc.paper.scale import SCALES
+from proselflc.paper.plan import SCALES, RunPlan
+from proselflc.paper.records import RecordStore
+from proselflc.paper.reproduction import Reproduction
 from proselflc.run.config import Config
 
 CPU = SCALES["cpu"]
@@ -39,35 +38,35 @@ def facts(accuracy: float | None = 0.5, validation: float | None = None) -> dict
 
 
 def test_the_trusted_examples_choose_and_the_test_set_does_not(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    study = Study(store, CPU, (0, 1))
-    assert study.chosen("cifar100", "pair:0.4", "label_smoothing") is None
-    trials = list(study.wanted.values())
+    store = RecordStore(tmp_path)
+    plan = RunPlan(store, CPU, (0, 1))
+    assert plan.chosen_parameters("cifar100", "pair:0.4", "label_smoothing") is None
+    trials = list(plan.pending.values())
     assert [run.config.parameters["epsilon"] for run in trials] == [0.125, 0.25, 0.5]
     assert all(run.config.trusted == "0.2" for run in trials)
     for run, validation in zip(trials, (0.5, 0.7, 0.7), strict=True):
         # The best on the trusted examples is the worst on the test set.
         store.add(run.config, facts(accuracy=1 - validation, validation=validation))
-    found = Study(store, CPU, (0, 1))
-    assert found.chosen("cifar100", "pair:0.4", "label_smoothing") == {"epsilon": 0.25}
-    assert found.chosen("cifar100", "pair:0.4", "cce") == {}
-    assert not found.wanted
+    found = RunPlan(store, CPU, (0, 1))
+    assert found.chosen_parameters("cifar100", "pair:0.4", "label_smoothing") == {"epsilon": 0.25}
+    assert found.chosen_parameters("cifar100", "pair:0.4", "cce") == {}
+    assert not found.pending
 
 
 def test_table_4_marks_what_is_not_run_and_compares_pair_by_pair(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    one = Reproduction(artefact("table4"), CPU, (0, 1), tmp_path)
+    store = RecordStore(tmp_path)
+    one = Reproduction(find_artefact("table4"), CPU, (0, 1), tmp_path)
     for _ in range(2):  # first the trials, then what they have chosen
-        _, study = one.look()
-        for run in study.wanted.values():
+        _, plan = one.evaluate()
+        for run in plan.pending.values():
             config = run.config
             if config.noise == "symmetric:0.6" and config.method == "cce":
                 continue
             best = config.method == "proselflc"
             value = 0.5 + 0.1 * best + 0.01 * config.recipe.seed
             store.add(config, facts(value, validation=0.5))
-    output, study = one.look()
-    assert len(study.wanted) == 2
+    output, plan = one.evaluate()
+    assert len(plan.pending) == 2
     ours = {row[0]: row[1:] for row in output.tables["ours"].rows}
     assert ours["ProSelfLC"][0] == "60.5 ± 0.7"
     assert ours["Cross entropy"][-1] == MISSING
@@ -77,7 +76,7 @@ def test_table_4_marks_what_is_not_run_and_compares_pair_by_pair(tmp_path: Path)
     assert less.keys() == ours.keys() - {"ProSelfLC"}
     learned = {row[0]: row[1:] for row in output.tables["learned"].rows}
     assert learned["Cross entropy"] == (*5 * ("25.0 ± 0.0",), MISSING)
-    assert "in 23," in " ".join(output.words)
+    assert "above 0 in 23," in " ".join(output.words)
     assert "1 are not run yet" in " ".join(output.words)
     theirs = {row[0]: row[1:] for row in output.tables["printed"].rows}
     assert theirs["ProSelfLC"] == ("68.7", "68.5", "67.9", "64.8", "59.3", "47.7")
@@ -89,13 +88,13 @@ def test_table_4_marks_what_is_not_run_and_compares_pair_by_pair(tmp_path: Path)
 
 
 def test_dynamics_are_means_over_the_seeds(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    one = Reproduction(artefact("figure3"), CPU, (0, 1), tmp_path)
+    store = RecordStore(tmp_path)
+    one = Reproduction(find_artefact("figure3"), CPU, (0, 1), tmp_path)
     for _ in range(2):
-        for run in one.look()[1].wanted.values():
+        for run in one.evaluate()[1].pending.values():
             store.add(run.config, facts(0.5 + 0.1 * run.config.recipe.seed, validation=0.5))
-    output, study = one.look()
-    assert not study.wanted
+    output, plan = one.evaluate()
+    assert not plan.pending
     rows = {row[0]: row[1:] for row in output.tables[""].rows}
     assert rows["ProSelfLC"][-1] == "0.550 ± 0.071"
     less = {row[0]: row[1:] for row in output.tables["difference"].rows}
@@ -108,14 +107,14 @@ def test_dynamics_are_means_over_the_seeds(tmp_path: Path) -> None:
 
 
 def test_a_run_that_diverged_is_called_so(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    study = Study(store, CPU, (0,))
-    study.finals("cifar100", None, "cce", {})
-    (run,) = study.wanted.values()
+    store = RecordStore(tmp_path)
+    plan = RunPlan(store, CPU, (0,))
+    plan.final_runs("cifar100", None, "cce", {})
+    (run,) = plan.pending.values()
     store.add(run.config, {**facts(None), "diverged": "the loss is nan", "history": []})
-    study = Study(store, CPU, (0,))
-    found = study.finals("cifar100", None, "cce", {})
-    assert not study.wanted
+    plan = RunPlan(store, CPU, (0,))
+    found = plan.final_runs("cifar100", None, "cce", {})
+    assert not plan.pending
     assert mean_std(tables.accuracies(found)) == "diverged"
 
 
@@ -148,28 +147,28 @@ def test_printed_numbers_agree_between_tables() -> None:
 
 
 def test_clothing1m_is_chosen_by_its_own_validation_part(tmp_path: Path) -> None:
-    one = Reproduction(artefact("table6"), SCALES["paper"], (0, 1), tmp_path)
-    for run in one.look()[1].wanted.values():
+    one = Reproduction(find_artefact("table6"), SCALES["paper"], (0, 1), tmp_path)
+    for run in one.evaluate()[1].pending.values():
         is_best = run.config.parameters in ({"epsilon": 0.25}, {"sharpness": 14.0})
         one.store.add(run.config, facts(0.7, validation=0.8 if is_best else 0.6))
-    output, study = one.look()
-    assert {run.config.trusted for run in study.asked.values()} == {None}
+    output, plan = one.evaluate()
+    assert {run.config.trusted for run in plan.requested.values()} == {None}
     chosen = {row[0]: row[1] for row in output.tables[""].rows}
     assert chosen["Boot-soft"] == "ε = 0.25"
     assert chosen["ProSelfLC"] == "B = 14"
     assert chosen["Cross entropy"] == chosen["D2L ¹"] == "default"
-    assert all("clean" not in run.title for run in study.asked.values())
-    assert {run.config.parameters.get("sharpness") for run in study.wanted.values()} >= {14.0}
+    assert all("clean" not in run.title for run in plan.requested.values())
+    assert {run.config.parameters.get("sharpness") for run in plan.pending.values()} >= {14.0}
 
 
 def filled(name: str, folder: Path, seeds: tuple[int, ...], value: Any) -> Output:
     """A table all of whose runs are there, their facts made up by a function of their options."""
-    one = Reproduction(artefact(name), CPU, seeds, folder)
+    one = Reproduction(find_artefact(name), CPU, seeds, folder)
     for _ in range(2):
-        for run in one.look()[1].wanted.values():
+        for run in one.evaluate()[1].pending.values():
             one.store.add(run.config, value(run.config))
-    output, study = one.look()
-    assert not study.wanted
+    output, plan = one.evaluate()
+    assert not plan.pending
     return output
 
 
@@ -191,7 +190,7 @@ def test_table_3_compares_every_setting_with_cross_entropy(tmp_path: Path) -> No
     said = " ".join(output.words)
     # Confidence penalty and Boot-soft are as good as cross entropy.
     assert "for 9 of 12 settings" in said
-    assert "in 3, the opposite in 3, and in 6 nobody can tell" in said
+    assert "above 0 in 3, below 0 in 3, and contains 0 in 6" in said
 
 
 def test_table_5_says_how_much_a_hyper_parameter_matters(tmp_path: Path) -> None:

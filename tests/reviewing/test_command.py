@@ -38,7 +38,7 @@ def test_a_port_that_is_taken(run: Path, serve: Callable[..., Any]) -> None:
         server = serve(run, "--port", port)
         assert server.port > port
         said = server.running.streams[1].read_text()
-        assert f"port {port} is taken, so the page is at port {server.port}" in said
+        assert f"port {port} is in use, so the page is served on port {server.port}" in said
         server.enter()
         assert server.get("/api/start")["suspects"] == 6
 
@@ -64,9 +64,8 @@ def test_what_it_says_at_the_end(run: Path, serve: Callable[..., Any]) -> None:
     assert answer["left"] == 2
     done = server.kill(2)
     assert done.code == 0
-    assert (
-        "4 of 6 suspects are decided: 2 as suggested, 0 otherwise, 1 kept, 1 unsure." in done.stderr
-    )
+    assert "4 of 6 suspects are decided: 2 as suggested" in done.stderr
+    assert "1 kept, 1 unsure" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -165,11 +164,11 @@ def test_without_the_extra(
     ],
 )
 def test_names_that_it_is_asked_for_by(host: str, expected: set[str]) -> None:
-    assert reviewing.names(host) == expected
+    assert reviewing.host_names(host) == expected
 
 
 def test_everywhere_is_every_name_of_this_machine() -> None:
-    found = reviewing.names("0.0.0.0")
+    found = reviewing.host_names("0.0.0.0")
     assert {"127.0.0.1", "localhost", socket.gethostname().lower()} <= found
     assert "0.0.0.0" not in found
     assert reviewing.is_loopback("127.0.0.1")
@@ -187,9 +186,9 @@ def test_a_browser_is_opened_where_there_is_one(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("sys.platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    assert not reviewing._opened("http://x")
+    assert not reviewing._open_browser("http://x")
     monkeypatch.setenv("DISPLAY", ":0")
-    assert reviewing._opened("http://x")
+    assert reviewing._open_browser("http://x")
     assert opened == ["http://x"]
 
 

@@ -33,7 +33,7 @@ def test_the_nearest_of_a_class(run: tuple[Run, Features]) -> None:
     suspect = table["is_suspect"].to_numpy()
     index = int(np.flatnonzero(suspect)[0])
     label = int(found.labels.given[index])
-    near = Neighbours(found, inputs).of(index, label, 5)
+    near = Neighbours(found, inputs).nearest(index, label, 5)
     # The formula again: the hidden layer's output, by its cosine, among the pool.
     quality = table["quality"].to_numpy()
     rows = np.flatnonzero((found.labels.given == label) & ~suspect)
@@ -53,9 +53,9 @@ def test_it_is_no_neighbour_of_itself(run: tuple[Run, Features]) -> None:
     quality = found.examples["quality"].to_numpy().copy()
     quality[found.labels.given != 0] = -1
     best = int(quality.argmax())
-    assert best not in neighbours.of(best, 0, POOL)
+    assert best not in neighbours.nearest(best, 0, POOL)
     assert best not in neighbours.surest(best, 0, POOL)
-    assert len(neighbours.of(best, 0, POOL)) == POOL - 1
+    assert len(neighbours.nearest(best, 0, POOL)) == POOL - 1
 
 
 def test_without_a_model_the_surest_are_left(run: tuple[Run, Features], tmp_path: Path) -> None:
@@ -67,4 +67,4 @@ def test_without_a_model_the_surest_are_left(run: tuple[Run, Features], tmp_path
     neighbours = Neighbours(found, inputs)
     assert neighbours.surest(-1, 1, 3).tolist() == expected.tolist()
     with pytest.raises(InputError):
-        Neighbours(found, Features(inputs.values[:, :2])).of(0, 1, 3)
+        Neighbours(found, Features(inputs.values[:, :2])).nearest(0, 1, 3)

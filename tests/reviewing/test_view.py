@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -12,14 +13,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 from proselflc.auditing.examples import read_examples, write_parquet
+from proselflc.data.dataset import Features, ImageFiles, Images, Texts
 from proselflc.data.labels.decisions import Wanted
 from proselflc.reviewing.view import (
     LONGEST_TEXT,
     MOST_COLUMNS,
     SOURCES,
-    Sheet,
+    ReviewView,
+    encode,
     next_steps,
     source,
 )
@@ -28,24 +32,24 @@ from proselflc.run.review import Review
 
 
 @pytest.fixture
-def sheet(reviewable: Callable[..., Path], tmp_path: Path) -> Callable[..., Sheet]:
+def sheet(reviewable: Callable[..., Path], tmp_path: Path) -> Callable[..., ReviewView]:
     """A sheet on a table with these columns."""
 
-    def go(heading: str, rows: list[str], **options: object) -> Sheet:
+    def go(heading: str, rows: list[str], **options: object) -> ReviewView:
         names = ("cat", "dog", "fox")
         data = tmp_path / "d.csv"
         lines = [f"{row},{names[k % 3]}" for k, row in enumerate(rows)]
         data.write_text("\n".join([f"{heading},label", *lines]) + "\n")
         ids = [str(k) for k in range(len(rows))]
         run = reviewable(tmp_path, n=len(rows), ids=ids, data=str(data), **options)
-        found = Sheet(Review(Run(run)), "anna")
-        assert found.why_gone == ""
+        found = ReviewView(Review(Run(run)), "anna")
+        assert found.missing_reason == ""
         return found
 
     return go
 
 
-def test_columns_beside_what_is_usual(sheet: Callable[..., Sheet]) -> None:
+def test_columns_beside_what_is_usual(sheet: Callable[..., ReviewView]) -> None:
     generator = np.random.default_rng(0)
     x = generator.normal(0, 1, (30, 3)).round(3)
     x[0] = [0.0, 50.0, 3.0]  # the second column is the odd one
@@ -67,7 +71,7 @@ def test_columns_beside_what_is_usual(sheet: Callable[..., Sheet]) -> None:
         assert [row["name"] for row in one["columns"]] == [row["name"] for row in found]
 
 
-def test_many_columns_and_long_texts_are_cut(sheet: Callable[..., Sheet]) -> None:
+def test_many_columns_and_long_texts_are_cut(sheet: Callable[..., ReviewView]) -> None:
     heading = ",".join(f"c{k}" for k in range(300))
     shown = sheet(heading, [",".join(str((k * j) % 7) for j in range(300)) for k in range(12)])
     found = shown.detail(1)
@@ -75,7 +79,7 @@ def test_many_columns_and_long_texts_are_cut(sheet: Callable[..., Sheet]) -> Non
     assert found["moreColumns"] == 300 - MOST_COLUMNS
 
 
-def test_texts_keep_their_lines_and_show_their_codes(sheet: Callable[..., Sheet]) -> None:
+def test_texts_keep_their_lines_and_show_their_codes(sheet: Callable[..., ReviewView]) -> None:
     rows = [
         f'"line one {k}\nline\ttwo \x1b[31m{"x" * (30_000 if k == 0 else 1)}"' for k in range(12)
     ]
@@ -101,12 +105,12 @@ def test_the_likeliest_of_many_classes(reviewable: Callable[..., Path], tmp_path
     write_parquet(
         table.set_column(place, "corrected_distribution", column), path / "examples.parquet"
     )
-    shown = Sheet(Review(Run(path)), "anna")
+    shown = ReviewView(Review(Run(path)), "anna")
     assert shown.detail(0)["chances"] == [((k * 31) % 150, 0.5 ** (k + 1)) for k in range(5)]
 
 
 def test_what_was_decided_can_be_taken_back_by_who_decided(
-    sheet: Callable[..., Sheet],
+    sheet: Callable[..., ReviewView],
 ) -> None:
     shown = sheet("a,b", [f"{k},{k % 5}" for k in range(12)])
     log = shown.review.decisions
@@ -125,9 +129,9 @@ def test_what_was_decided_can_be_taken_back_by_who_decided(
 
 
 def test_data_that_is_gone(reviewable: Callable[..., Path], tmp_path: Path) -> None:
-    shown = Sheet(Review(Run(reviewable(tmp_path))), "anna")
+    shown = ReviewView(Review(Run(reviewable(tmp_path))), "anna")
     assert shown.kind is None
-    assert "is not there any more" in shown.why_gone
+    assert "is not there any more" in shown.missing_reason
     assert shown.neighbours(0)["given"] == []
     assert shown.picture(0, "large") is None
     assert shown.detail(0)["curve"] is not None
@@ -156,7 +160,7 @@ def test_scripts_import_only_what_is_below_them() -> None:
 
 
 def test_more_changes_than_can_be_told(
-    sheet: Callable[..., Sheet], monkeypatch: pytest.MonkeyPatch
+    sheet: Callable[..., ReviewView], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = sheet("a,b", [f"{k},{k % 5}" for k in range(12)])
     shown.review.decisions.add([Wanted(str(k), "dog", 0) for k in range(3)], "ben", "1")
@@ -180,3 +184,53 @@ def test_what_to_do_next_can_be_typed(reviewable: Callable[..., Path], tmp_path:
     plain = Run(reviewable(tmp_path, "plain"))
     assert "--noise" not in next_steps(plain)[0]
     assert "--data" not in next_steps(plain)[0]
+
+
+def opened(content: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(content))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_small_images_are_kept_pixel_by_pixel(channels: int) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 6, channels), np.uint8)
+    found = encode(Images(pixels), 1, 900)
+    assert found is not None
+    assert found.kind == "image/png"
+    back = np.asarray(opened(found.content)).reshape(8, 6, channels)
+    np.testing.assert_array_equal(back, pixels[1])
+
+
+def test_large_images_are_made_smaller(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    Image.new("RGB", (2000, 1000), "red").save(path)
+    found = encode(ImageFiles((path,)), 0, 900)
+    assert found is not None
+    assert (found.kind, opened(found.content).format) == ("image/jpeg", "JPEG")
+    assert opened(found.content).size == (900, 450)
+
+
+def test_what_is_hidden_in_a_file_does_not_come_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    exif = Image.Exif()
+    exif[0x010E] = "where somebody lives"
+    Image.new("RGB", (100, 60), "blue").save(path, exif=exif, comment=b"<script>")
+    path.write_bytes(path.read_bytes() + b"<script>alert(1)</script>")
+    found = encode(ImageFiles((path,)), 0, 900)
+    assert found is not None
+    assert b"script" not in found.content
+    assert b"somebody" not in found.content
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"GIF89a", b"<svg xmlns='x' onload='alert(1)'/>", b"\xff" * 99]
+)
+def test_what_is_no_image_is_none(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(content)
+    assert encode(ImageFiles((path,)), 0, 900) is None
+    assert encode(ImageFiles((tmp_path / "gone.png",)), 0, 900) is None
+
+
+def test_texts_and_numbers_have_none() -> None:
+    assert encode(Texts(("a",)), 0, 900) is None
+    assert encode(Features(np.zeros((1, 2), np.float32)), 0, 900) is None

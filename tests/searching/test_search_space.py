@@ -131,8 +131,8 @@ def test_applied_replaces_what_was_chosen_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("word", "why"),
     [
-        ("lr", "says no values"),
-        ("lr=", "says no values"),
+        ("lr", "has no values"),
+        ("lr=", "has no values"),
         ("rate=0.1", 'unknown name "rate"'),
         ("epsilon=0.1", 'unknown name "epsilon"'),
         ("boot_soft.sharpness=1", 'unknown name "boot_soft.sharpness"'),

@@ -4,61 +4,62 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from proselflc.searching import study_figures, study_page
-from proselflc.searching.study_figures import Point
-from proselflc.searching.study_page import Method, Stage, Study, Trial
+from proselflc.data.request import Request
+from proselflc.run.config import Config
+from proselflc.searching import study_page
+from proselflc.searching.search_space import Range, Space, Values
+from proselflc.searching.study import MethodChoice, SearchOutcome, SearchStage, StudyPlan
+from proselflc.searching.study_directory import StudyDirectory
+from proselflc.searching.study_page import Point
+from proselflc.searching.trials import TrialRecord
+from proselflc.training.recipe import Recipe
+
+CONFIG = Config(Request("digits"), noise="pair:0.4", recipe=Recipe(epochs=30, seed=0))
 
 
-def study() -> Study:
+def search_outcome() -> SearchOutcome:
     grid = [(15, 0.05, 0.7), (15, 0.1, 0.74), (30, 0.05, 0.72), (30, 0.1, None)]
-    first = Stage(
-        "Γ and optimiser",
-        "Cross entropy",
-        True,
-        tuple(
-            Trial(
-                k + 1,
-                "complete" if accuracy is not None else "diverged",
-                {"epochs": epochs, "lr": lr},
-                accuracy,
-                1.5,
-                k == 1,
-            )
-            for k, (epochs, lr, accuracy) in enumerate(grid)
-        ),
-        {"epochs": 0.25, "lr": 0.75},
-        (),
+    first = tuple(
+        TrialRecord(
+            k,
+            "diverged" if accuracy is None else "complete",
+            {"epochs": epochs, "lr": lr},
+            accuracy,
+            1.5,
+        )
+        for k, (epochs, lr, accuracy) in enumerate(grid)
     )
-    own = Stage(
-        "ProSelfLC",
-        "ProSelfLC",
-        False,
-        tuple(
-            Trial(k + 1, "complete", {"sharpness": 7.5 + k}, 0.8 + k / 100, 2.0, k == 4)
-            for k in range(5)
-        ),
-        {},
-        ("sharpness",),
+    own = tuple(
+        TrialRecord(k, "complete", {"sharpness": 7.5 + k}, 0.8 + k / 100, 2.0) for k in range(5)
     )
-    return Study(
-        data="digits",
-        noise="pairflip:0.4",
-        knows_truth=True,
-        validation=259,
-        warning="",
-        recipe={"epochs": 15, "lr": 0.1},
-        methods=(
-            Method("Boot-soft", {"epsilon": 0.5}, 0.78, 0.7, "runs/boot", False),
-            Method("ProSelfLC", {"sharpness": 11.5}, 0.84, 0.81, "runs/pro", True),
+    space = Space(
+        {"epochs": Values((15, 30)), "lr": Values((0.05, 0.1))},
+        {"proselflc": {"sharpness": Range(4.0, 20.0, False)}},
+    )
+    methods = ("boot_soft", "proselflc")
+    plan = StudyPlan("digits", CONFIG, methods, space, 5, False, "l" * 64, "t" * 64, True)
+    summaries = {name: {"test_accuracy": value} for name, value in (("b", 0.7), ("p", 0.81))}
+    return SearchOutcome(
+        StudyDirectory(Path("study")),
+        plan,
+        {"epochs": 15, "lr": 0.1},
+        (
+            SearchStage("cce", True, first, {"epochs": 0.25, "lr": 0.75}),
+            SearchStage("proselflc", False, own),
         ),
-        stages=(first, own),
-        space=("epochs=15,30", "lr=0.05,0.1", "proselflc.sharpness=4..20"),
-        options={"data": "digits", "epochs": 30, "seed": 0, "method": {"name": "boot_soft"}},
-        chosen="study/chosen.toml",
-        folder="study",
+        (
+            MethodChoice(
+                "boot_soft", {"epsilon": 0.5}, 0.78, CONFIG, Path("runs/boot"), summaries["b"]
+            ),
+            MethodChoice(
+                "proselflc", {"sharpness": 11.5}, 0.84, CONFIG, Path("runs/pro"), summaries["p"]
+            ),
+        ),
+        259,
     )
 
 
@@ -69,47 +70,52 @@ def text(html: str) -> str:
 
 
 def test_it_says_what_was_chosen_and_by_what() -> None:
-    seen = text(study_page.make(study()))
-    assert "ProSelfLC with B 11.5 was chosen, trained with epochs 15 and learning rate 0.1" in seen
-    assert "259 examples with trusted labels have chosen, of which it predicts 84.0%" in seen
-    assert "the test set has chosen nothing" in seen
+    seen = text(study_page.make(search_outcome()))
+    assert "ProSelfLC with B 11.5 was chosen" in seen
+    assert "trained with epochs 15 and learning rate 0.1" in seen
+    assert "259 examples with trusted labels, of which it predicts 84.0%" in seen
+    assert "The test set was not used" in seen
     assert "it predicts 81.0% of the test set" in seen
     assert "Careful" not in seen
     assert "proselflc train --config study/chosen.toml" in seen
 
 
 def test_without_trusted_labels_it_warns() -> None:
-    seen = text(study_page.make(replace(study(), knows_truth=False, warning="They may be wrong.")))
-    assert "Careful. They may be wrong." in seen
-    assert "259 examples with the labels that they were given have chosen" in seen
+    outcome = search_outcome()
+    noisy = replace(outcome, plan=replace(outcome.plan, knows_truth=False))
+    seen = text(study_page.make(noisy))
+    assert "Careful. The true labels are unknown" in seen
+    assert "259 examples with their given labels" in seen
 
 
 def test_every_trial_is_in_its_table_and_the_chosen_one_is_marked() -> None:
-    html = study_page.make(study())
+    html = study_page.make(search_outcome())
     tables = re.findall(r'aria-label="(Trials of [^"]+)">(.*?)</table>', html, re.S)
     assert [label for label, _ in tables] == ["Trials of Γ and optimiser", "Trials of ProSelfLC"]
-    for (_, table), trials in zip(tables, (one.trials for one in study().stages), strict=True):
+    stages = search_outcome().stages
+    for (_, table), stage, chosen in zip(tables, stages, (1, 4), strict=True):
+        trials = stage.records
         rows = [text(row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.S)][1:]
         assert len(rows) == len(trials)
         for row, trial in zip(rows, trials, strict=True):
             accuracy = "–" if trial.accuracy is None else f"{trial.accuracy:.2%}"
             values = " ".join(f"{value:g}" for value in trial.values.values())
-            assert row.startswith(f"{trial.number} {values} {accuracy}")
-            assert ("chosen" in row) == trial.is_chosen
+            assert row.startswith(f"{trial.number + 1} {values} {accuracy}")
+            assert ("chosen" in row) == (trial.number == chosen)
             assert ("diverged" in row) == (trial.state == "diverged")
 
 
 def test_what_was_searched_is_not_said_to_be_fixed() -> None:
-    html = study_page.make(study())
-    (fixed,) = re.findall(r'aria-label="What was fixed">(.*?)</table>', html, re.S)
+    html = study_page.make(search_outcome())
+    (fixed,) = re.findall(r'aria-label="Fixed options">(.*?)</table>', html, re.S)
     assert "seed" in fixed
     assert "epochs" not in fixed
 
 
 def test_figures_are_those_of_the_parameters() -> None:
-    html = study_page.make(study())
+    html = study_page.make(search_outcome())
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", html)
-    assert captions == ["epochs", "learning rate", "Trials", "What matters", "B", "Trials"]
+    assert captions == ["epochs", "learning rate", "Trials", "Importance", "B", "Trials"]
 
 
 def test_a_parameter_s_figure_has_the_best_of_each_value() -> None:
@@ -117,52 +123,49 @@ def test_a_parameter_s_figure_has_the_best_of_each_value() -> None:
         Point(k + 1, {"a": value}, accuracy, k == 2)
         for k, (value, accuracy) in enumerate([(1, 0.5), (2, 0.6), (1, 0.9), (2, 0.4)])
     ]
-    drawn = study_figures.by_parameter("figure", "a", "size", points)
+    drawn = study_page.by_parameter("figure", "a", "size", points)
     assert drawn is not None
     assert drawn.alt == "Validation accuracy by size: 1 90.0%, 2 60.0%."
     assert next(said for said, _ in drawn.drawing.legend) == "chosen · 90.0%"
     same = [replace(one, values={"a": 1}) for one in points]
-    assert study_figures.by_parameter("figure", "a", "size", same) is None
+    assert study_page.by_parameter("figure", "a", "size", same) is None
 
 
 def test_names_and_many_numbers_can_be_drawn() -> None:
     words = [Point(1, {"a": "x"}, 0.5, False), Point(2, {"a": "y"}, 0.6, True)]
-    drawn = study_figures.by_parameter("figure", "a", "kind", words)
+    drawn = study_page.by_parameter("figure", "a", "kind", words)
     assert drawn is not None
     assert "x 50.0%, y 60.0%" in drawn.alt
     many = [Point(k, {"a": 10.0**-k}, 0.5 + k / 100, k == 9) for k in range(1, 10)]
     for is_range in (True, False):
-        assert study_figures.by_parameter("figure", "a", "rate", many, is_range=is_range)
+        assert study_page.by_parameter("figure", "a", "rate", many, is_range=is_range)
     same = [replace(one, accuracy=0.5) for one in many]
-    assert study_figures.history("figure", same).alt.startswith("Validation accuracy of 9 trials")
+    assert study_page.history("figure", same).alt.startswith("Validation accuracy of 9 trials")
 
 
 def test_what_matters_is_in_order() -> None:
-    drawn = study_figures.importance("figure", {"a": 0.2, "b": 0.8}, {"b": "size"})
+    drawn = study_page.importance("figure", {"a": 0.2, "b": 0.8}, {"b": "size"})
     assert drawn is not None
-    assert drawn.alt.endswith("each parameter makes: size 80%, a 20%.")
-    assert study_figures.importance("figure", {}, {}) is None
+    assert drawn.alt.endswith("each parameter explains: size 80%, a 20%.")
+    assert study_page.importance("figure", {}, {}) is None
 
 
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(2)>'])
-def test_names_of_strangers_are_text(hostile: str) -> None:
-    one = study()
+def test_untrusted_names_are_text(hostile: str) -> None:
+    outcome = search_outcome()
+    directory = StudyDirectory(Path(hostile))
+    choice = replace(outcome.choices[1], run=Path(hostile), values={hostile[:10]: hostile})
+    stage = outcome.stages[1]
+    records = tuple(
+        replace(trial, values={"kind": f"{hostile}{trial.number}"}) for trial in stage.records
+    )
+    config = replace(CONFIG, model=hostile)
     bad = replace(
-        one,
-        data=hostile,
-        folder=hostile,
-        chosen=hostile,
-        options={**one.options, hostile: hostile},
-        methods=(replace(one.methods[1], run=hostile, values={hostile[:10]: hostile}),),
-        stages=(
-            replace(
-                one.stages[1],
-                trials=tuple(
-                    replace(trial, values={"kind": f"{hostile}{trial.number}"})
-                    for trial in one.stages[1].trials
-                ),
-            ),
-        ),
+        outcome,
+        directory=directory,
+        plan=replace(outcome.plan, data=hostile, config=config),
+        choices=(choice,),
+        stages=(replace(stage, records=records),),
     )
     html = study_page.make(bad)
     assert hostile not in html
@@ -171,8 +174,9 @@ def test_names_of_strangers_are_text(hostile: str) -> None:
 
 
 def test_one_trial_needs_no_figures() -> None:
-    one = study()
-    alone = replace(one.stages[1], trials=(replace(one.stages[1].trials[4], values={}),))
-    html = study_page.make(replace(one, stages=(alone,)))
+    outcome = search_outcome()
+    stage = outcome.stages[1]
+    alone = replace(stage, records=(replace(stage.records[4], values={}),))
+    html = study_page.make(replace(outcome, stages=(alone,)))
     assert "<figure" not in html
     assert "There was nothing to choose." in text(html)

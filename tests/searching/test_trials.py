@@ -13,11 +13,11 @@ from optuna.trial import TrialState
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Claim, Queue
 from proselflc.searching import trials
-from proselflc.searching.search_space import Choice, Range, Values
-from proselflc.searching.trials import Record, Trials, best
+from proselflc.searching.search_space import Candidates, Range, Values
+from proselflc.searching.trials import TrialRecord, Trials, best
 
-GRID: dict[str, Choice] = {"a": Values((1, 2, 3)), "b": Values(("x", "y"))}
-RANGES: dict[str, Choice] = {
+GRID: dict[str, Candidates] = {"a": Values((1, 2, 3)), "b": Values(("x", "y"))}
+RANGES: dict[str, Candidates] = {
     "lr": Range(0.001, 1.0, False, True),
     "epochs": Range(1, 50, True),
     "kind": Values(("x", "y")),
@@ -38,7 +38,7 @@ def _silent() -> Iterator[None]:
 def make(tmp_path: Path) -> Make:
     """Return a function that makes the trials, each time as another process would."""
 
-    def stage(choices: Mapping[str, Choice] = GRID, **options: Any) -> Trials:
+    def stage(choices: Mapping[str, Candidates] = GRID, **options: Any) -> Trials:
         storage = queue_storage.opened(tmp_path / "journal.log")
         settings = {"count": 8, "seed": 0, "prune": False, **options}
         return Trials(Queue(storage, "a/b", tmp_path / "runs"), choices, **settings)
@@ -173,15 +173,15 @@ def test_nothing_is_ended_unless_that_was_asked_for(make: Make) -> None:
 
 def test_the_best_is_the_first_of_the_highest() -> None:
     records = [
-        Record(0, "pruned", {}),
-        Record(1, "complete", {}, 0.5),
-        Record(2, "complete", {}, 0.75),
-        Record(3, "complete", {}, 0.75),
-        Record(4, "diverged", {}),
+        TrialRecord(0, "pruned", {}),
+        TrialRecord(1, "complete", {}, 0.5),
+        TrialRecord(2, "complete", {}, 0.75),
+        TrialRecord(3, "complete", {}, 0.75),
+        TrialRecord(4, "diverged", {}),
     ]
     assert best(records) is records[2]
     assert best(records[:1]) is None
-    zero = Record(0, "complete", {}, 0.0)
+    zero = TrialRecord(0, "complete", {}, 0.0)
     assert best([zero]) is zero
 
 

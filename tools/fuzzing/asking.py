@@ -86,12 +86,12 @@ def questions(run: str, file: Path) -> Action:
 
 
 def _gate(run: str) -> Any:
-    from proselflc.reviewing.server import served
-    from proselflc.reviewing.view import Sheet
+    from proselflc.reviewing.server import create_app
+    from proselflc.reviewing.view import ReviewView
     from proselflc.run.reader import load_run
     from proselflc.run.review import Review
 
-    return served(Sheet(Review(load_run(run)), "me"), frozenset(("127.0.0.1:1",)))
+    return create_app(ReviewView(Review(load_run(run)), "me"), frozenset(("127.0.0.1:1",)))
 
 
 def _answered(status: int, text: str) -> tuple[int, str]:
@@ -108,7 +108,7 @@ def asked(gate: Any, method: str, address: str, body: bytes = b"") -> tuple[int,
 
     host = sorted(gate.hosts)[0]
     path, _, query = address.partition("?")
-    headers = {"host": host, "cookie": f"{cookie_name(host)}={gate.pass_}"}
+    headers = {"host": host, "cookie": f"{cookie_name(host)}={gate.session}"}
     if method == "POST":
         headers |= {"origin": f"http://{host}", "content-type": "application/json"}
         headers |= {"content-length": str(len(body))}

@@ -227,11 +227,17 @@ def review(
         if not quiet:
             say("The page is open until you press Ctrl-C here.")
 
-    place = reviewing.Place(host, port, name, not no_browser)
+    options = reviewing.ServerOptions(host, port, name, not no_browser)
     done = reviewing.review(
-        load_run(run, model=model), place, data=data, sample=sample, seed=seed, say=note, show=show
+        load_run(run, model=model),
+        options,
+        data=data,
+        sample=sample,
+        seed=seed,
+        note=note,
+        announce=show,
     )
     if json:
-        print_json({"run": str(run), **reviewing.outcome(done)})
+        print_json({"run": str(run), **reviewing.summary(done)})
     elif not quiet:
-        say("\n" + reviewing.in_words(done, data))
+        say("\n" + reviewing.describe(done, data))

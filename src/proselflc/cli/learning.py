@@ -121,21 +121,17 @@ def search(
     from proselflc.run.output_options import OutputOptions
     from proselflc.searching import search as searching
     from proselflc.searching import study
-    from proselflc.searching.search_part import SearchError
     from proselflc.terminal.display import chosen
 
     how = searching.Options(tuple(space), trials, prune, storage, jobs, not no_retrain, quiet)
-    try:
-        start = OutputOptions(out, resume, overwrite)
-        found = searching.search(options, how, start, chosen(quiet))
-    except SearchError as error:
-        raise RunError(str(error)) from None
+    start = OutputOptions(out, resume, overwrite)
+    found = searching.search(options, how, start, chosen(quiet))
     if json:
         print_json(study.to_json(found))
     elif quiet:
         sys.stdout.write(f"{printable(str(found.directory.path))}\n")
     else:
-        sys.stdout.write(study.told(found))
+        sys.stdout.write(study.describe(found))
 
 
 def predict(
@@ -260,7 +256,7 @@ def reproduce(
     from proselflc.paper import command
 
     if list:
-        rows = command.listed()
+        rows = command.list_artefacts()
         if json:
             print_json(rows)
         else:
@@ -273,17 +269,17 @@ def reproduce(
             field="name",
             fix="pass one, such as table4; --list lists them",
         )
-    one = command.asked(name, scale, seeds, out, data_root, keep_runs, weights, mask)
+    reproduction = command.request(name, scale, seeds, out, data_root, keep_runs, weights, mask)
     if dry_run:
-        plan = command.plan(one)
+        plan = command.plan(reproduction)
         if json:
             print_json(plan)
         else:
-            sys.stdout.write(command.plan_in_words(plan))
+            sys.stdout.write(command.describe(plan))
         return
     if not report:
-        command.run(one, jobs, None if quiet else say)
-    result = command.finished(one)
+        command.run(reproduction, jobs, None if quiet else say)
+    result = command.write_results(reproduction)
     if json:
         print_json(result)
     else:

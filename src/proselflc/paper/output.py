@@ -1,4 +1,4 @@
-"""What a reproduction gives: tables for people and for programs, pictures, and words."""
+"""The output of a reproduction: tables as Markdown and CSV, figures, and notes."""
 
 from __future__ import annotations
 
@@ -16,26 +16,23 @@ from proselflc.files.whole import whole_file
 if TYPE_CHECKING:
     from proselflc.pages.drawing import Figure
 
-MISSING = "–"  # a cell whose runs are not there yet
+MISSING = "–"  # a cell whose runs are not done yet
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows of texts.
-
-    Attributes:
-        columns: the heads.
-        rows: of as many cells each.
-    """
+class ResultTable:
+    """A table of texts; every row has as many cells as there are columns."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def markdown(self) -> str:
+        """Return the table as Markdown."""
         lines = [f"| {' | '.join(self.columns)} |", "|---" * len(self.columns) + "|"]
         return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in self.rows)])
 
     def csv(self) -> str:
+        """Return the table as CSV."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerows((self.columns, *self.rows))
@@ -44,31 +41,31 @@ class Table:
 
 @dataclass(frozen=True)
 class Output:
-    """A table or figure of the paper, as far as there are runs.
+    """A table or figure of the paper, made from the runs that are done.
 
     Attributes:
-        title: what it is.
-        tables: its numbers, by a name for their file; "" for the only one.
-        words: what to know about them.
+        title: its heading.
+        tables: its numbers, by a suffix for their file names; "" for the main table.
+        words: sentences that explain them.
         figures: its panels.
     """
 
     title: str
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Mapping[str, ResultTable] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
 
     def markdown(self, *, pictures: bool = False) -> str:
-        """All of it; with `pictures`, links to the files of the figures, beside it."""
+        """Return everything as Markdown; with `pictures`, including links to the figures' files."""
         parts = [f"# {self.title}", *self.words]
         if pictures:
-            links = [f"![{one.alt}]({one.name}.svg)" for one in self.figures]
+            links = [f"![{figure.alt}]({figure.name}.svg)" for figure in self.figures]
             parts += ["\n".join(links)] if links else []
         parts += [table.markdown() for table in self.tables.values()]
         return "\n\n".join(parts) + "\n"
 
     def write(self, folder: Path, name: str) -> list[Path]:
-        """Write Markdown, CSV and pictures, each whole; the files, Markdown first.
+        """Write Markdown, CSV and pictures; return the files, Markdown first.
 
         Raises:
             InputError: the folder cannot be written to.
@@ -86,7 +83,10 @@ class Output:
 
 
 def mean_std(values: Sequence[float | None], *, digits: int = 1) -> str:
-    """Mean ± standard deviation; one value alone; "–" while any is missing, NaN is diverged."""
+    """Return mean ± standard deviation as text.
+
+    A single value stands alone, "–" means that a value is missing, and NaN is "diverged".
+    """
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return MISSING
@@ -99,9 +99,9 @@ def mean_std(values: Sequence[float | None], *, digits: int = 1) -> str:
 
 
 def interval(differences: Sequence[float | None]) -> tuple[float, float] | None:
-    """Mean of paired differences and half of its 95 % interval, by Student's t.
+    """Return the mean of paired differences and the half-width of its 95 % interval (Student's t).
 
-    None where a value is missing or no number, or fewer than two are there.
+    Return None if a value is missing or NaN, or if there are fewer than two.
     """
     from scipy.stats import t
 
@@ -115,7 +115,7 @@ def interval(differences: Sequence[float | None]) -> tuple[float, float] | None:
 def difference(
     values: Sequence[float | None], others: Sequence[float | None], *, digits: int = 1
 ) -> str:
-    """The paired differences, as mean ± half of the interval."""
+    """Return the paired differences as text: mean ± half-width of the 95 % interval."""
     if any(value is None for value in (*values, *others)):
         return MISSING
     points = [a - b for a, b in zip(values, others, strict=True) if a is not None and b is not None]

@@ -1,4 +1,4 @@
-"""What a table or figure needs: runs, and settings that are chosen by runs before them.
+"""The runs that a table or figure needs, at the paper's size or small enough for a CPU.
 
 The paper's protocol: the labels are corrupted once; 80 % of the examples train, a stratified 20 %
 with their true labels chooses ε or B; then all examples train with the chosen value, and the last
@@ -9,56 +9,159 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from proselflc import methods
+from proselflc.errors import InputError, unknown
 from proselflc.paper import printed
-from proselflc.paper.records import Record, Store
-from proselflc.paper.scale import Scale
+from proselflc.paper.records import RecordStore, RunRecord
 from proselflc.queue.run_store import key
+from proselflc.run import config as config_file
 from proselflc.run.config import Config
+from proselflc.training.run_directory import read_toml
+from proselflc.wording import option
 
 TRUSTED = {"cifar100": 0.2}  # of the training examples; other data has a validation part
 SEARCH_SEED = 0
-LETTERS = {"epsilon": "ε", "sharpness": "B", "trust": "trust"}
+SYMBOLS = {"epsilon": "ε", "sharpness": "B", "trust": "trust"}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The size at which the paper's runs are repeated.
+
+    Attributes:
+        name: the name of the scale.
+        title: a description for readers.
+        recipes: the recipe for each of the paper's datasets available at this scale.
+        eval_epochs: epochs between two evaluations; None for the recipe's own interval.
+        seconds: approximate duration of a run, by dataset.
+        hardware: the hardware that `seconds` refers to.
+    """
+
+    name: str
+    title: str
+    recipes: Mapping[str, str]
+    eval_epochs: int | None
+    seconds: Mapping[str, float]
+    hardware: str
+
+    def config(
+        self,
+        data: str,
+        method: str,
+        parameters: Mapping[str, Any],
+        *,
+        seed: int,
+        noise: str | None = None,
+        trusted: float | None = None,
+        weights: Path | None = None,
+    ) -> Config:
+        """Return the options of one run.
+
+        Args:
+            data: one of the paper's datasets: cifar100, imagenet or clothing1m.
+            method: its name.
+            parameters: parameters of the method that differ from its defaults.
+            seed: the seed of the run and of its noise.
+            noise: the label noise, such as "pair:0.4".
+            trusted: the share of examples held out with their true labels.
+            weights: a file of weights to start from.
+
+        Raises:
+            InputError: the dataset is not available at this scale.
+        """
+        if data not in self.recipes:
+            raise InputError(
+                f"{option('scale', self.name)} does not include {data}",
+                field="scale",
+                fix=f"use {option('scale', 'paper')}, on a GPU",
+            )
+        base = _recipe(self.recipes[data])
+        return replace(
+            base,
+            noise=noise,
+            trusted=None if trusted is None else str(trusted),
+            weights=weights,
+            method=method,
+            parameters=parameters,
+            recipe=replace(base.recipe, seed=seed),
+            eval_epochs=self.eval_epochs if self.eval_epochs is not None else base.eval_epochs,
+        )
+
+
+@functools.cache
+def _recipe(name: str) -> Config:
+    path = config_file.find(name)
+    return Config.from_table(read_toml(path), path)
+
+
+SCALES = {
+    scale.name: scale
+    for scale in (
+        Scale(
+            "cpu",
+            "20 classes of CIFAR-100 at 16×16, a small convolutional network, 60 epochs",
+            {"cifar100": "cifar100-small"},
+            3,
+            {"cifar100": 90},
+            "one core",
+        ),
+        Scale(
+            "paper",
+            "the paper's own: ResNet-44 for 30,000 steps on CIFAR-100, ResNet-50 elsewhere",
+            {name: name for name in ("cifar100", "imagenet", "clothing1m")},
+            None,
+            {"cifar100": 2.0 * 3600, "imagenet": 80.0 * 3600, "clothing1m": 2.0 * 3600},
+            "one GPU (a guess)",
+        ),
+    )
+}
+
+
+def find_scale(name: str) -> Scale:
+    """Return a scale by its name, or raise InputError."""
+    if name not in SCALES:
+        raise InputError(unknown("scale", name, SCALES), field="scale")
+    return SCALES[name]
 
 
 @functools.cache
 def own_methods() -> tuple[str, ...]:
-    """Return the methods of the paper's own rows, in its order."""
+    """Return the methods that the paper trained itself, in its order."""
     return tuple(methods.titled(title).name for title in printed.OWN)
 
 
 @functools.cache
 def quoted_methods() -> tuple[str, ...]:
-    """Return the methods of the rows that the paper quotes from elsewhere."""
+    """Return the methods whose results the paper quotes from other work."""
     return tuple(methods.titled(title).name for title in printed.QUOTED)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What is chosen for one of the paper's own rows.
+    """The values that are tried for the parameter of a method.
 
     Attributes:
         parameter: the name of the parameter.
-        values: those that are tried.
+        values: the values to try.
     """
 
     parameter: str
     values: tuple[float, ...]
 
     @property
-    def letter(self) -> str:
-        """The parameter in the paper's letter."""
-        return LETTERS[self.parameter]
+    def symbol(self) -> str:
+        """Return the paper's symbol for the parameter."""
+        return SYMBOLS[self.parameter]
 
 
 @functools.cache
 def grid_of(method: str) -> Grid | None:
-    """Return what is chosen for a method; None for one without a grid, or of another's row."""
+    """Return the grid of one of the paper's own methods; None if nothing is chosen for it."""
     grid = methods.find(method).grid if method in own_methods() else {}
     found = [Grid(name, tuple(map(float, values))) for name, values in grid.items()]
     return found[0] if found else None
@@ -70,63 +173,77 @@ def title_of(method: str) -> str:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PendingRun:
     """A run that a table or figure needs.
 
     Attributes:
         config: its options.
-        title: for people to read.
-        taught_by: the options of its teacher's run, which the config names by its key; or None.
-        presumes: the letter of a parameter that trials are still to choose; empty if none is.
+        title: a description for readers.
+        teacher: the options of its teacher's run, which `config` names by its key; or None.
+        undecided: the symbol of a parameter that trials have yet to choose; empty if none.
     """
 
     config: Config
     title: str
-    taught_by: Config | None = None
-    presumes: str = ""
+    teacher: Config | None = None
+    undecided: str = ""
 
 
 @dataclass
-class Study:
-    """One reproduction: what it wants, and what there is of it.
+class RunPlan:
+    """The runs that a reproduction needs, and the records of those that are done.
 
-    Asking for a run that is not there notes that it is wanted. So a table is written as if all were
-    there, and what it asks for in vain is what remains to be done.
+    Asking for a run without a record adds it to `pending`. So a table is computed as if all runs
+    were done, and what it asks for in vain is what remains to be trained.
 
     Attributes:
-        store: where runs are kept.
-        scale: at which size.
-        seeds: of the runs that are measured.
-        presumes: whether a choice that is still open is taken to be the first value of its grid,
-            so that all runs are asked for.
-        weights: a file of ImageNet's, to start from on Clothing1M; None where nobody gave one.
-        mask: a file of the transitions that Masking is told are possible there; None likewise.
-        wanted: runs that were asked for and are not there, by their key.
-        asked: all runs that were asked for, by their key.
+        store: the records of finished runs.
+        scale: the size of the runs.
+        seeds: the seeds of the runs that are measured.
+        assume_first: whether an undecided parameter takes the first value of its grid, so that
+            every run is requested.
+        weights: a file of ImageNet weights to start from on Clothing1M; None if not given.
+        mask: a file of the transitions that Masking allows on Clothing1M; None if not given.
+        pending: requested runs without a record, by key.
+        requested: all requested runs, by key.
     """
 
-    store: Store
+    store: RecordStore
     scale: Scale
     seeds: Sequence[int]
-    presumes: bool = False
+    assume_first: bool = False
     weights: Path | None = None
     mask: Path | None = None
-    wanted: dict[str, Wanted] = field(default_factory=dict)
-    asked: dict[str, Wanted] = field(default_factory=dict)
-    _open: set[tuple[str, str | None, str]] = field(default_factory=set)
+    pending: dict[str, PendingRun] = field(default_factory=dict)
+    requested: dict[str, PendingRun] = field(default_factory=dict)
+    _undecided: set[tuple[str, str | None, str]] = field(default_factory=set)
 
-    def record(self, wanted: Wanted) -> Record | None:
-        """What a run came to, or None: then it is noted as wanted."""
-        name = key(wanted.config)
-        self.asked.setdefault(name, wanted)
-        found = self.store.record(wanted.config)
-        if found is None:
-            self.wanted.setdefault(name, wanted)
-            return None
-        return found
+    def record(self, run: PendingRun) -> RunRecord | None:
+        """Return the record of a run; without one, return None and add the run to `pending`."""
+        name = key(run.config)
+        self.requested.setdefault(name, run)
+        record = self.store.record(run.config)
+        if record is None:
+            self.pending.setdefault(name, run)
+        return record
 
-    def trial(self, data: str, noise: str | None, method: str, value: float) -> Record | None:
-        """A run on 80 % of the examples, measured on the trusted rest."""
+    def trial_accuracies(
+        self, data: str, noise: str | None, method: str
+    ) -> dict[float, float | None]:
+        """Return the accuracy on the trusted examples for each value of the method's grid.
+
+        It is None for a trial that is not done, and NaN for one that diverged.
+        """
+        accuracies: dict[float, float | None] = {}
+        grid = grid_of(method)
+        for value in () if grid is None else grid.values:
+            record = self._trial(data, noise, method, value)
+            accuracy = None if record is None else record.validation_accuracy
+            accuracies[value] = math.nan if record is not None and accuracy is None else accuracy
+        return accuracies
+
+    def _trial(self, data: str, noise: str | None, method: str, value: float) -> RunRecord | None:
+        """Return the record of a run on 80 % of the examples, measured on the trusted rest."""
         grid = grid_of(method)
         assert grid is not None
         config = self.scale.config(
@@ -138,86 +255,82 @@ class Study:
             trusted=TRUSTED.get(data),
             weights=self._weights(data),
         )
-        title = f"{_labels(data, noise)}, {title_of(method)} {_value(grid.parameter, value)}, trial"
-        return self.record(Wanted(config, title))
+        setting = _format_parameter(grid.parameter, value)
+        title = f"{_labels_title(data, noise)}, {title_of(method)} {setting}, trial"
+        return self.record(PendingRun(config, title))
 
     def _weights(self, data: str) -> Path | None:
         return self.weights if data == "clothing1m" else None
 
-    def trials(self, data: str, noise: str | None, method: str) -> dict[float, float | None]:
-        """Accuracy on the trusted examples by the values of a grid; NaN for one that diverged."""
-        found: dict[float, float | None] = {}
-        grid = grid_of(method)
-        for value in () if grid is None else grid.values:
-            one = self.trial(data, noise, method, value)
-            accuracy = None if one is None else one.validation_accuracy
-            found[value] = math.nan if one is not None and accuracy is None else accuracy
-        return found
+    def chosen_parameters(self, data: str, noise: str | None, method: str) -> dict[str, Any] | None:
+        """Return the parameters chosen by the trusted examples; None while trials are missing.
 
-    def chosen(self, data: str, noise: str | None, method: str) -> dict[str, Any] | None:
-        """The parameters that the trusted examples choose; None while trials are missing.
-
-        Of equal values the first of the grid; one that diverged is not chosen where another did
-        not. A method without a grid has its defaults.
+        Ties go to the first value of the grid. A value that diverged is chosen only if all did. A
+        method without a grid keeps its defaults.
         """
         grid = grid_of(method)
         if grid is None:
             return {}
-        accuracies = self.trials(data, noise, method)
+        accuracies = self.trial_accuracies(data, noise, method)
         if None in accuracies.values():
-            if not self.presumes:
+            if not self.assume_first:
                 return None
-            self._open.add((data, noise, method))
+            self._undecided.add((data, noise, method))
             return {grid.parameter: grid.values[0]}
         known = {k: v for k, v in accuracies.items() if v is not None and not math.isnan(v)}
         return {grid.parameter: max(known, key=lambda k: known[k], default=grid.values[0])}
 
-    def finals(
-        self,
-        data: str,
-        noise: str | None,
-        method: str,
-        parameters: dict[str, Any],
-    ) -> list[Record | None]:
-        """A run on all examples with every seed."""
-        shown = ", ".join(_value(k, v) for k, v in parameters.items() if k in LETTERS)
-        presumes = ""
+    def final_runs(
+        self, data: str, noise: str | None, method: str, parameters: dict[str, Any]
+    ) -> list[RunRecord | None]:
+        """Return the records of the runs on all examples, one for each seed."""
+        setting = ", ".join(_format_parameter(k, v) for k, v in parameters.items() if k in SYMBOLS)
+        undecided = ""
         grid = grid_of(method)
-        if grid is not None and (data, noise, method) in self._open:
-            presumes = grid.letter
-            shown = f"with {presumes} still to be chosen"
-        title = f"{_labels(data, noise)}, {title_of(method)}{' ' + shown if shown else ''}"
-        return [
-            self.record(
-                Wanted(
-                    self.scale.config(
-                        data,
-                        method,
-                        parameters,
-                        seed=seed,
-                        noise=noise,
-                        weights=self._weights(data),
-                    ),
-                    f"{title}, seed {seed}",
-                    presumes=presumes,
-                )
+        if grid is not None and (data, noise, method) in self._undecided:
+            undecided = grid.symbol
+            setting = f"with {undecided} still to be chosen"
+        title = (
+            f"{_labels_title(data, noise)}, {title_of(method)}{' ' + setting if setting else ''}"
+        )
+        records = []
+        for seed in self.seeds:
+            config = self.scale.config(
+                data, method, parameters, seed=seed, noise=noise, weights=self._weights(data)
             )
-            for seed in self.seeds
-        ]
+            run = PendingRun(config, f"{title}, seed {seed}", undecided=undecided)
+            records.append(self.record(run))
+        return records
+
+    def chosen_runs(self, data: str, noise: str | None, method: str) -> list[RunRecord | None]:
+        """Return the final runs with the chosen parameters; None for each if trials are missing."""
+        parameters = self.chosen_parameters(data, noise, method)
+        if parameters is None:
+            return [None] * len(self.seeds)
+        return self.final_runs(data, noise, method, parameters)
+
+    @property
+    def setting(self) -> str:
+        """Return a sentence that describes the scale and the seeds."""
+        several = "; mean ± standard deviation" if len(self.seeds) > 1 else ""
+        return f"Scale {self.scale.name}: {self.scale.title}. Seeds {self.seed_list}{several}."
+
+    @property
+    def seed_list(self) -> str:
+        """Return the seeds, separated by commas."""
+        return ", ".join(map(str, self.seeds))
 
 
-def _value(parameter: str, value: float | str) -> str:
-    said = value if isinstance(value, str) else f"{value:g}"
-    return f"{LETTERS[parameter]} = {said}"
+def _format_parameter(parameter: str, value: float | str) -> str:
+    return f"{SYMBOLS[parameter]} = {value if isinstance(value, str) else f'{value:g}'}"
 
 
-def _labels(data: str, noise: str | None) -> str:
-    """Which labels are learned."""
-    return "labels as they came" if data == "clothing1m" else named(noise)
+def _labels_title(data: str, noise: str | None) -> str:
+    return "original labels" if data == "clothing1m" else noise_title(noise)
 
 
-def named(noise: str | None) -> str:
-    """Noise as the paper calls it."""
+def noise_title(noise: str | None) -> str:
+    """Return the paper's name for a kind of noise and its rate."""
     if noise is None:
         return "clean"
     kind, _, rate = noise.partition(":")

@@ -1,4 +1,4 @@
-"""What the paper prints, number by number; rows are named by the titles of the methods."""
+"""The numbers that the paper prints; rows are named by the titles of the methods."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What runs came to, kept by a hash of their options, so that none is done twice.
+"""Records of finished runs, named by a hash of their options, so that no run is trained twice.
 
-A store is a directory that tables, figures, benchmarks and machines share. `records/KEY.json` says
-what a run came to; `records.jsonl.xz` has many such records in one file, small enough to commit.
+A store is a directory that tables, figures, benchmarks and machines share. `records/KEY.json` has
+the result of one run; `records.jsonl.xz` has many such records in one file, small enough to commit.
 `runs/` has the runs that are not recorded yet, and the queue from which workers claim them.
 """
 
@@ -14,18 +14,20 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from proselflc import methods
 from proselflc.errors import InputError
-from proselflc.files.regular import content_of, is_regular, open_regular
+from proselflc.files.regular import is_regular, open_regular
+from proselflc.files.typed import convert, decode_json, read_json
 from proselflc.files.whole import must_be_own_folder, whole_file
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Queue
 from proselflc.queue.run_store import key
 from proselflc.run.config import MAY_CHANGE, Config, versions
+from proselflc.wording import option
 
 _COMPACT: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
 _BEGIN = re.compile(rb'{"key":"([0-9a-f]{16})"')
@@ -34,45 +36,75 @@ _LARGEST = 2**30  # bytes of an archive
 
 
 @dataclass(frozen=True)
-class Record:
-    """What a run came to.
+class CalibrationPoint:
+    """The calibration error of a run at one temperature."""
 
-    Attributes:
-        facts: as the file holds them.
-    """
-
-    facts: Mapping[str, Any]
-
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.facts["summary"]
-        return found
-
-    @property
-    def history(self) -> list[Mapping[str, Any]]:
-        """Its evaluation points."""
-        return list(self.facts["history"])
-
-    @property
-    def test(self) -> Mapping[str, Any]:
-        """All that was measured on the test part."""
-        found: Mapping[str, Any] = self.facts["test"]
-        return found
-
-    @property
-    def validation_accuracy(self) -> float | None:
-        """At the end, on the examples that were kept aside; None without any."""
-        found: float | None = self.facts["validation_accuracy"]
-        return found
+    ece: float
+    T: float | None = None
+    reading: str | None = None
+    measure: str | None = None
 
 
 @dataclass(frozen=True)
-class Store:
-    """A directory of records.
+class _Summary:
+    test_accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class _Test:
+    calibration: list[CalibrationPoint] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """The fields of a record that tables and figures use."""
+
+    key: str
+    summary: _Summary
+    test: _Test
+    history: list[dict[str, Any]]
+    validation_accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The result of a run.
 
     Attributes:
-        path: of the directory.
+        facts: everything that the file holds.
+        history: its evaluation points.
+        calibration: its calibration errors on the test part.
+        validation_accuracy: its final accuracy on the held-out examples; None without any.
     """
+
+    facts: Mapping[str, Any]
+    history: list[dict[str, Any]]
+    calibration: list[CalibrationPoint]
+    validation_accuracy: float | None
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """Return the summary of the run."""
+        summary: Mapping[str, Any] = self.facts["summary"]
+        return summary
+
+    @property
+    def is_diverged(self) -> bool:
+        """Return whether training diverged."""
+        return "diverged" in self.facts
+
+
+def _record(facts: Mapping[str, Any], name: str, source: object) -> RunRecord:
+    fields = convert(facts, _Fields, source)
+    if fields.key != name:
+        raise InputError(f"{source} is damaged: its key is {fields.key[:40]!r}")
+    calibration = fields.test.calibration
+    return RunRecord(facts, fields.history, calibration, fields.validation_accuracy)
+
+
+@dataclass(frozen=True)
+class RecordStore:
+    """A directory of records."""
 
     path: Path
 
@@ -82,41 +114,41 @@ class Store:
 
     @property
     def runs(self) -> Path:
-        """The directories of runs."""
+        """Return the folder of the runs."""
         return self.path / "runs"
 
     @property
     def archive(self) -> Path:
-        """The file of packed records."""
+        """Return the file of packed records."""
         return self.path / "records.jsonl.xz"
 
-    def record(self, config: Config) -> Record | None:
-        """Return what a run came to; None if it is not there yet.
+    def record(self, config: Config) -> RunRecord | None:
+        """Return the record of a run; None if the run is not done.
 
         Raises:
             InputError: the file is damaged.
         """
         return self._read(key(config))
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[RunRecord]:
         """Return all records in the order of their keys.
 
         Raises:
             InputError: a file is damaged.
         """
         for name in sorted({*(path.stem for path in self._files()), *self._packed()}):
-            found = self._read(name)
-            if found is not None:
-                yield found
+            record = self._read(name)
+            if record is not None:
+                yield record
 
     def pack(self) -> int:
-        """Move all records into the archive; return how many it has.
+        """Move all records into the archive; return how many it holds.
 
-        The files are removed when the archive is written, and what is in both counts once: a pack
-        that is killed loses nothing.
+        The files are removed only after the archive is written, and a record in both counts once,
+        so nothing is lost if the process is killed.
         """
         files = self._files()
-        lines = [json.dumps(dict(one.facts), **_COMPACT).encode() for one in self.records()]
+        lines = [json.dumps(dict(record.facts), **_COMPACT).encode() for record in self.records()]
         with whole_file(self.archive) as file:
             file.write(lzma.compress(b"".join(line + b"\n" for line in lines), preset=_PRESET))
         for path in files:
@@ -132,32 +164,27 @@ class Store:
         state = self.archive.stat()
         return _lines(self.archive, state.st_mtime_ns, state.st_size)
 
-    def _read(self, name: str) -> Record | None:
+    def _read(self, name: str) -> RunRecord | None:
         path = self._records / f"{name}.json"
-        is_file = is_regular(path)
-        packed = None if is_file else self._packed().get(name)
-        if not is_file and packed is None:
-            return None
         try:
-            facts = json.loads(content_of(path) if packed is None else packed)
-        except (OSError, ValueError, RecursionError):
-            facts = None
-        if not _is_record(facts, name):
-            place = path if is_file else f"the record {name} in {self.archive}"
-            raise InputError(
-                f"{place} is not a record of a run, or is damaged: remove it, and the run is done "
-                "again"
-            )
-        return Record(facts)
+            if is_regular(path):
+                return _record(read_json(path, dict[str, Any]), name, path)
+            line = self._packed().get(name)
+            if line is None:
+                return None
+            source = f"the record {name} in {self.archive}"
+            return _record(decode_json(line, dict[str, Any], source), name, source)
+        except InputError as error:
+            fix = error.fix or "remove it, and the run is repeated"
+            raise InputError(error.reason, fix=fix) from None
 
-    def add(self, config: Config, facts: Mapping[str, Any]) -> Record:
-        """Keep what a run came to."""
+    def add(self, config: Config, facts: Mapping[str, Any]) -> None:
+        """Write the record of a run."""
         self._records.mkdir(parents=True, exist_ok=True)
         name = key(config)
-        whole = {"key": name, "config": _shown(config), **facts, "made_with": made_with()}
+        whole = {"key": name, "config": _shareable(config), **facts, "made_with": made_with()}
         with whole_file(self._records / f"{name}.json") as file:
             file.write(json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n")
-        return Record(whole)
 
     def queue(self) -> Queue:
         """Return the queue of runs for the workers that share the directory.
@@ -170,9 +197,11 @@ class Store:
             self.runs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f"cannot write to {self.path}: {error.strerror or error}; choose another --out"
+                f"cannot write to {self.path}: {error.strerror or error}",
+                field="out",
+                fix=f"choose another {option('out')}",
             ) from None
-        cure = "remove it; what is recorded is kept"
+        cure = "remove it; finished runs keep their records"
         storage = queue_storage.opened(self.runs / "journal.log", cure=cure)
         return Queue(storage, "proselflc-runs", self.runs)
 
@@ -180,7 +209,7 @@ class Store:
 @functools.lru_cache(maxsize=4)
 def _lines(archive: Path, changed: int, size: int) -> Mapping[str, bytes]:
     """Return the lines of an archive by the keys that they begin with."""
-    found: dict[str, bytes] = {}
+    lines: dict[str, bytes] = {}
     try:
         with open_regular(archive) as packed, lzma.open(packed) as file:
             content = file.read(_LARGEST + 1)
@@ -189,32 +218,17 @@ def _lines(archive: Path, changed: int, size: int) -> Mapping[str, bytes]:
         for line in content.splitlines():
             begin = _BEGIN.match(line)
             if begin is None:
-                raise ValueError(f"line {len(found) + 1} is not a record")
-            found[begin[1].decode()] = line
+                raise ValueError(f"line {len(lines) + 1} is not a record")
+            lines[begin[1].decode()] = line
     except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
-        raise InputError(f"{archive} is damaged ({error}): restore it or remove it") from None
-    return found
-
-
-def _is_record(facts: object, name: str) -> bool:
-    """Whether a file holds what `Store.add` writes, as far as it is looked at."""
-    if not isinstance(facts, dict) or facts.get("key") != name:
-        return False
-    summary, test, history = (facts.get(key) for key in ("summary", "test", "history"))
-    if not isinstance(summary, dict) or not isinstance(test, dict) or not isinstance(history, list):
-        return False
-    numbers = (summary.get("test_accuracy"), facts.get("validation_accuracy"))
-    calibration = test.get("calibration", [])
-    return (
-        all(one is None or type(one) in (int, float) for one in numbers)
-        and all(isinstance(line, dict) for line in history)
-        and isinstance(calibration, list)
-        and all(isinstance(one, dict) and "ece" in one for one in calibration)
-    )
+        raise InputError(
+            f"{archive} is damaged: {error}", fix="restore the file or remove it"
+        ) from None
+    return lines
 
 
 def made_with() -> dict[str, Any]:
-    """Versions and hardware."""
+    """Return the versions and the hardware."""
     import torch
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
@@ -223,17 +237,17 @@ def made_with() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """What it calls itself, where the system says so."""
+    """Return the model name of the processor, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
 
 
-def _shown(config: Config) -> dict[str, Any]:
-    """The options without where things are on a machine."""
+def _shareable(config: Config) -> dict[str, Any]:
+    """Return the options without paths on this machine."""
     table = resolved_table(config)
     table = {name: value for name, value in table.items() if name not in MAY_CHANGE}
     table.pop("weights", None)
@@ -243,6 +257,6 @@ def _shown(config: Config) -> dict[str, Any]:
 
 
 def resolved_table(config: Config) -> dict[str, Any]:
-    """The options, with those parameters of the method that are its defaults."""
+    """Return the options with the method's default parameters filled in."""
     parameters = methods.resolved(config.method, config.parameters)
     return replace(config, parameters=parameters.given()).table()

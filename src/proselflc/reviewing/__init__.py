@@ -1,1 +1,1 @@
-"""A page on which people decide about labels."""
+"""A local web page on which people decide about suspect labels."""

@@ -1,4 +1,4 @@
-"""`proselflc review`: a page on this machine where a person accepts or rejects corrections."""
+"""The `review` command: a local web page for accepting or rejecting suggested labels."""
 
 from __future__ import annotations
 
@@ -12,130 +12,134 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from proselflc.errors import InputError
+from proselflc.errors import InputError, invalid_option
 from proselflc.queue.worker_processes import stopping_on_signals
-from proselflc.reviewing.view import Sheet, next_steps
+from proselflc.reviewing.view import ReviewView, next_steps
 from proselflc.run.audit import export_command
 from proselflc.run.reader import Run
 from proselflc.run.review import Precision, Review
 from proselflc.training.run_directory import Json
+from proselflc.wording import option
 
 PORT = 8642
 PATIENCE = 20.0  # seconds
-GRACE = 5  # seconds for answers that are under way when the server ends
-_TRIED = 50  # ports, before giving up
+GRACE = 5  # seconds to finish answers when the server stops
+_PORTS = 50  # ports to try
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerOptions:
     """Where the page is served.
 
     Attributes:
-        host: name or address of this machine, as it is typed into a browser.
-        port: the first that is tried.
-        by: who reviews; None for who is logged in.
-        opens: whether a browser is opened.
-        patience: seconds that a connection may keep the server waiting before it is closed.
+        host: name or address of this machine, as typed into a browser.
+        port: the first port to try.
+        by: the reviewer's name; None for the name of the logged-in user.
+        opens_browser: whether to open a browser.
+        patience: seconds that a client may keep a connection waiting before it is closed.
     """
 
     host: str = "127.0.0.1"
     port: int = PORT
     by: str | None = None
-    opens: bool = True
+    opens_browser: bool = True
     patience: float = PATIENCE
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise InputError(f"--port must be from 0 to 65535, got {self.port}")
+            raise invalid_option("port", f"must be from 0 to 65535, got {self.port}")
         if self.by is not None and not 1 <= len(self.by.strip()) <= 40:
-            raise InputError("--name must have from 1 to 40 characters")
+            raise invalid_option("name", f"must have from 1 to 40 characters, got {len(self.by)}")
 
 
 def review(
     run: Run,
-    place: Place,
+    options: ServerOptions,
     *,
     data: str | None = None,
     sample: int | None = None,
     seed: int = 0,
-    say: Callable[[str], None],
-    show: Callable[[str], None],
+    note: Callable[[str], None],
+    announce: Callable[[str], None],
 ) -> Review:
-    """Serve the page of a run until it is interrupted; what was decided.
+    """Serve the page of a run until the user stops it; return the review.
 
     Args:
-        run: finished.
-        place: where.
-        data: where the run's data is now, if it has moved.
-        sample: go through so many suspects alone, drawn by chance.
-        seed: of the draw.
-        say: is told what the user may not expect.
-        show: is told the address.
+        run: a finished run.
+        options: where to serve the page.
+        data: the new location of the run's data, if it has moved.
+        sample: number of suspects to draw at random; None for all suspects.
+        seed: the seed of that draw.
+        note: called with each note for the user.
+        announce: called with the address of the page.
 
     Raises:
-        InputError: decisions could not be kept, there is nothing to review, or the server cannot
+        InputError: decisions could not be saved, there is nothing to review, or the server cannot
             be started.
     """
     try:
         import uvicorn
 
         from proselflc.reviewing.connections import connection
-        from proselflc.reviewing.server import served
+        from proselflc.reviewing.server import create_app
     except ImportError:
-        raise InputError('a review needs Starlette: pip install "proselflc[review]"') from None
-    by = place.by or _user()
-    for read in (run.summary, run.config):  # the page and its end need them: damage is seen now
-        del read
+        raise InputError(
+            "a review needs Starlette, which is not installed",
+            fix='pip install "proselflc[review]"',
+        ) from None
+    by = options.by or _user()
+    for part in (run.summary, run.config):  # the page needs both later: damage is found now
+        del part
     reviewed = Review(run)
     reviewed.decisions.check_writable()
     if not len(reviewed.suspects):
         raise InputError(f"no label of {run.path} is suspect, so there is nothing to review")
-    with listening(place.host, place.port) as door:  # before anything is said or drawn
-        port = door.getsockname()[1]
+    host = options.host
+    with listen(host, options.port) as server_socket:  # before a sample is drawn
+        port = server_socket.getsockname()[1]
         drawn = None if sample is None else reviewed.use_sample(sample, by, seed=seed)
-        sheet = Sheet(reviewed, by, data=data)
+        view = ReviewView(reviewed, by, data=data)
         if drawn is not None:
-            say(drawn)
-        if sheet.why_gone:
-            say(f"the examples themselves cannot be shown: {sheet.why_gone}")
-        for note in (*run.notes, *reviewed.decisions.notes):
-            say(note)
-        if not is_loopback(place.host):
-            say(f"whoever has the address can decide, from wherever {place.host} is reached")
-        if place.port not in (0, port):
-            say(f"port {place.port} is taken, so the page is at port {port}")
-        name = _in_address(place.host)
-        gate = served(sheet, frozenset(f"{one}:{port}" for one in names(place.host)))
-        address = f"http://{name}:{port}/?token={gate.token}"
+            note(drawn)
+        if view.missing_reason:
+            note(f"the examples themselves cannot be shown: {view.missing_reason}")
+        for text in (*run.notes, *reviewed.decisions.notes):
+            note(text)
+        if not is_loopback(host):
+            note(f"anyone who can reach {host} and has the address can change decisions")
+        if options.port not in (0, port):
+            note(f"port {options.port} is in use, so the page is served on port {port}")
+        app = create_app(view, frozenset(f"{name}:{port}" for name in host_names(host)))
+        address = f"http://{_in_address(host)}:{port}/?token={app.token}"
         config = uvicorn.Config(
-            gate,
-            http=connection(place.patience),
+            app,
+            http=connection(options.patience),
             log_config=None,
             access_log=False,
             lifespan="off",
             ws="none",
             server_header=False,
-            timeout_keep_alive=max(1, int(place.patience)),
+            timeout_keep_alive=max(1, int(options.patience)),
             timeout_graceful_shutdown=GRACE,
         )
-        with suppress(KeyboardInterrupt), stopping_on_signals():  # that is how it ends
-            show(address)
-            if place.opens and not _opened(address):
-                say("no browser could be opened: open the address above in one")
-            uvicorn.Server(config).run(sockets=[door])
+        with suppress(KeyboardInterrupt), stopping_on_signals():  # which is how a review ends
+            announce(address)
+            if options.opens_browser and not _open_browser(address):
+                note("no browser could be opened; open the address above yourself")
+            uvicorn.Server(config).run(sockets=[server_socket])
     reviewed.refresh()
     return reviewed
 
 
-def outcome(done: Review) -> Json:
-    """What was decided, in numbers."""
-    precision, sampled = done.whole_precision, done.sampled()
+def summary(review: Review) -> Json:
+    """Return the numbers of decisions, for JSON."""
+    precision, sampled = review.whole_precision, review.sampled()
     return {
-        "suspects": len(done.all_suspects),
+        "suspects": len(review.all_suspects),
         **_numbers(precision),
-        "estimated_errors_left": done.remaining[0],
+        "estimated_errors_left": review.remaining[0],
         "sample": None if sampled is None else {"size": sampled[1], **_numbers(sampled[0])},
-        "review": str(done.run.directory.review),
+        "review": str(review.run.directory.review),
     }
 
 
@@ -150,65 +154,58 @@ def _numbers(precision: Precision) -> Json:
     }
 
 
-def in_words(done: Review, data: str | None = None) -> str:
-    """What was decided, and what to do with it.
+def describe(review: Review, data: str | None = None) -> str:
+    """Return the number of decisions as text, and the commands to run next.
 
     Args:
-        done: the review.
-        data: where the run's data is now, if it has moved.
+        review: the review.
+        data: the new location of the run's data, if it has moved.
     """
-    precision = done.whole_precision
-    many = precision.decided + precision.unsure
-    if not many:
-        return "Nothing has been decided."
+    precision = review.whole_precision
+    total = precision.decided + precision.unsure
+    if not total:
+        return "No suspect has been decided."
     lines = [
-        f"{many:,} of {len(done.all_suspects):,} suspects are decided: {precision.confirmed:,} as "
-        f"suggested, {precision.wrong - precision.confirmed:,} otherwise, "
-        f"{precision.decided - precision.wrong:,} kept, {precision.unsure:,} unsure."
+        f"{total:,} of {len(review.all_suspects):,} suspects are decided: "
+        f"{precision.confirmed:,} as suggested, {precision.wrong - precision.confirmed:,} "
+        f"changed otherwise, {precision.decided - precision.wrong:,} kept, "
+        f"{precision.unsure:,} unsure."
     ]
-    sampled = done.sampled()
+    sampled = review.sampled()
     if sampled is not None and sampled[0].decided:
         measured, size = sampled
         low, high = measured.interval_of_wrong
         share = measured.wrong / measured.decided
-        looked_at = measured.decided + measured.unsure
-        decided = f"all {size:,}" if looked_at == size else f"the first {looked_at:,} of {size:,}"
+        done = measured.decided + measured.unsure
+        decided = f"all {size:,}" if done == size else f"the first {done:,} of {size:,}"
         lines.append(
-            f"By the sample ({decided} decided), {share:.0%} of all suspects are "
-            f"really wrong (95% interval {low:.0%} to {high:.0%})."
+            f"Estimated from the sample ({decided} decided), {share:.0%} of all suspects are wrong "
+            f"labels (95% interval {low:.0%} to {high:.0%})."
         )
-    return "\n".join(
-        [
-            *lines,
-            "",
-            "Next:",
-            *(f"  {one}" for step in next_steps(done.run, data) for one in step.splitlines()),
-            f"  {export_command(done.run, data)} --reviewed",
-        ]
-    )
+    steps = [line for step in next_steps(review.run, data) for line in step.splitlines()]
+    steps.append(f"{export_command(review.run, data)} {option('reviewed', True)}")
+    return "\n".join([*lines, "", "Next:", *(f"  {step}" for step in steps)])
 
 
-def names(host: str) -> set[str]:
-    """By which names a page that is served at `host` may be asked for, in small letters.
+def host_names(host: str) -> set[str]:
+    """Return the names, in lower case, under which a page served at `host` may be requested.
 
-    An address that stands for every one of this machine's is asked for by any of them.
+    For an address such as 0.0.0.0 these are all names of this machine.
     """
     if host in ("127.0.0.1", "localhost", "::1"):
         return {"127.0.0.1", "localhost", "[::1]"} if host != "::1" else {"[::1]", "localhost"}
-    found = {_in_address(host)}
-    if host in ("0.0.0.0", "::"):
-        found = {"127.0.0.1", "localhost", "[::1]"}
-        for own in (socket.gethostname(), socket.getfqdn()):
-            found.add(own.lower())
-            try:
-                found |= {_in_address(str(one[4][0])) for one in socket.getaddrinfo(own, None)}
-            except OSError:
-                continue
-    return found
+    if host not in ("0.0.0.0", "::"):
+        return {_in_address(host)}
+    names = {"127.0.0.1", "localhost", "[::1]"}
+    for name in (socket.gethostname(), socket.getfqdn()):
+        names.add(name.lower())
+        with suppress(OSError):
+            names |= {_in_address(str(info[4][0])) for info in socket.getaddrinfo(name, None)}
+    return names
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens at the port, or at the next that is free.
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at the port, or at the next free one.
 
     Raises:
         InputError: there is no such address, or no free port.
@@ -216,27 +213,30 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise InputError(f"--host {host} is no name of this machine: {error.strerror}") from None
+        raise invalid_option(
+            "host", f"must be a name or an address of this machine, got {host}: {error.strerror}"
+        ) from None
     reason = ""
-    for one in range(port, min(port + _TRIED, 65536)):
-        door = socket.socket(family, socket.SOCK_STREAM)
+    for number in range(port, min(port + _PORTS, 65536)):
+        server_socket = socket.socket(family, socket.SOCK_STREAM)
         try:
-            if os.name == "posix":  # elsewhere it would let two servers have one port
-                door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            door.bind((address[0], one, *address[2:]))
-            door.listen(128)
-            return door
+            if os.name == "posix":  # elsewhere it would let two servers share one port
+                server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server_socket.bind((address[0], number, *address[2:]))
+            server_socket.listen(128)
+            return server_socket
         except OSError as error:
-            door.close()
+            server_socket.close()
             reason = error.strerror or str(error)
     raise InputError(
-        f"the page cannot be served at {host}, ports {port} to {port + _TRIED - 1}: {reason}; "
-        "choose another --port or --host"
+        f"the page cannot be served at {host}, ports {port} to {port + _PORTS - 1}: {reason}",
+        field="port",
+        fix=f"choose another {option('port')} or {option('host')}",
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can ask for what is served there."""
+    """Return whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -250,12 +250,12 @@ def _in_address(host: str) -> str:
 def _user() -> str:
     try:
         return getpass.getuser()[:40]
-    except (OSError, KeyError, ImportError):  # no name for the user's number
-        return "somebody"
+    except (OSError, KeyError, ImportError):  # the user id has no name
+        return "unknown"
 
 
-def _opened(address: str) -> bool:
-    """Open a browser with windows; one in the terminal would take that away from us."""
+def _open_browser(address: str) -> bool:
+    """Open a graphical browser; a text browser would take over the terminal."""
     has_windows = sys.platform in ("win32", "darwin") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )

@@ -1,7 +1,7 @@
-"""What a class looks like near an example: those of it that the run is sure of and that are alike.
+"""Confidently labelled examples of a class that are similar to a suspect.
 
-Nothing that a model computes inside is kept in a run, so it is computed anew, for the few examples
-that are compared.
+A run does not store what its model computes inside, so features are computed again for the few
+examples that are compared.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from proselflc.run.reader import Run
 from proselflc.training.inference import predict_batches
 from proselflc.training.serving import loader
 
-POOL = 64  # examples of a class that are compared, those of the highest quality
-_KEPT = 64  # classes whose features are kept
+POOL = 64  # examples of a class that are compared
+_CACHED = 64  # classes whose features are kept
 
 
 class Neighbours:
-    """Finds confidently labelled examples of a class that are like another example.
+    """Finds confidently labelled examples of a class that are similar to another example.
 
-    Two examples are alike by the cosine of what the model's last linear layer gets to see of them,
-    or of the model's logits where it has no such layer. Of a class the `POOL` examples that were
-    given it with the highest quality and are no suspects are looked at.
+    Similarity is the cosine between the inputs of the model's last linear layer, or between logits
+    if the model has no such layer. Of each class, the `POOL` examples with the highest quality are
+    compared; suspects are left out.
 
     Args:
-        run: finished.
+        run: a finished run.
         inputs: its training examples, row for row.
     """
 
@@ -44,45 +44,38 @@ class Neighbours:
         self._quality: Floats = quality
         self._given: Ints = run.labels.given
         self._features: OrderedDict[int, tuple[Ints, Floats]] = OrderedDict()
-        self._lock = Lock()  # a model serves one at a time
+        self._lock = Lock()  # the model is not safe to use from two threads
 
-    def of(self, index: int, label: int, many: int) -> Ints:
-        """[≤ many] positions of the examples of a class that are most like one, the nearest first.
-
-        Args:
-            index: of the one.
-            label: class id.
-            many: how many.
+    def nearest(self, index: int, label: int, count: int) -> Ints:
+        """Return the positions of the `count` most similar examples of a class, nearest first.
 
         Raises:
-            InputError: the model cannot be read, or does not take these inputs.
+            InputError: the model cannot be read, or does not accept these inputs.
         """
         with self._lock:
-            rows, features = self._of_class(label)
+            rows, features = self._class_features(label)
             if not len(rows):
                 return rows
-            own = self._computed(np.array([index], np.int64))[0]
-        alike = features @ own
-        alike[rows == index] = -np.inf  # it is no neighbour of itself
-        nearest = rows[np.argsort(-alike, kind="stable")]
-        found: Ints = nearest[nearest != index][:many]
-        return found
+            own = self._features_of(np.array([index], np.int64))[0]
+        order = rows[np.argsort(-(features @ own), kind="stable")]
+        nearest: Ints = order[order != index][:count]
+        return nearest
 
-    def surest(self, index: int, label: int, many: int) -> Ints:
-        """[≤ many] positions of the surest examples of a class, whether they are like it or not."""
+    def surest(self, index: int, label: int, count: int) -> Ints:
+        """Return the positions of the `count` examples of a class with the highest quality."""
         rows = self._pool(label)
-        found: Ints = rows[rows != index][:many]
-        return found
+        surest: Ints = rows[rows != index][:count]
+        return surest
 
-    def _of_class(self, label: int) -> tuple[Ints, Floats]:
-        """The examples of a class that are looked at, and their features [pool, D]."""
+    def _class_features(self, label: int) -> tuple[Ints, Floats]:
+        """Return the positions and the features [pool, D] of the compared examples of a class."""
         if label in self._features:
             self._features.move_to_end(label)
             return self._features[label]
         rows = self._pool(label)
-        found = rows, self._computed(rows) if len(rows) else np.zeros((0, 1), np.float32)
+        found = rows, self._features_of(rows) if len(rows) else np.zeros((0, 1), np.float32)
         self._features[label] = found
-        while len(self._features) > _KEPT:
+        while len(self._features) > _CACHED:
             self._features.popitem(last=False)
         return found
 
@@ -90,40 +83,40 @@ class Neighbours:
         rows = np.flatnonzero((self._given == label) & (self._quality >= 0)).astype(np.int64)
         return rows[np.argsort(-self._quality[rows], kind="stable")][:POOL]
 
-    def _computed(self, rows: Ints) -> Floats:
-        """[rows, D] of length 1."""
+    def _features_of(self, rows: Ints) -> Floats:
+        """Return the features [rows, D] of examples, normalised to length 1."""
         run, n = self._run, len(rows)
         inputs = self._inputs.take(rows)
         run.preprocessing.check(inputs)
         part = Part(inputs, np.zeros(n, np.int64), tuple(str(k) for k in range(n)))
-        seen: list[Tensor] = []
+        captured: list[Tensor] = []
         last = _last_linear(run.model)
         hook = None
         if last is not None:
-            hook = last.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach()))
+            hook = last.register_forward_pre_hook(lambda _, args: captured.append(args[0].detach()))
         try:
             batches = loader(part, run.preprocessing, Order(32, shuffle=False), workers=0)
             device = next((p.device for p in run.model.parameters()), torch.device("cpu"))
-            found: Tensor | None = None
+            stacked: Tensor | None = None
             for batch, logits in predict_batches(run.model, batches, device):
-                inside = seen.pop().flatten(1).float() if seen else logits
-                if len(inside) != len(batch.index):  # a layer that is applied to pieces
-                    inside = logits
-                seen.clear()
-                if found is None:
-                    found = torch.zeros(n, inside.size(1))
-                found[batch.index] = inside.cpu()
+                features = captured.pop().flatten(1).float() if captured else logits
+                if len(features) != len(batch.index):  # it sees pieces of an example
+                    features = logits
+                captured.clear()
+                if stacked is None:
+                    stacked = torch.zeros(n, features.size(1))
+                stacked[batch.index] = features.cpu()
         except RuntimeError as error:
-            words = " ".join(str(error).split())[:200]
-            raise InputError(f"the model of {run.path} cannot look at its data: {words}") from None
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"the model of {run.path} fails on its data: {reason}") from None
         finally:
             if hook is not None:
                 hook.remove()
-        assert found is not None
-        features: Floats = nn.functional.normalize(found, dim=1).numpy()
-        return features
+        assert stacked is not None
+        normalised: Floats = nn.functional.normalize(stacked, dim=1).numpy()
+        return normalised
 
 
 def _last_linear(model: nn.Module) -> nn.Linear | None:
-    layers = [one for one in model.modules() if isinstance(one, nn.Linear)]
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
     return layers[-1] if layers else None

@@ -1,22 +1,22 @@
-"""Who may look at a review and decide: the server of its page.
+"""The HTTP server of the review page, and who may use it.
 
-Everything is refused that does not come from the page itself: another Host, another Origin, no key,
-another method, too large a body. Nothing is read for an answer but the run, its data and the
-files that the page is made of.
+Every request that does not come from the page itself is refused: another Host, another Origin, no
+key, another method, too large a body. An answer reads only the run, its data and the files of the
+page.
 """
 
 from __future__ import annotations
 
 import hmac
-import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, TypeVar
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import parse_qs
 
 import numpy as np
+from msgspec import Meta
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -27,7 +27,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proselflc.data.labels.decisions import Wanted
 from proselflc.errors import InputError
-from proselflc.reviewing.view import SIDES, SOURCES, Sheet, source
+from proselflc.files.typed import Count, Share, convert, decode_json
+from proselflc.reviewing.view import SIDES, SOURCES, ReviewView, source
 from proselflc.run.review import View
 
 LARGEST_BODY = 1 << 17
@@ -57,23 +58,78 @@ _HEADERS = {
 }
 
 T = TypeVar("T")
+_ANY = -1  # in place of a class id
 
 
 @dataclass(frozen=True)
-class Gate:
-    """Lets through what comes from the page, opened with the key, and nothing else.
+class StateQuery:
+    """The query of `/api/state`."""
+
+    since: Count = 0
+
+
+@dataclass(frozen=True)
+class ViewQuery:
+    """The part of a query that selects and orders suspects; see `View`."""
+
+    given: Count = _ANY
+    suggested: Count = _ANY
+    low: Share = 0.0
+    high: Share = 1.0
+    order: Literal["quality", "teaching", "drawn"] = "quality"
+    state: Literal["all", "open", "decided"] = "all"
+    line: Count = 0
+    offset: Count = 0
+    limit: Annotated[int, Meta(ge=1, le=MOST_ITEMS)] = MOST_ITEMS
+
+
+@dataclass(frozen=True)
+class DecisionRequest:
+    """A decision about one example, or an undo.
 
     Attributes:
-        app: what is behind it.
-        hosts: `name:port` that the page may be asked for by.
-        token: the key in the address that is opened.
-        pass_: what the cookie holds that is given for it.
+        index: the position of the example.
+        base: the line of the decision that it replaces; 0 for none.
+        label: a class id, or None for "cannot tell".
+        undo: whether to take back the decision at `base` instead.
+    """
+
+    index: Count
+    base: Count
+    label: int | None = _ANY
+    undo: bool = False
+
+
+@dataclass(frozen=True)
+class DecisionsRequest:
+    """The body of `/api/decide`.
+
+    Attributes:
+        key: random text that identifies the request, so that repeating it changes nothing.
+        since: the line of `review.jsonl` up to which the page knows the decisions.
+        decisions: at most one for each example.
+    """
+
+    key: Annotated[str, Meta(pattern=r"\A[0-9A-Za-z]{8,64}\Z")]
+    since: Count
+    decisions: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MOST_DECISIONS)]
+
+
+@dataclass(frozen=True)
+class AccessGuard:
+    """Passes on requests from the page that was opened with the key, and refuses all others.
+
+    Attributes:
+        app: the application behind it.
+        hosts: `name:port` under which the page may be requested.
+        token: the key in the address of the page.
+        session: the value of the cookie that is set in exchange for the key.
     """
 
     app: ASGIApp
     hosts: frozenset[str]
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    pass_: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    session: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -87,264 +143,248 @@ class Gate:
                 message = {**message, "headers": [*message["headers"], *own]}
             await send(message)
 
-        answer = self._refusal(scope) or self._entrance(scope)
-        await (answer or self.app)(scope, receive, send_guarded)
+        response = self._refuse_foreign(scope) or self._authenticate(scope)
+        await (response or self.app)(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        """Why a request goes no further, or None."""
+    def _refuse_foreign(self, scope: Scope) -> Response | None:
+        """Return the refusal of a request that does not come from the page, or None."""
         method, headers = scope["method"], _headers(scope)
         host, origin = headers.get("host", []), headers.get("origin", [])
         if len(host) != 1 or host[0].lower() not in self.hosts:
-            return _said("This page is not served under that name.", 421)
+            return _text("This page is not served under that name.", 421)
         if method not in ("GET", "HEAD", "POST"):
-            return _said("Only GET and POST are answered.", 405)
+            return _text("Only GET and POST requests are answered.", 405)
         own = [f"http://{host[0].lower()}"]
-        if [one.lower() for one in origin] not in ([], own) or (method == "POST" and not origin):
-            return _said("That request does not come from the page.", 403)
+        if [name.lower() for name in origin] not in ([], own) or (method == "POST" and not origin):
+            return _text("This request does not come from the page.", 403)
         is_opening = scope["path"] == "/" and method == "GET"
         if headers.get("sec-fetch-site", ["none"])[0] not in ("none", "same-origin"):
             is_navigating = headers.get("sec-fetch-mode", [""])[0] == "navigate"
             if not (is_opening and is_navigating):
-                return _said("That request does not come from the page.", 403)
+                return _text("This request does not come from the page.", 403)
         if len(scope.get("query_string", b"")) > LONGEST_QUERY:
-            return _said("That address is too long.", 414)
-        return _refused_body(method, headers)
+            return _text("The address is too long.", 414)
+        return _refuse_body(method, headers)
 
-    def _entrance(self, scope: Scope) -> Response | None:
-        """A cookie for the key, a refusal without either, or None."""
+    def _authenticate(self, scope: Scope) -> Response | None:
+        """Return a cookie in exchange for the key, a refusal, or None if the cookie is valid."""
         headers = _headers(scope)
         name = cookie_name(headers["host"][0])
         tokens = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [])
         if scope["path"] == "/" and scope["method"] == "GET" and tokens:
-            if len(tokens) != 1 or not _same(tokens[0], self.token):
-                return _said(
-                    "The key in that address is not the right one: open the address that proselflc "
-                    "review has printed last.",
+            if len(tokens) != 1 or not _equal(tokens[0], self.token):
+                return _text(
+                    "The key in this address is wrong. Open the address that the review command "
+                    "printed last.",
                     403,
                 )
-            answer = Response(status_code=303, headers={"Location": "/"})
-            # Strict would leave it out where the address was clicked on in another page, such as a
-            # terminal in a browser. Lax sends it along to open the page, and never to decide.
-            answer.set_cookie(name, self.pass_, httponly=True, samesite="lax", path="/")
-            return answer
-        held = _cookies(headers).get(name)
-        if held is None or not _same(held, self.pass_):
-            return _said("Open the address that proselflc review has printed: it holds a key.", 401)
+            response = Response(status_code=303, headers={"Location": "/"})
+            # A strict cookie would be left out when the address is clicked in another page, such
+            # as a terminal in a browser. A lax one is sent to open the page, but never to decide.
+            response.set_cookie(name, self.session, httponly=True, samesite="lax", path="/")
+            return response
+        cookie = _cookies(headers).get(name)
+        if cookie is None or not _equal(cookie, self.session):
+            return _text(
+                "Open the address that the review command printed; it contains a key.", 401
+            )
         return None
 
 
 @dataclass(frozen=True)
-class Desk:
-    """Answers the page.
+class Api:
+    """Answers the requests of the page."""
 
-    Attributes:
-        sheet: what there is to say.
-    """
-
-    sheet: Sheet
+    view: ReviewView
 
     def page(self, request: Request) -> Response:
         content, kind = source(request.url.path)
         return Response(content, media_type=kind)
 
     def start(self, request: Request) -> Response:
-        self.sheet.review.refresh()
-        return JSONResponse(self.sheet.start())
+        self.view.review.refresh()
+        return JSONResponse(self.view.start())
 
     def state(self, request: Request) -> Response:
-        since = _whole(request, "since", 0, 1 << 40) or 0
-        self.sheet.review.refresh()
-        return JSONResponse(self.sheet.state(since))
+        since = _query(request, StateQuery).since
+        self.view.review.refresh()
+        return JSONResponse(self.view.state(since))
 
     def items(self, request: Request) -> Response:
-        rows = self.sheet.review.view(self._view(request))
-        offset = _whole(request, "offset", 0, 1 << 40) or 0
-        limit = _whole(request, "limit", 1, MOST_ITEMS) or MOST_ITEMS
-        self.sheet.review.refresh()
-        shown = self.sheet.items(rows[offset : offset + limit])
-        return JSONResponse({"total": len(rows), "offset": offset, "items": shown})
+        query = _query(request, ViewQuery)
+        rows = self._rows(query)
+        self.view.review.refresh()
+        items = self.view.items(rows[query.offset : query.offset + query.limit])
+        return JSONResponse({"total": len(rows), "offset": query.offset, "items": items})
 
     def next(self, request: Request) -> Response:
-        """The place of the first undecided suspect from a place on, or null."""
-        rows = self.sheet.review.view(self._view(request))
-        begin = _whole(request, "from", 0, 1 << 40) or 0
-        self.sheet.review.refresh()
-        is_open = self.sheet.review.label[rows[begin:]] == -1
-        place = begin + int(is_open.argmax()) if is_open.any() else None
+        """Answer with the place of the next undecided suspect, from `offset` on, or null."""
+        query = _query(request, ViewQuery)
+        rows = self._rows(query)
+        self.view.review.refresh()
+        is_open = self.view.review.label[rows[query.offset :]] == -1
+        place = query.offset + int(is_open.argmax()) if is_open.any() else None
         return JSONResponse({"place": place, "total": len(rows)})
 
     def item(self, request: Request) -> Response:
-        self.sheet.review.refresh()
-        [one] = self.sheet.items(np.array([self._index(request)], np.int64))
-        return JSONResponse(one)
+        self.view.review.refresh()
+        [item] = self.view.items(np.array([self._index(request)], np.int64))
+        return JSONResponse(item)
 
     def example(self, request: Request) -> Response:
-        return JSONResponse(self.sheet.detail(self._index(request)))
+        return JSONResponse(self.view.detail(self._index(request)))
 
     def neighbours(self, request: Request) -> Response:
-        return JSONResponse(self.sheet.neighbours(self._index(request)))
+        return JSONResponse(self.view.neighbours(self._index(request)))
 
     def picture(self, request: Request) -> Response:
-        found = self.sheet.picture(self._index(request), request.path_params["size"])
-        if found is None:
-            raise HTTPException(404, "there is no picture of it")
-        return Response(found.content, media_type=found.kind)
+        size = request.path_params["size"]
+        picture = self.view.picture(self._index(request), size) if size in SIDES else None
+        if picture is None:
+            raise HTTPException(404, "there is no such picture")
+        return Response(picture.content, media_type=picture.kind)
 
     async def decide(self, request: Request) -> Response:
         try:
             body = await request.body()
-        except ClientDisconnect:  # in the middle of it: there is no one to answer
-            return _said("The request did not arrive as a whole.", 400)
+        except ClientDisconnect:  # nobody is left to read the answer
+            return _text("The request is incomplete.", 400)
         return await run_in_threadpool(self._decide, body)
 
     def _decide(self, body: bytes) -> Response:
-        """Write what was decided; only when that is on disk is there an answer."""
-        review = self.sheet.review
-        key, since, wanted, rows = self._wanted(body)
-        against = review.decisions.add(wanted, self.sheet.by, key)
-        review.refresh()
-        conflicts = [self.sheet.standing(i) for i, one in zip(rows, against, strict=True) if one]
-        own = [self.sheet.standing(i) for i, one in zip(rows, against, strict=True) if not one]
-        return JSONResponse({"conflicts": conflicts, "done": own, **self.sheet.state(since)})
-
-    def _wanted(self, body: bytes) -> tuple[str, int, list[Wanted], list[int]]:
+        """Write the decisions, and answer once they are on disk."""
+        view, review = self.view, self.view.review
         try:
-            value = json.loads(body)
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict):
-            raise HTTPException(400, "expected a JSON object")
-        key, since, given = (value.get(name) for name in ("key", "since", "decisions"))
-        if not isinstance(key, str) or not 8 <= len(key) <= 64 or not key.isalnum():
-            raise HTTPException(400, "expected a key of 8 to 64 letters and digits")
-        if not isinstance(given, list) or not 1 <= len(given) <= MOST_DECISIONS:
-            raise HTTPException(400, f"expected 1 to {MOST_DECISIONS} decisions")
-        wanted = [self._decision(one) for one in given]
-        rows = [self.sheet.review.position(one.example) for one in wanted]
+            request = decode_json(body, DecisionsRequest, "the request")
+        except InputError as error:
+            raise HTTPException(400, str(error)) from None
+        rows = [decision.index for decision in request.decisions]
         if len(set(rows)) != len(rows):
-            raise HTTPException(400, "expected no example twice")
-        return key, _in_range(since, 0, 1 << 40, "since"), wanted, rows
+            raise HTTPException(400, "an example may appear only once in a request")
+        changes = [self._change(decision) for decision in request.decisions]
+        conflicts = review.decisions.add(changes, view.by, request.key)
+        review.refresh()
+        pairs = list(zip(rows, conflicts, strict=True))
+        return JSONResponse(
+            {
+                "conflicts": [view.standing(i) for i, conflict in pairs if conflict],
+                "done": [view.standing(i) for i, conflict in pairs if not conflict],
+                **view.state(request.since),
+            }
+        )
 
-    def _decision(self, value: object) -> Wanted:
-        review = self.sheet.review
-        if not isinstance(value, dict):
-            raise HTTPException(400, "expected a decision")
-        index = _in_range(value.get("index"), 0, len(review.ids) - 1, "index")
-        base = _in_range(value.get("base"), 0, 1 << 40, "base")
-        if not review.is_suspect(index):
-            raise HTTPException(400, "that example is no suspect")
+    def _change(self, decision: DecisionRequest) -> Wanted:
+        review, index = self.view.review, decision.index
+        if index >= len(review.ids) or not review.is_suspect(index):
+            raise HTTPException(400, "that example is not a suspect")
         names = review.names
-        shown = names[review.given[index]], names[review.suggested[index]]
-        if value.get("undo") is True:
-            return Wanted(review.ids[index], None, base, True, *shown)
-        label = value.get("label", -1)
-        if label is not None:
-            label = names[_in_range(label, 0, len(names) - 1, "label")]
-        return Wanted(review.ids[index], label, base, False, *shown)
+        labels = names[review.given[index]], names[review.suggested[index]]
+        if decision.undo:
+            return Wanted(review.ids[index], None, decision.base, True, *labels)
+        label = None if decision.label is None else names[self._class(decision.label)]
+        return Wanted(review.ids[index], label, decision.base, False, *labels)
+
+    def _class(self, label: int) -> int:
+        last = len(self.view.review.names) - 1
+        if not 0 <= label <= last:
+            raise HTTPException(400, f"a class must be a whole number from 0 to {last}")
+        return label
 
     def _index(self, request: Request) -> int:
         index: int = request.path_params["index"]
-        if index >= len(self.sheet.review.ids):
+        if index >= len(self.view.review.ids):
             raise HTTPException(404, "there is no such example")
         return index
 
-    def _view(self, request: Request) -> View:
-        last = len(self.sheet.review.names) - 1
-        return View(
-            given=_whole(request, "given", 0, last),
-            suggested=_whole(request, "suggested", 0, last),
-            low=_share(request, "low", 0.0),
-            high=_share(request, "high", 1.0),
-            order=_word(
-                request, "order", {"quality": "quality", "teaching": "teaching", "drawn": "drawn"}
-            ),
-            state=_word(request, "state", {"all": "all", "open": "open", "decided": "decided"}),
-            line=_whole(request, "line", 0, 1 << 40) or 0,
+    def _rows(self, query: ViewQuery) -> np.ndarray:
+        """Return the positions of the selected suspects, in the order of the query."""
+        return self.view.review.view(
+            View(
+                given=None if query.given == _ANY else self._class(query.given),
+                suggested=None if query.suggested == _ANY else self._class(query.suggested),
+                low=query.low,
+                high=query.high,
+                order=query.order,
+                state=query.state,
+                line=query.line,
+            )
         )
 
 
-def served(sheet: Sheet, hosts: frozenset[str]) -> Gate:
-    """The page of a review, for a server to serve.
+def create_app(view: ReviewView, hosts: frozenset[str]) -> AccessGuard:
+    """Return the application that serves the page of a review.
 
     Args:
-        sheet: what it shows.
-        hosts: `name:port` that it may be asked for by, in small letters.
+        view: the content of the page.
+        hosts: `name:port` under which it may be requested, in lower case.
     """
-    desk = Desk(sheet)
-    numbered = "{index:int}"
+    api = Api(view)
+    get = {
+        **dict.fromkeys(SOURCES, api.page),
+        "/api/start": api.start,
+        "/api/state": api.state,
+        "/api/items": api.items,
+        "/api/next": api.next,
+        "/api/item/{index:int}": api.item,
+        "/api/example/{index:int}": api.example,
+        "/api/neighbours/{index:int}": api.neighbours,
+        "/picture/{size}/{index:int}": api.picture,
+    }
     app = Starlette(
         routes=[
-            *(Route(address, desk.page, methods=["GET"]) for address in SOURCES),
-            Route("/api/start", desk.start, methods=["GET"]),
-            Route("/api/state", desk.state, methods=["GET"]),
-            Route("/api/items", desk.items, methods=["GET"]),
-            Route("/api/next", desk.next, methods=["GET"]),
-            Route(f"/api/item/{numbered}", desk.item, methods=["GET"]),
-            Route(f"/api/example/{numbered}", desk.example, methods=["GET"]),
-            Route(f"/api/neighbours/{numbered}", desk.neighbours, methods=["GET"]),
-            *(
-                Route(f"/picture/{size}/{numbered}", _sized(desk, size), methods=["GET"])
-                for size in SIDES
-            ),
-            Route("/api/decide", desk.decide, methods=["POST"]),
+            *(Route(address, answer, methods=["GET"]) for address, answer in get.items()),
+            Route("/api/decide", api.decide, methods=["POST"]),
         ],
         exception_handlers={HTTPException: _http_error, InputError: _input_error},
     )
     app.router.redirect_slashes = False
-    return Gate(app, hosts)
+    return AccessGuard(app, hosts)
 
 
 def cookie_name(host: str) -> str:
-    """Cookies are shared between ports; two reviews must not take each other's."""
+    """Return a name with the port: ports share cookies, and two reviews must not mix theirs."""
     return f"proselflc-review-{host.rpartition(':')[2]}"
 
 
-def _sized(desk: Desk, size: str) -> Callable[[Request], Response]:
-    def picture(request: Request) -> Response:
-        request.path_params["size"] = size
-        return desk.picture(request)
-
-    return picture
-
-
-def _refused_body(method: str, headers: Mapping[str, list[str]]) -> Response | None:
+def _refuse_body(method: str, headers: Mapping[str, list[str]]) -> Response | None:
     if method != "POST":
         if headers.get("content-length", ["0"]) != ["0"] or "transfer-encoding" in headers:
-            return _said("A question has no body.", 400)
+            return _text("A GET request has no body.", 400)
         return None
     kind = headers.get("content-type", [""])[0].partition(";")[0].strip().lower()
     if kind != "application/json":
-        return _said("Decisions are sent as application/json.", 415)
+        return _text("Decisions must be sent as application/json.", 415)
     length = headers.get("content-length", [])
     if len(length) != 1 or not length[0].isascii() or not length[0].isdigit():
-        return _said("The length of the body must be said.", 411)
+        return _text("The request must state the length of its body.", 411)
     if len(length[0]) > 9 or int(length[0]) > LARGEST_BODY:
-        return _said(f"A body has at most {LARGEST_BODY:,} bytes.", 413)
+        return _text(f"A body may have at most {LARGEST_BODY:,} bytes.", 413)
     return None
 
 
 def _headers(scope: Scope) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-    return found
+        headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return headers
 
 
 def _cookies(headers: Mapping[str, list[str]]) -> dict[str, str]:
-    cookie: SimpleCookie = SimpleCookie()
+    cookies: SimpleCookie = SimpleCookie()
     try:
-        cookie.load("; ".join(headers.get("cookie", [])))
+        cookies.load("; ".join(headers.get("cookie", [])))
     except CookieError:
         return {}
-    return {name: one.value for name, one in cookie.items()}
+    return {name: cookie.value for name, cookie in cookies.items()}
 
 
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())
+def _equal(text: str, secret: str) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(text.encode("utf-8", "replace"), secret.encode())
 
 
-def _said(words: str, status: int) -> Response:
-    return PlainTextResponse(words + "\n", status)
+def _text(text: str, status: int) -> Response:
+    return PlainTextResponse(text + "\n", status)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -356,36 +396,20 @@ async def _input_error(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, 500)
 
 
-def _in_range(value: Any, low: int, high: int, name: str) -> int:
-    if type(value) is not int or not low <= value <= high:
-        raise HTTPException(400, f"{name} must be a whole number from {low} to {high}")
-    return value
-
-
-def _whole(request: Request, name: str, low: int, high: int) -> int | None:
-    text = request.query_params.get(name, "")
-    if text == "":
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > 15:
-        raise HTTPException(400, f"{name} must be a whole number")
-    return _in_range(int(text), low, high, name)
-
-
-def _share(request: Request, name: str, default: float) -> float:
-    text = request.query_params.get(name, "")
-    if text == "":
-        return default
+def _query(request: Request, kind: type[T]) -> T:
+    """Return the query as the given type; an empty value counts as left out."""
+    values = {name: _number(text) for name, text in request.query_params.items() if text}
     try:
-        value = float(text[:20])
+        return convert(values, kind, "the query")
+    except InputError as error:
+        raise HTTPException(400, str(error)) from None
+
+
+def _number(text: str) -> int | float | str:
+    """Return the number that a text stands for, if any; `1e9` is not a whole number."""
+    if text.isascii() and text.isdigit() and len(text) <= 15:
+        return int(text)
+    try:
+        return float(text[:20])
     except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise HTTPException(400, f"{name} must be a number from 0 to 1")
-    return value
-
-
-def _word(request: Request, name: str, known: Mapping[str, T]) -> T:
-    text = request.query_params.get(name) or next(iter(known))
-    if text not in known:
-        raise HTTPException(400, f"{name} must be one of {', '.join(known)}")
-    return known[text]
+        return text

@@ -1,47 +1,52 @@
-"""What the page of a review is told: plain numbers and texts, which it shows and never executes.
+"""The content of the review page: numbers and plain texts, which the page never executes.
 
-However large the run, every answer is bounded.
+The size of every answer is bounded, however large the run is.
 """
 
 from __future__ import annotations
 
+import io
 import math
-import shlex
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from proselflc.data.dataset import Features, Floats, ImageFiles, Images, Inputs, Ints, Texts
-from proselflc.data.labels.decisions import Decision
+from proselflc.data.images import image
 from proselflc.errors import InputError
-from proselflc.models.named_code import flag_for
+from proselflc.models.named_code import names_code
 from proselflc.pages.names import TITLE, in_the_middle, on_page, warning_of_code
-from proselflc.reviewing import pictures
+from proselflc.pages.thumbnails import SMALL, bare, resized
 from proselflc.reviewing.neighbours import Neighbours
-from proselflc.reviewing.pictures import Picture
 from proselflc.run import original
 from proselflc.run.reader import Run
 from proselflc.run.review import Precision, Review
 from proselflc.training.run_directory import Json
+from proselflc.wording import command
 
-LONGEST_TEXT = 20_000  # characters of an example that are shown
-SNIPPET = 160  # characters of one in a grid
+if TYPE_CHECKING:
+    from PIL import Image
+
+LONGEST_TEXT = 20_000  # characters of an example
+SNIPPET = 160  # characters of an example in the grid
 MOST_COLUMNS = 200  # of a table
-FEW_COLUMNS = 3  # in a grid
+FEW_COLUMNS = 3  # in the grid
 MOST_PAIRS = 500
-MOST_CHANGED = 2000  # decisions that are told one by one
+MOST_CHANGED = 2000  # decisions that are listed one by one
 POINTS = 80  # of a learning curve
 NEIGHBOURS = 4  # of each class
-RECENT = 200  # requests that can be taken back
+RECENT = 200  # requests that can be undone
 SIDES = {"large": 900, "small": 160}  # pixels
 
 _SCRIPTS = (
     *("start", "picker", "deciding", "moving", "one", "grid", "progress", "filters", "example"),
     *("session", "server", "theme", "memory", "elements"),
 )
-# What the page is made of; nothing else is ever read for it.
+# The files of the page; no other file is ever read for it.
 SOURCES = {
     "/": ("review.html", "text/html; charset=utf-8"),
     "/look.css": ("look.css", "text/css; charset=utf-8"),
@@ -55,29 +60,37 @@ SOURCES = {
 
 
 def source(address: str) -> tuple[bytes, str]:
-    """A part of the page and what it is."""
+    """Return the content and the media type of a file of the page."""
     name, kind = SOURCES[address]
     package = "proselflc.pages" if name == "look.css" else "proselflc.reviewing"
     return (files(package) / "templates" / name).read_bytes(), kind
 
 
-class Sheet:
-    """A review as its page needs it.
+@dataclass(frozen=True)
+class Picture:
+    """An encoded image and its media type."""
+
+    content: bytes
+    kind: str
+
+
+class ReviewView:
+    """The content of the page of a review.
 
     Args:
-        review: of a run.
-        by: who reviews.
-        data: where the run's data is now, if it has moved.
+        review: the review of a run.
+        by: the name of the reviewer.
+        data: the new location of the run's data, if it has moved.
     """
 
     def __init__(self, review: Review, by: str, *, data: str | None = None) -> None:
         self.review, self.by, self._data = review, by, data
         self.inputs: Inputs | None = None
-        self.why_gone = ""
+        self.missing_reason = ""
         try:
             self.inputs = original.inputs(review.run, data=data)
         except InputError as error:
-            self.why_gone = str(error)
+            self.missing_reason = str(error)
         self._neighbours: Neighbours | None = None
         if self.inputs is not None:
             self._neighbours = Neighbours(review.run, self.inputs)
@@ -85,13 +98,13 @@ class Sheet:
         self._chances = review.run.examples["corrected_distribution"]
 
     def start(self) -> Json:
-        """What does not change while the page is open."""
+        """Return what does not change while the page is open, and the state."""
         review = self.review
         return {
             "title": on_page(str(review.run.summary.get("data") or "the data"), 80),
             "run": in_the_middle(str(review.run.path), 100),
             "kind": self.kind,
-            "gone": self.why_gone,
+            "gone": self.missing_reason,
             "names": [on_page(name, TITLE) for name in review.names],
             "isSample": review.is_sample,
             "next": next_steps(review.run, self._data),
@@ -100,9 +113,9 @@ class Sheet:
         }
 
     def state(self, since: int) -> Json:
-        """How far the review is, and what has been decided after so many lines.
+        """Return the progress of the review, and the decisions after line `since` of its file.
 
-        `changed` is null where that is more than can be told one by one.
+        `changed` is null if there are too many to list.
         """
         review = self.review
         left, among = review.remaining
@@ -122,14 +135,14 @@ class Sheet:
             "remaining": left,
             "remainingSuspects": among,
             "unsure": precision.unsure,
-            "precision": _told(measured),
+            "precision": _precision(measured),
             "pairs": pairs,
             "changed": changed,
         }
 
     @property
     def kind(self) -> str | None:
-        """What the examples are; None where they cannot be shown."""
+        """Return the kind of the examples; None if they cannot be shown."""
         if isinstance(self.inputs, Images | ImageFiles):
             return "image"
         if isinstance(self.inputs, Texts):
@@ -137,22 +150,25 @@ class Sheet:
         return None if self.inputs is None else "table"
 
     def standing(self, index: int) -> Json:
-        """What is decided about an example: a class id, or −1 for nothing and −2 for unsure."""
+        """Return the decision about an example: a class id, −1 for none, or −2 for unsure."""
         review = self.review
-        one = review.decisions.of(review.ids[index])
+        decision = review.decisions.of(review.ids[index])
+        signature = {}
+        if decision is not None:
+            signature = {"by": on_page(decision.by, 40), "at": on_page(decision.at, 40)}
         return {
             "index": index,
             "label": int(review.label[index]),
             "line": int(review.line[index]),
-            **_signed(one),
+            **signature,
         }
 
     def items(self, rows: Ints, *, beside: int | None = None) -> list[Json]:
-        """What a list says of these examples.
+        """Return list entries for the examples at these positions.
 
         Args:
             rows: [k] positions.
-            beside: an example to compare with: of a table the same columns are told.
+            beside: an example to compare with: entries of a table show the same columns.
         """
         review = self.review
         return [
@@ -163,13 +179,13 @@ class Sheet:
                 "quality": _finite(review.quality[i]),
                 "sure": _finite(review.sure[i]),
                 **self.standing(int(i)),
-                **self._glimpse(int(i), int(i) if beside is None else beside),
+                **self._snippet(int(i), int(i) if beside is None else beside),
             }
             for i in rows
         ]
 
     def detail(self, index: int) -> Json:
-        """All there is to say of an example."""
+        """Return everything that is known about an example."""
         review = self.review
         row = review.run.examples.slice(index, 1).to_pylist()[0]
         curve, why = self._curve(index)
@@ -191,31 +207,28 @@ class Sheet:
         return found
 
     def neighbours(self, index: int) -> Json:
-        """Confidently labelled examples of the two classes, near this one.
+        """Return confidently labelled examples of both classes that are similar to this one.
 
-        `how` says how they were chosen: "nearest", or "surest" where the model cannot be asked,
-        and then `why`.
+        `how` is "nearest", or "surest" if the model cannot be used; then `why` has the reason.
         """
-        review, found = self.review, self._neighbours
+        review, neighbours = self.review, self._neighbours
         both = {"given": int(review.given[index]), "suggested": int(review.suggested[index])}
-        if found is None:
-            return {"how": "none", "why": self.why_gone, "given": [], "suggested": []}
+        if neighbours is None:
+            return {"how": "none", "why": self.missing_reason, "given": [], "suggested": []}
         how, why, chosen = "nearest", "", {}
         try:
-            chosen = {name: found.of(index, k, NEIGHBOURS) for name, k in both.items()}
+            chosen = {name: neighbours.nearest(index, k, NEIGHBOURS) for name, k in both.items()}
         except InputError as error:
             how, why = "surest", str(error)
-            chosen = {name: found.surest(index, k, NEIGHBOURS) for name, k in both.items()}
-        shown = {name: self.items(rows, beside=index) for name, rows in chosen.items()}
-        return {"how": how, "why": why, **shown}
+            chosen = {name: neighbours.surest(index, k, NEIGHBOURS) for name, k in both.items()}
+        items = {name: self.items(rows, beside=index) for name, rows in chosen.items()}
+        return {"how": how, "why": why, **items}
 
     def picture(self, index: int, size: str) -> Picture | None:
-        """A picture of an example, or None where there is none."""
-        if self.inputs is None:
-            return None
-        return pictures.picture(self.inputs, index, SIDES[size])
+        """Return a picture of an example; None if there is none."""
+        return None if self.inputs is None else encode(self.inputs, index, SIDES[size])
 
-    def _glimpse(self, index: int, beside: int) -> Json:
+    def _snippet(self, index: int, beside: int) -> Json:
         if isinstance(self.inputs, Texts):
             return {"text": on_page(self.inputs.texts[index], SNIPPET)}
         if isinstance(self.inputs, Features):
@@ -229,27 +242,28 @@ class Sheet:
         return {}
 
     def _likeliest(self, index: int) -> list[tuple[int, float]]:
-        """The five likeliest classes by the run's estimate."""
+        """Return the five most probable classes and their probabilities."""
         chances = self._chances[index].as_py()
         if chances and isinstance(chances[0], dict):
-            place = {name: k for k, name in enumerate(self.review.names)}
-            pairs = [(place.get(one["label"], -1), one["p"]) for one in chances]
+            ids = {name: k for k, name in enumerate(self.review.names)}
+            pairs = [(ids.get(chance["label"], -1), chance["p"]) for chance in chances]
         else:
             pairs = list(enumerate(chances))
         known = [(k, p) for k, p in pairs if k >= 0 and p is not None and math.isfinite(p)]
         return sorted(known, key=lambda pair: -pair[1])[:5]
 
     def _curve(self, index: int) -> tuple[Json | None, str]:
-        """Return p of the given label and the largest other p by epoch, or why they are not known.
+        """Return the learning curve of an example, or the reason why it is unknown.
 
-        A run without a record has neither.
+        The curve has p of the given label and the largest other p, by epoch. Without records of
+        the epochs there is neither a curve nor a reason.
         """
         try:
             epochs = [np.asarray(epoch[index]) for epoch in self.review.run.dynamics]
         except InputError as error:
             return None, str(error)
         except IndexError:
-            return None, "the record of the epochs is of other examples"
+            return None, "the records of the epochs belong to other examples"
         if not epochs:
             return None, ""
         parts = np.array_split(np.array(epochs), min(len(epochs), POINTS))
@@ -260,31 +274,31 @@ class Sheet:
         return {"epochs": len(epochs), "given": given, "other": other}, ""
 
     def _columns(self, features: Features, index: int) -> tuple[list[Json], int]:
-        """The columns of an example, the least usual first, and how many more there are."""
+        """Return the columns of an example, the most unusual first, and how many are left out."""
         review = self.review
         x = features.values[index]
-        (mean, spread), (other, its) = (
+        (mean, std), (other_mean, other_std) = (
             self._typical(int(label[index])) for label in (review.given, review.suggested)
         )
         found: list[Json] = [
             {
                 "name": _column(features, int(j)),
                 "value": float(x[j]),
-                "given": [float(mean[j]), float(spread[j])],
-                "suggested": [float(other[j]), float(its[j])],
+                "given": [float(mean[j]), float(std[j])],
+                "suggested": [float(other_mean[j]), float(other_std[j])],
             }
             for j in self._unusual(features, index)[:MOST_COLUMNS]
         ]
         return found, len(x) - len(found)
 
     def _unusual(self, features: Features, index: int) -> Ints:
-        """[D] the columns by how unlike its given class an example is, the most unlike first."""
-        mean, spread = self._typical(int(self.review.given[index]))
-        distance = np.abs(features.values[index] - mean) / np.where(spread > 0, spread, np.inf)
+        """Return the columns [D], those in which an example differs most from its class first."""
+        mean, std = self._typical(int(self.review.given[index]))
+        distance = np.abs(features.values[index] - mean) / np.where(std > 0, std, np.inf)
         return np.argsort(-distance, kind="stable")
 
     def _typical_of(self, label: int) -> tuple[Floats, Floats]:
-        """[D] mean and standard deviation over the examples of a class that are no suspects."""
+        """Return mean and standard deviation [D] over the examples of a class except suspects."""
         assert isinstance(self.inputs, Features)
         review = self.review
         members = review.given == label
@@ -298,39 +312,43 @@ class Sheet:
         return values.mean(0), values.std(0)
 
     def _recent(self) -> list[list[Json]]:
-        """The reviewer's last decisions that stand, by request, the oldest first."""
-        own = [one for one in self.review.decisions.standing.values() if one.by == self.by]
+        """Return the reviewer's last standing decisions, grouped by request, the oldest first."""
+        review = self.review
+        own = [d for d in review.decisions.standing.values() if d.by == self.by]
         groups: dict[str, list[Json]] = {}
-        for one in sorted(own, key=lambda one: one.line):
-            place: Json = {"index": self.review.position(one.example), "line": one.line}
-            groups.setdefault(one.key, []).append(place)
+        for decision in sorted(own, key=lambda decision: decision.line):
+            entry: Json = {"index": review.position(decision.example), "line": decision.line}
+            groups.setdefault(decision.key, []).append(entry)
         return list(groups.values())[-RECENT:]
 
 
 def next_steps(run: Run, data: str | None = None) -> list[str]:
-    """The commands that train on what was decided, as the run was trained, and compare the two.
+    """Return the commands that retrain on the reviewed labels and compare the two runs.
 
     Args:
-        run: that was reviewed.
-        data: where its data is now, if it has moved.
+        run: the run that was reviewed.
+        data: the new location of its data, if it has moved.
     """
-    path, new = (shlex.quote(str(one)) for one in (run.path, f"{run.path}-reviewed"))
-    config = shlex.quote(str(run.directory.config)) + flag_for(run.made_by)
-    moved = "" if data is None else f" --data {shlex.quote(data)}"
-    noise = " --noise none" if run.config.get("noise") else ""
+    reviewed = f"{run.path}-reviewed"
+    retrain = command(
+        "train",
+        config=run.directory.config,
+        model=run.made_by if names_code(run.made_by) else None,
+        data=data,
+        labels=run.path,
+        reviewed=True,
+        noise="none" if run.config.get("noise") else None,
+        out=reviewed,
+    )
     warning = "" if run.made_by else warning_of_code(run.config.get("model"))
-    labels = f"--labels {path} --reviewed{noise}"
-    return [
-        f"{warning}proselflc train --config {config}{moved} {labels} --out {new}",
-        f"proselflc report {path} {new}",
-    ]
+    return [f"{warning}{retrain}", command("report", run.path, reviewed)]
 
 
 def _column(features: Features, j: int) -> str:
     return f"dimension {j}" if features.columns is None else on_page(features.columns[j])
 
 
-def _told(precision: Precision) -> Json:
+def _precision(precision: Precision) -> Json:
     return {
         "decided": precision.decided,
         "wrong": precision.wrong,
@@ -338,10 +356,6 @@ def _told(precision: Precision) -> Json:
         "intervalOfWrong": precision.interval_of_wrong,
         "intervalOfConfirmed": precision.interval_of_confirmed,
     }
-
-
-def _signed(one: Decision | None) -> Json:
-    return {} if one is None else {"by": on_page(one.by, 40), "at": on_page(one.at, 40)}
 
 
 def _finite(value: float) -> float | None:
@@ -354,5 +368,36 @@ def _mean(values: npt.NDArray[np.float64]) -> float | None:
 
 
 def _plain_text(text: str) -> str:
-    """The text with its lines, its codes visible."""
+    """Return the text line by line, with control codes made visible."""
     return "\n".join(on_page(line, LONGEST_TEXT) for line in text.splitlines())
+
+
+def encode(inputs: Inputs, index: int, side: int) -> Picture | None:
+    """Return a picture of an example, encoded anew from its pixels: the result is always an image.
+
+    Its longer side has at most `side` pixels; small images keep their size. Return None if the
+    example is not an image, or its file is missing or damaged.
+    """
+    from PIL import Image
+
+    if isinstance(inputs, Images):
+        pixels = inputs.pixels[index]
+        return _encode(Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels), side)
+    if not isinstance(inputs, ImageFiles):
+        return None
+    try:
+        with image.opened(inputs.paths[index]) as opened:
+            opened.draft("RGB", (2 * side, 2 * side))  # a JPEG need not be decoded at full size
+            return _encode(image.rgb(opened), side)
+    except Exception:  # decoders raise nearly anything on hostile bytes
+        return None
+
+
+def _encode(picture: Image.Image, side: int) -> Picture:
+    picture = bare(resized(picture, side) if max(picture.size) > side else picture)
+    file = io.BytesIO()
+    if max(picture.size) <= SMALL:
+        picture.save(file, "PNG")
+        return Picture(file.getvalue(), "image/png")
+    picture.save(file, "JPEG", quality=90)
+    return Picture(file.getvalue(), "image/jpeg")

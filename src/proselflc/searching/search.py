@@ -1,42 +1,44 @@
-"""`proselflc search`: the paper's protocol for choosing what a method cannot know.
+"""The `search` command: the paper's protocol for choosing hyper-parameters.
 
-Corrupt once. Most of the training data trains, and examples with trusted labels choose: by default
-a fifth of the training data, class by class, with its true labels back. First Γ and the optimiser's
-options are chosen with cross entropy, then they are fixed for all methods, and of each method its
-own parameters are chosen (ε, B). Then the method learns from all the training data, with the same
-noisy labels, and its last state is what is measured on the test set, which has chosen nothing.
+The labels are corrupted once. Most of the training data trains, and examples with trusted labels
+choose: by default a stratified fifth of the training data, with its true labels. First Γ and the
+optimiser's options are chosen with cross entropy and fixed for all methods; then each method's own
+parameters are chosen (ε, B). Then the method is trained on all the training data, with the same
+noisy labels, and its last state is measured on the test set, which chooses nothing.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proselflc import methods
+from proselflc import __version__, methods
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError
-from proselflc.models.named_code import flag_for
+from proselflc.files.whole import whole_file
+from proselflc.models.named_code import names_code
 from proselflc.options import MOST_PROCESSES, check_least
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.worker_processes import stopping_on_signals, worker_processes
 from proselflc.run.config import Config, check_taken
 from proselflc.run.output_options import OutputOptions, new_path
 from proselflc.run.prepare import PreparedRun, prepare
-from proselflc.searching import search_space
-from proselflc.searching.search_part import FIRST, Part, Task, is_share, work
-from proselflc.searching.study import NOISY, Outcome, Plan, write
-from proselflc.searching.study_directory import StudyDirectory
+from proselflc.searching import search_space, study_page
+from proselflc.searching.study import NOISY, SearchOutcome, StudyPlan, to_json
+from proselflc.searching.study_directory import StudyDirectory, StudyFacts
+from proselflc.searching.worker import FIRST, SearchWorker, WorkerTask, is_share, work
 from proselflc.terminal.display import Display, Silent
 from proselflc.terminal.interruption import Interrupted
+from proselflc.training.run_directory import RunDirectory
+from proselflc.wording import command, option
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
-TRUSTED = "0.2"  # of the training data, where the user names no trusted examples
+TRUSTED = "0.2"  # share of the training data, if the user names no trusted examples
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,13 @@ class Options:
     """How to search.
 
     Attributes:
-        space: what may be chosen; see `search_space.read`.
-        trials: how many in a stage of which not all can be tried.
-        prune: end a trial from half of its training on where it is behind the median of others.
+        space: the candidates; see `search_space.read`.
+        trials: number of trials in a stage that has a range.
+        prune: end a trial that is behind the median of the others, from half of training on.
         storage: address of a database for the trials, or None for a journal in the study.
         jobs: processes on this machine.
-        retrain: learn from all the training data at the end.
-        quiet: say nothing about the trials.
+        retrain: train on all the training data at the end.
+        quiet: print no line for each trial.
     """
 
     space: tuple[str, ...] = ()
@@ -73,39 +75,41 @@ def search(
     *,
     dataset: Dataset | None = None,
     runs: Path | None = None,
-) -> Outcome:
-    """Search as the paper does, or go on with a search; others may be at it as well.
+) -> SearchOutcome:
+    """Search as the paper does, or continue a search; other processes may work on it too.
 
     Args:
-        config: the data, its noise, and what is fixed; its method is a name, or several with
-            commas between them. Left-out trusted data is the data's own validation part, or a
-            fifth of the training data.
+        config: the data, its noise and the fixed options; its method is one name, or several
+            separated by commas. Without trusted data, the data's own validation part or a fifth
+            of the training data chooses.
         options: how to search.
-        start: where the study is.
-        display: who is told how the run at hand goes.
-        dataset: instead of what the config names.
-        runs: a folder of runs to share with others; left out, the study's own.
+        start: the directory of the study.
+        display: shows the progress of the current run.
+        dataset: replaces the data that the config names.
+        runs: a folder of runs to share with other studies; by default the study's own.
 
     Raises:
-        InputError: something in the input, the data, the study or the storage is not as it must be.
-        SearchError: no trial of a stage came to its end.
-        Interrupted: somebody wanted it to stop; the message says how to go on.
+        InputError: the input, the data, the study or the storage is not valid.
+        SearchError: no trial of a stage is complete.
+        Interrupted: the search was stopped; the message says how to continue.
     """
     queue_storage.check_installed("search")
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise InputError(
-            "a search is not started by torchrun: start it once, with --jobs for more processes"
+            "a search must not be started by torchrun",
+            field="jobs",
+            fix=f"start it once, with {option('jobs')} for more processes",
         )
-    directory = StudyDirectory(_place(config, start))
+    directory = StudyDirectory(_study_path(config, start))
     directory.check_start(start)
     with queue_storage.storage_errors(options.storage), stopping_on_signals():
-        plan, validation, notes = _planned(config, options, dataset)
-        storage = _begun(plan, directory, options, start, display)
+        plan, validation, notes = _plan(config, options, dataset)
+        storage = _open(plan, directory, options, start, display)
         for note in notes:
             display.note(note)
         if directory.is_finished:
-            display.note(f"the study {directory.path} is finished: no trial is done again")
-        part = Part(
+            display.note(f"the study {directory.path} is finished; no trial is repeated")
+        worker = SearchWorker(
             plan,
             directory,
             storage,
@@ -115,58 +119,63 @@ def search(
             options.quiet,
         )
         try:
-            task = Task(plan, directory, part.runs, dataset, options.storage, options.quiet)
+            task = WorkerTask(plan, directory, worker.runs, dataset, options.storage, options.quiet)
             with worker_processes(work, task, options.jobs):
-                recipe, stages, choices = part.take()
+                recipe, stages, choices = worker.work()
             choices = tuple(
-                part.retrained(one) if options.retrain or part.is_retrained(one) else one
-                for one in choices
+                worker.retrained(choice)
+                if options.retrain or worker.is_retrained(choice)
+                else choice
+                for choice in choices
             )
         except KeyboardInterrupt:
             raise Interrupted(_advice(directory, config, options)) from None
-        weighed = tuple(
-            replace(one, importance=part.trials(None if one.is_first else one.method).importance())
-            for one in stages
+        stages = tuple(
+            replace(
+                stage,
+                importance=worker.trials(None if stage.is_first else stage.method).importance(),
+            )
+            for stage in stages
         )
-        outcome = Outcome(directory, plan, recipe, weighed, choices, validation)
-        write(outcome)
+        outcome = SearchOutcome(directory, plan, recipe, stages, choices, validation)
+        _write(outcome)
     return outcome
 
 
-def _place(config: Config, start: OutputOptions) -> Path:
+def _study_path(config: Config, start: OutputOptions) -> Path:
     if start.out is not None:
         return start.out
     if start.resume:
-        raise InputError("--resume needs --out, the directory of the study to go on with")
+        raise InputError(
+            f"{option('resume', True)} needs {option('out')}, the directory of the study",
+            field="out",
+        )
     return new_path(config, "search")
 
 
-def _planned(
+def _plan(
     config: Config, options: Options, dataset: Dataset | None
-) -> tuple[Plan, int, list[str]]:
-    """What is to be searched, how many examples choose, and what the user may not expect.
-
-    What can be wrong with the input is found here.
-    """
+) -> tuple[StudyPlan, int, list[str]]:
+    """Check the input; return the plan, the number of examples that choose, and notes."""
     names = _methods(config)
-    setting, notes = _prepared(replace(config, method=FIRST, parameters={}), dataset)
-    validation = setting.dataset.validation
+    prepared, notes = _prepared(replace(config, method=FIRST, parameters={}), dataset)
+    validation = prepared.dataset.validation
     assert validation is not None
-    knows_truth = not is_share(setting.config.trusted) or setting.labels.clean is not None
+    knows_truth = not is_share(prepared.config.trusted) or prepared.labels.clean is not None
     if not knows_truth:
         notes.append(NOISY)
-    resolved = replace(setting.config, parameters=config.parameters, tracker=None)
+    resolved = replace(prepared.config, parameters=config.parameters, tracker=None)
     space = search_space.read(options.space, names, config, resolved)
-    search_space.check(space, resolved, setting.context)
-    plan = Plan(
-        data=setting.dataset.name,
+    search_space.check(space, resolved, prepared.context)
+    plan = StudyPlan(
+        data=prepared.dataset.name,
         config=resolved,
         methods=names,
         space=space,
         trials=options.trials,
         prune=options.prune,
-        labels=setting.labels.fingerprint,
-        trusted_labels=noise.fingerprint(validation.labels, setting.dataset.num_classes),
+        labels=prepared.labels.fingerprint,
+        trusted_labels=noise.fingerprint(validation.labels, prepared.dataset.num_classes),
         knows_truth=knows_truth,
     )
     return plan, len(validation), notes
@@ -177,8 +186,10 @@ def _methods(config: Config) -> tuple[str, ...]:
     for name in names:
         if methods.find(name).learns_trusted:
             raise InputError(
-                f"method {name} learns from trusted examples, so none are left to choose its "
-                "parameters by: search another method"
+                f"method {name} trains on the trusted examples, so none are left to choose its "
+                "parameters",
+                field="method",
+                fix="search another method",
             )
     for given in config.parameters:
         check_taken(given, tuple(map(methods.find, names)))
@@ -186,55 +197,80 @@ def _methods(config: Config) -> tuple[str, ...]:
 
 
 def _prepared(config: Config, dataset: Dataset | None) -> tuple[PreparedRun, list[str]]:
-    """What a trial learns from and is chosen by, and what the user may not expect of it."""
+    """Return the prepared data of a trial, and notes for the user."""
     notes: list[str] = []
     if config.trusted is None:
-        setting = prepare(config, dataset, report=notes.append)
-        if setting.dataset.validation is not None:  # the data has its own
-            return setting, notes
+        prepared = prepare(config, dataset, report=notes.append)
+        if prepared.dataset.validation is not None:  # the data has its own
+            return prepared, notes
         notes.clear()
-    wanted = replace(config, trusted=config.trusted or TRUSTED)
-    return prepare(wanted, dataset, report=notes.append), notes
+    config = replace(config, trusted=config.trusted or TRUSTED)
+    return prepare(config, dataset, report=notes.append), notes
 
 
-def _begun(
-    plan: Plan, directory: StudyDirectory, options: Options, start: OutputOptions, display: Display
+def _open(
+    plan: StudyPlan,
+    directory: StudyDirectory,
+    options: Options,
+    start: OutputOptions,
+    display: Display,
 ) -> BaseStorage:
-    """The storage of a study that is new now, or is the one that was asked for."""
+    """Begin the study or check that it is the same; return its storage."""
     url = options.storage
-    about = {**plan.about, "storage": "journal" if url is None else queue_storage.redacted(url)}
+    address = "journal" if url is None else queue_storage.redacted(url)
+    facts = StudyFacts(__version__, plan.key, **plan.fingerprints, storage=address)
     directory.make()
     try:
         with directory.locked():
             if directory.is_begun and not start.overwrite:
-                directory.check_same(plan.options, about)
+                directory.check_same(plan.options, facts)
             if start.overwrite and url is None:
                 directory.clear()  # with the journal, which may be damaged
             storage = queue_storage.opened(directory.journal, url, display.note)
-            if start.overwrite and url is not None:  # it can be reached, so that nothing is lost
+            if start.overwrite and url is not None:  # it is reachable, so nothing is lost
                 for key in filter(None, (directory.key, plan.key)):
                     queue_storage.delete(storage, key)
                 directory.clear()
             if not directory.is_begun:
-                directory.write(plan.options, {**about, "key": plan.key})
+                directory.write(plan.options, facts)
             return storage
     except InputError:
-        directory.remove_unused()  # a mistyped option leaves nothing behind
+        directory.remove_unused()  # an invalid option leaves no directory behind
         raise
 
 
+def _write(outcome: SearchOutcome) -> None:
+    """Write the chosen options, the page, and the summary last."""
+    directory = outcome.directory
+    for choice in outcome.choices:
+        labels = outcome.plan.labels
+        if choice.summary is not None:
+            labels = str(choice.summary["fingerprint"])
+        if len(outcome.choices) > 1:
+            choice.config.write(directory.chosen_of(choice.method), labels)
+        if choice is outcome.best:
+            choice.config.write(directory.chosen, labels)
+    with whole_file(directory.report) as file:
+        file.write(study_page.make(outcome).encode())
+    RunDirectory(directory.path).write_json(directory.summary, to_json(outcome))
+
+
 def _advice(directory: StudyDirectory, config: Config, options: Options) -> str:
-    command = f"proselflc search --out {shlex.quote(str(directory.path))} --resume"
-    if options.jobs > 1:
-        command += f" --jobs {options.jobs}"
+    """Return a sentence with the command that continues a stopped search."""
     missing = []
-    if options.storage is not None:
-        url = queue_storage.redacted(options.storage)
-        command += f" --storage {shlex.quote(url)}"
+    url = None if options.storage is None else queue_storage.redacted(options.storage)
+    if options.storage is not None and url is not None:
         if "***" in url:
             missing.append("the password in place of ***")
         if "?" in options.storage and "?" not in url:
-            missing.append("what was after the ?")
-    command += flag_for(config.model)
-    hint = f" (with {' and '.join(missing)}, which is not repeated here)" if missing else ""
-    return f"stopped, what is done is kept; go on with{hint}: {command}"
+            missing.append("the part after the ?")
+    hint = f" (with {' and '.join(missing)}, not repeated here)" if missing else ""
+    resume = command(
+        "search",
+        out=directory.path,
+        resume=True,
+        jobs=options.jobs if options.jobs > 1 else None,
+        storage=url,
+        model=config.model if names_code(config.model) else None,
+    )
+    return f"stopped; finished trials are kept. Continue with{hint}: {resume}"

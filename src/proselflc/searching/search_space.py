@@ -1,4 +1,4 @@
-"""What a search may choose: values or ranges of the optimiser's options and the methods' own."""
+"""The search space: candidates for the optimiser's options and for the methods' parameters."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from proselflc.errors import InputError, unknown
 from proselflc.run.config import Config
 from proselflc.training.method import Value
 from proselflc.training.recipe import EPOCHS, Recipe
+from proselflc.wording import option
 
 if TYPE_CHECKING:
     from proselflc.training.strategy import RunContext
 
-Chosen: TypeAlias = Mapping[str, Value]  # a value for every name of a space
+Chosen: TypeAlias = Mapping[str, Value]  # one value for each name
 
-LONGEST = 1000  # values that are tried one after the other
+LONGEST = 1000  # values in a list
 LENGTHS = (EPOCHS // 2, EPOCHS, EPOCHS * 2)  # epochs
-RATES = (1 / 3, 1.0, 3.0)  # times the learning rate that suits the model
+RATES = (1 / 3, 1.0, 3.0)  # times the default learning rate of the model
 
 _RECIPE = (
     *("epochs", "steps", "batch_size", "optimizer", "lr", "momentum", "weight_decay"),
@@ -31,7 +32,7 @@ _RECIPE = (
 
 @dataclass(frozen=True)
 class Values:
-    """A few values, all of which may be tried."""
+    """A list of values."""
 
     values: tuple[Value, ...]
 
@@ -39,13 +40,13 @@ class Values:
         return ",".join(map(str, self.values))
 
     def corners(self) -> tuple[Value, ...]:
-        """Values that all must be good for all of it to be."""
+        """Return values that are valid only if all candidates are."""
         return self.values
 
 
 @dataclass(frozen=True)
 class Range:
-    """Any number from `low` to `high`, whole or not, by its size or by its logarithm."""
+    """The numbers from `low` to `high`, searched on a linear or a logarithmic scale."""
 
     low: float
     high: float
@@ -56,101 +57,106 @@ class Range:
         return f"{self.low}..{self.high}{':log' if self.is_log else ''}"
 
     def corners(self) -> tuple[Value, ...]:
+        """Return both ends."""
         return self.low, self.high
 
 
-Choice: TypeAlias = Values | Range
+Candidates: TypeAlias = Values | Range
 
 
 @dataclass(frozen=True)
 class Space:
-    """What may be chosen.
+    """The candidates of a search.
 
     Attributes:
-        recipe: Γ and the optimiser's options, for all methods.
-        methods: of every method its own parameters.
+        recipe: candidates for Γ and the optimiser's options, for all methods.
+        methods: candidates for the parameters of each method.
     """
 
-    recipe: Mapping[str, Choice]
-    methods: Mapping[str, Mapping[str, Choice]]
+    recipe: Mapping[str, Candidates]
+    methods: Mapping[str, Mapping[str, Candidates]]
 
     def words(self) -> list[str]:
-        """As `--space` takes it."""
+        """Return the space as `read` takes it."""
         own = [
-            f"{method}.{name}={choice}"
-            for method, choices in self.methods.items()
-            for name, choice in choices.items()
+            f"{method}.{name}={candidates}"
+            for method, space in self.methods.items()
+            for name, candidates in space.items()
         ]
-        return [*(f"{name}={choice}" for name, choice in self.recipe.items()), *own]
+        return [*(f"{name}={candidates}" for name, candidates in self.recipe.items()), *own]
 
 
-def is_grid(choices: Mapping[str, Choice]) -> bool:
-    """Whether all that may be chosen can be tried."""
-    return all(isinstance(choice, Values) for choice in choices.values())
+def is_grid(space: Mapping[str, Candidates]) -> bool:
+    """Return whether all candidates are lists, so that every combination can be tried."""
+    return all(isinstance(candidates, Values) for candidates in space.values())
 
 
-def grid(choices: Mapping[str, Choice]) -> Iterator[dict[str, Value]]:
-    """Every combination, the last name changing first; one empty one of nothing."""
-    values = [choice.corners() for choice in choices.values()]
+def grid(space: Mapping[str, Candidates]) -> Iterator[dict[str, Value]]:
+    """Return every combination, the last name changing first; an empty space has one."""
+    values = [candidates.corners() for candidates in space.values()]
     for combination in itertools.product(*values):
-        yield dict(zip(choices, combination, strict=True))
+        yield dict(zip(space, combination, strict=True))
 
 
 def read(words: Sequence[str], names: Sequence[str], asked: Config, resolved: Config) -> Space:
-    """What may be chosen, from `--space` and, where that says nothing, by default.
+    """Return the search space that the words describe, completed by defaults.
 
-    By default Γ and the learning rate are searched where the user has fixed neither, and of every
+    By default, Γ and the learning rate are searched unless the user has fixed them, and for each
     method the parameters of its grid that are not fixed.
 
     Args:
-        words: NAME=VALUE,VALUE…, NAME=LOW..HIGH or NAME=LOW..HIGH:log each; a parameter is of all
-            methods that take it, and METHOD.NAME of one.
-        names: of the methods.
-        asked: what the user has fixed.
-        resolved: with the defaults of its model filled in.
+        words: each NAME=VALUE,VALUE…, NAME=LOW..HIGH or NAME=LOW..HIGH:log; a parameter applies to
+            all methods that take it, METHOD.NAME to one.
+        names: the methods.
+        asked: the options that the user has fixed.
+        resolved: the same with the defaults of the model filled in.
 
     Raises:
-        InputError: a name is unknown, or a value is none for it.
+        InputError: a name is unknown, or a value is not valid for it.
     """
     for name in names:
         methods.resolved(name, _own(name, asked.parameters))
-    recipe: dict[str, Choice] = {}
-    own: dict[str, dict[str, Choice]] = {name: {} for name in names}
+    recipe: dict[str, Candidates] = {}
+    own: dict[str, dict[str, Candidates]] = {name: {} for name in names}
     for word in words:
         name, _, text = (part.strip() for part in word.partition("="))
         method, _, parameter = name.rpartition(".")
         parameter = parameter.replace("-", "_")
         if not text:
-            raise InputError(f"--space {word} says no values: write it like lr=0.01,0.1")
+            raise _invalid(word, "has no values", fix="write it like lr=0.01,0.1")
         if not method and parameter in _RECIPE:
-            recipe[parameter] = _choice(parameter, text, get_type_hints(Recipe)[parameter], word)
+            recipe[parameter] = _candidates(
+                parameter, text, get_type_hints(Recipe)[parameter], word
+            )
             continue
-        takers = [one for one in names if parameter in _takes(one) and method in ("", one)]
+        takers = [taker for taker in names if parameter in _takes(taker) and method in ("", taker)]
         if not takers:
-            known = [*(one for one in _RECIPE if not method), *_known_parameters(names, method)]
-            raise InputError(f"--space {word}: {unknown('name', name, known)}")
-        for one in takers:
-            hint = get_type_hints(methods.find(one).parameters)[parameter]
-            own[one][parameter] = _choice(parameter, text, hint, word)
+            known = [*(() if method else _RECIPE), *_known_parameters(names, method)]
+            raise _invalid(word, unknown("name", name, known))
+        for taker in takers:
+            hint = get_type_hints(methods.find(taker).parameters)[parameter]
+            own[taker][parameter] = _candidates(parameter, text, hint, word)
     if "epochs" in recipe and "steps" in recipe:
-        raise InputError("--space has both epochs and steps: search one of them")
+        raise InputError(
+            f"{option('space')} has both epochs and steps", field="space", fix="search one of them"
+        )
     if not recipe:
         recipe |= _default_recipe(asked, resolved)
-    for one in names:
-        own[one] = own[one] or _default_parameters(one, asked.parameters)
+    for name in names:
+        own[name] = own[name] or _default_parameters(name, asked.parameters)
     return Space(recipe, own)
 
 
 def applied(config: Config, method: str, recipe: Chosen, parameters: Chosen) -> Config:
-    """A config with a method, and with what was chosen in place of what it says.
+    """Return a config with a method and the chosen values.
 
     Args:
-        config: resolved but for the parameters, which may be of other methods.
+        config: resolved options; parameters that the method does not take are ignored.
         method: its name.
-        recipe, parameters: what was chosen.
+        recipe, parameters: the chosen values.
 
     Raises:
-        InputError: a value is not possible.
+        InputError: a value is not valid.
     """
     changes: dict[str, Any] = dict(recipe)
     if "epochs" in changes:
@@ -167,7 +173,7 @@ def applied(config: Config, method: str, recipe: Chosen, parameters: Chosen) -> 
 
 
 def _own(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those parameters that a method takes."""
+    """Return the parameters that a method takes."""
     takes = methods.find(method).takes
     return {name: value for name, value in parameters.items() if name in takes}
 
@@ -179,31 +185,31 @@ def _takes(method: str) -> list[str]:
 
 def _known_parameters(names: Sequence[str], method: str) -> list[str]:
     prefix = f"{method}." if method else ""
-    takers = [one for one in names if method in ("", one)]
-    return list(dict.fromkeys(prefix + name for one in takers for name in _takes(one)))
+    takers = [taker for taker in names if method in ("", taker)]
+    return list(dict.fromkeys(prefix + name for taker in takers for name in _takes(taker)))
 
 
-def _default_recipe(asked: Config, resolved: Config) -> dict[str, Choice]:
-    found: dict[str, Choice] = {}
+def _default_recipe(asked: Config, resolved: Config) -> dict[str, Candidates]:
+    found: dict[str, Candidates] = {}
     if asked.recipe.epochs is None and asked.recipe.steps is None:
         found["epochs"] = Values(LENGTHS)
     if asked.recipe.lr is None:
         assert resolved.recipe.lr is not None
-        found["lr"] = Values(tuple(float(f"{resolved.recipe.lr * one:.2g}") for one in RATES))
+        found["lr"] = Values(tuple(float(f"{resolved.recipe.lr * rate:.2g}") for rate in RATES))
     return found
 
 
-def _default_parameters(method: str, fixed: Mapping[str, Any]) -> dict[str, Choice]:
+def _default_parameters(method: str, fixed: Mapping[str, Any]) -> dict[str, Candidates]:
     grid = methods.find(method).grid
     return {name: Values(values) for name, values in grid.items() if name not in fixed}
 
 
-def _choice(name: str, text: str, hint: Any, word: str) -> Choice:
-    """What stands behind the equals sign."""
-    types = [one for one in (get_args(hint) or (hint,)) if one is not type(None)]
-    kind = next((one for one in (int, float) if one in types), str)
-    if any(get_args(one) for one in types):  # an optional whole number, or names to choose from
-        flat = [part for one in types for part in get_args(one)]
+def _candidates(name: str, text: str, hint: Any, word: str) -> Candidates:
+    """Return the candidates that a text describes, for a parameter with this type hint."""
+    types = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
+    kind = next((number for number in (int, float) if number in types), str)
+    if any(map(get_args, types)):  # an optional whole number, or a list of names
+        flat = [part for kind in types for part in get_args(kind)]
         kind = int if int in flat else str
         if kind is str:
             return Values(tuple(_named(part, flat, word) for part in _parts(text, word)))
@@ -215,16 +221,15 @@ def _choice(name: str, text: str, hint: Any, word: str) -> Choice:
 def _parts(text: str, word: str) -> list[str]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > LONGEST or len(set(parts)) < len(parts) or not all(parts):
-        raise InputError(
-            f"--space {word[:80]} must have distinct values with commas between them, at most "
-            f"{LONGEST}"
+        raise _invalid(
+            word[:80], f"must have distinct values separated by commas, at most {LONGEST}"
         )
     return parts
 
 
 def _named(part: str, known: Sequence[str], word: str) -> str:
     if part not in known:
-        raise InputError(f"--space {word}: {unknown('value', part, known)}")
+        raise _invalid(word, unknown("value", part, known))
     return part
 
 
@@ -235,9 +240,9 @@ def _number(part: str, kind: type, word: str) -> Value:
         value: int | float = kind(part)
     except ValueError:
         what = "a whole number" if kind is int else "a number"
-        raise InputError(f"--space {word}: {part} is not {what}") from None
+        raise _invalid(word, f"{part} is not {what}") from None
     if not math.isfinite(value):
-        raise InputError(f"--space {word}: {part} is not a finite number")
+        raise _invalid(word, f"{part} is not a finite number")
     return value
 
 
@@ -247,40 +252,49 @@ def _range(name: str, text: str, kind: type, word: str) -> Range:
     assert not isinstance(low, str)
     assert not isinstance(high, str)
     if low >= high or scale not in ("", "log") or (scale == "log" and low <= 0):
-        raise InputError(
-            f"--space {word}: a range is written like {name}=0.01..1 or {name}=0.01..1:log, its "
-            "lower end first, which for log must be above 0"
+        raise _invalid(
+            word,
+            f"a range is written like {name}=0.01..1 or {name}=0.01..1:log, with the lower end "
+            "first, which must be above 0 for log",
         )
     return Range(low, high, kind is int, scale == "log")
 
 
-def check(space: Space, config: Config, context: RunContext) -> None:
-    """Refuse values that a recipe or a method refuses, before anything is trained.
+def _invalid(word: str, reason: str, *, fix: str | None = None) -> InputError:
+    return InputError(f"{option('space', word)}: {reason}", field="space", fix=fix)
 
-    A method must be able to do with the shortest training that may be chosen.
+
+def check(space: Space, config: Config, context: RunContext) -> None:
+    """Refuse values that a recipe or a method does not accept, before any training.
+
+    Each method is checked with the shortest training that may be chosen.
 
     Args:
-        space: to look at.
-        config: resolved but for the parameters.
-        context: that the methods will be in, but for Γ.
+        space: the space to check.
+        config: the resolved options, except for parameters.
+        context: the context of the methods, except for Γ.
 
     Raises:
-        InputError: there is one.
+        InputError: a value is not accepted.
     """
     from proselflc.training.strategy import spans
 
-    for name, choice in space.recipe.items():
-        for value in choice.corners():
+    for name, candidates in space.recipe.items():
+        for value in candidates.corners():
             applied(config, "cce", {name: value}, {})
     lengths = {
-        name: min(map(int, choice.corners()))
-        for name, choice in space.recipe.items()
+        name: min(map(int, candidates.corners()))
+        for name, candidates in space.recipe.items()
         if name in ("epochs", "steps")
     }
     shortest = applied(config, "cce", lengths, {}).recipe
     context = replace(context, total_steps=shortest.total_steps(context.batches))
-    for method, choices in space.methods.items():
-        values = [{name: value} for name, choice in choices.items() for value in choice.corners()]
+    for method, own_space in space.methods.items():
+        values = [
+            {name: value}
+            for name, candidates in own_space.items()
+            for value in candidates.corners()
+        ]
         for chosen in ({}, *values):
             own = methods.resolved(method, applied(config, method, {}, chosen).parameters)
             stages = methods.strategy(method, own, context).stages

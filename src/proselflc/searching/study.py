@@ -1,4 +1,4 @@
-"""What a search is for and what it has found: in words, in JSON and as a page."""
+"""The plan and the outcome of a search, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -8,32 +8,30 @@ from pathlib import Path
 from typing import Any
 
 from proselflc import __version__, methods
-from proselflc.files.whole import whole_file
 from proselflc.queue import run_store
 from proselflc.run.config import MAY_CHANGE, Config
-from proselflc.searching import search_space, study_page, trials
-from proselflc.searching.search_space import Chosen, Range, Space
+from proselflc.searching import trials
+from proselflc.searching.search_space import Chosen, Space
 from proselflc.searching.study_directory import StudyDirectory
-from proselflc.searching.trials import Record
-from proselflc.training.run_directory import RunDirectory
+from proselflc.searching.trials import TrialRecord
 
 NOISY = (
-    "the true labels are not known, so the setting is chosen by held-out examples with the labels "
-    "that they were given: where many of those are wrong, trust the choice less"
+    "the true labels are unknown, so the parameters are chosen on held-out examples with their "
+    "given labels; if many of those are wrong, the choice is less reliable"
 )
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All that a study's result depends on.
+class StudyPlan:
+    """Everything that the result of a study depends on.
 
     Attributes:
-        data: what it is called.
-        config: of a trial, resolved; its method and parameters are for each method to take from.
-        methods: whose parameters are chosen.
-        space: what may be chosen.
-        trials, prune: as `Options` has them.
-        labels, trusted_labels: fingerprints of what is learned from, and of what chooses.
+        data: the name of the data.
+        config: the resolved options of a trial; each method uses those parameters that it takes.
+        methods: the methods whose parameters are chosen.
+        space: the candidates.
+        trials, prune: as in `Options`.
+        labels, trusted_labels: fingerprints of the labels that train and of those that choose.
         knows_truth: whether the labels that choose are trusted.
     """
 
@@ -49,59 +47,60 @@ class Plan:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the command line would be told, as TOML holds it."""
+        """Return the options of the search, as TOML holds them."""
         table = replace(self.config, method=",".join(self.methods)).table()
-        own = {"space": self.space.words(), "trials": self.trials, "prune": self.prune}
-        return {**table, **own}
+        return {**table, "space": self.space.words(), "trials": self.trials, "prune": self.prune}
 
     @property
-    def about(self) -> dict[str, Any]:
-        """What else it depends on."""
+    def fingerprints(self) -> dict[str, str]:
+        """Return the fingerprints of the labels."""
         return {"labels": self.labels, "trusted_labels": self.trusted_labels}
 
     @property
     def key(self) -> str:
-        """The same for all who search the same, on any machine."""
+        """Return a hash that is the same for equal searches on any machine."""
         known = {key: value for key, value in self.options.items() if key not in MAY_CHANGE}
-        return run_store.hash_options({**known, **self.about, "version": __version__})
+        return run_store.hash_options({**known, **self.fingerprints, "version": __version__})
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What came of one stage.
+class SearchStage:
+    """The trials among which one choice is made.
 
     Attributes:
-        method: that was trained.
-        is_first: whether Γ and the optimiser were chosen, for all methods.
+        method: the method that was trained.
+        is_first: whether Γ and the optimiser are chosen, for all methods.
         records: the trials.
-        importance: as `Trials.importance` has it.
+        importance: see `Trials.importance`.
     """
 
     method: str
     is_first: bool
-    records: tuple[Record, ...]
+    records: tuple[TrialRecord, ...]
     importance: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
+        """Return the title of the stage."""
         return "Γ and optimiser" if self.is_first else methods.find(self.method).title
 
     @property
-    def best(self) -> Record | None:
+    def best(self) -> TrialRecord | None:
+        """Return the chosen trial, if any is complete."""
         return trials.best(self.records)
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What was chosen for a method.
+class MethodChoice:
+    """The parameters chosen for a method.
 
     Attributes:
         method: its name.
-        values: of its own parameters.
-        accuracy: on the validation examples, of the trial that was best.
-        config: of the run that learns from all the training data.
-        run: where that run is; None where nobody wanted it.
-        summary: of that run.
+        values: its chosen parameters.
+        accuracy: validation accuracy of the best trial.
+        config: the options of the run on all the training data.
+        run: the directory of that run; None if it was not requested.
+        summary: the summary of that run.
     """
 
     method: str
@@ -111,37 +110,48 @@ class Choice:
     run: Path | None = None
     summary: Mapping[str, Any] | None = None
 
+    @property
+    def title(self) -> str:
+        """Return the title of the method."""
+        return methods.find(self.method).title
+
+    @property
+    def test_accuracy(self) -> float | None:
+        """Return the test accuracy of the run on all the training data, if known."""
+        accuracy = None if self.summary is None else self.summary.get("test_accuracy")
+        return accuracy if isinstance(accuracy, float) else None
+
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a search has found.
+class SearchOutcome:
+    """The result of a search.
 
     Attributes:
-        directory: of the study.
-        plan: what it was for.
-        recipe: what was chosen for all methods.
-        stages: in their order.
-        choices: by method.
-        validation: how many examples have chosen.
+        directory: the directory of the study.
+        plan: what was searched.
+        recipe: the options chosen for all methods.
+        stages: the stages in order.
+        choices: the choice for each method.
+        validation: the number of examples that chose.
     """
 
     directory: StudyDirectory
-    plan: Plan
+    plan: StudyPlan
     recipe: Chosen
-    stages: tuple[Stage, ...]
-    choices: tuple[Choice, ...]
+    stages: tuple[SearchStage, ...]
+    choices: tuple[MethodChoice, ...]
     validation: int
 
     @property
-    def best(self) -> Choice:
-        """The method whose choice has the highest validation accuracy, of equals the first."""
-        return max(self.choices, key=lambda one: one.accuracy)
+    def best(self) -> MethodChoice:
+        """Return the choice with the highest validation accuracy; ties go to the first."""
+        return max(self.choices, key=lambda choice: choice.accuracy)
 
 
-def in_words(values: Chosen) -> str:
-    """What was chosen, on a line.
+def format_values(values: Chosen) -> str:
+    """Return chosen values on one line.
 
-    >>> in_words({"epochs": 30, "lr": 0.05})
+    >>> format_values({"epochs": 30, "lr": 0.05})
     'epochs 30  lr 0.05'
     """
     return "  ".join(
@@ -150,36 +160,35 @@ def in_words(values: Chosen) -> str:
     )
 
 
-def to_json(outcome: Outcome) -> dict[str, Any]:
-    """The study in a few numbers, and all its trials."""
-    plan, best = outcome.plan, outcome.best
+def to_json(outcome: SearchOutcome) -> dict[str, Any]:
+    """Return the outcome and all its trials for JSON."""
+    plan, directory = outcome.plan, outcome.directory
     return {
-        "study": str(outcome.directory.path),
+        "study": str(directory.path),
         "version": __version__,
-        "best": best.method,
+        "best": outcome.best.method,
         "chosen_by": "trusted labels" if plan.knows_truth else "held-out noisy labels",
         "validation_examples": outcome.validation,
         "recipe": dict(outcome.recipe),
         "chosen": {
-            one.method: {
-                "parameters": dict(one.values),
-                "val_accuracy": one.accuracy,
-                "run": None if one.run is None else str(one.run),
-                "test_accuracy": None if one.summary is None else one.summary["test_accuracy"],
-                "fingerprint": None if one.summary is None else one.summary["fingerprint"],
+            choice.method: {
+                "parameters": dict(choice.values),
+                "val_accuracy": choice.accuracy,
+                "run": None if choice.run is None else str(choice.run),
+                "test_accuracy": (choice.summary or {}).get("test_accuracy"),
+                "fingerprint": (choice.summary or {}).get("fingerprint"),
                 "config": str(
-                    outcome.directory.chosen_of(one.method)
+                    directory.chosen_of(choice.method)
                     if len(outcome.choices) > 1
-                    else outcome.directory.chosen
+                    else directory.chosen
                 ),
             }
-            for one in outcome.choices
+            for choice in outcome.choices
         },
-        "config": str(outcome.directory.chosen),
-        "report": str(outcome.directory.report),
+        "config": str(directory.chosen),
+        "report": str(directory.report),
         "space": plan.space.words(),
-        "labels": plan.labels,
-        "trusted_labels": plan.trusted_labels,
+        **plan.fingerprints,
         "notes": [] if plan.knows_truth else [NOISY],
         "stages": [
             {
@@ -188,15 +197,15 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
                 "importance": dict(stage.importance),
                 "trials": [
                     {
-                        "number": one.number,
-                        "state": one.state,
-                        "values": dict(one.values),
-                        "val_accuracy": one.accuracy,
-                        "seconds": one.seconds,
-                        "run": one.run or None,
-                        "is_chosen": one is stage.best,
+                        "number": trial.number,
+                        "state": trial.state,
+                        "values": dict(trial.values),
+                        "val_accuracy": trial.accuracy,
+                        "seconds": trial.seconds,
+                        "run": trial.run or None,
+                        "is_chosen": trial is stage.best,
                     }
-                    for one in stage.records
+                    for trial in stage.records
                 ],
             }
             for stage in outcome.stages
@@ -204,102 +213,22 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def told(outcome: Outcome) -> str:
-    """What was found, in a few lines."""
+def describe(outcome: SearchOutcome) -> str:
+    """Return the outcome as a few lines of text."""
     plan = outcome.plan
-    by = "trusted labels" if plan.knows_truth else "the labels that they were given"
-    lines = [f"chosen by {outcome.validation:,} examples with {by}"]
+    labels = "trusted labels" if plan.knows_truth else "their given labels"
+    lines = [f"chosen on {outcome.validation:,} examples with {labels}"]
     if not plan.knows_truth:
         lines.append(f"note: {NOISY}")
     if outcome.recipe:
-        lines.append(f"for all methods  {in_words(outcome.recipe)}")
-    width = max(len(methods.find(one.method).title) for one in outcome.choices)
-    for one in outcome.choices:
-        line = f"{methods.find(one.method).title:{width}}  validation {one.accuracy:.2%}"
-        accuracy = None if one.summary is None else one.summary["test_accuracy"]
-        if accuracy is not None:
-            line += f"  test, learned from all {accuracy:.2%}"
-        lines.append(f"{line}  {in_words(one.values)}".rstrip())
-    best = outcome.best
-    lines += [f"options: {outcome.directory.chosen}", f"page: {outcome.directory.report}"]
-    if best.run is not None:
-        lines.append(f"run: {best.run}")
-    return "\n".join(lines) + "\n"
-
-
-def write(outcome: Outcome) -> None:
-    """Write what was chosen, the page, and the summary last."""
-    directory = outcome.directory
+        lines.append(f"for all methods  {format_values(outcome.recipe)}")
+    width = max(len(choice.title) for choice in outcome.choices)
     for choice in outcome.choices:
-        labels = outcome.plan.labels
-        if choice.summary is not None:
-            labels = str(choice.summary["fingerprint"])
-        if len(outcome.choices) > 1:
-            choice.config.write(directory.chosen_of(choice.method), labels)
-        if choice is outcome.best:
-            choice.config.write(directory.chosen, labels)
-    with whole_file(directory.report) as file:
-        file.write(study_page.make(_shown(outcome)).encode())
-    RunDirectory(directory.path).write_json(directory.summary, to_json(outcome))
-
-
-def _shown(outcome: Outcome) -> study_page.Study:
-    """The study as a page shows it."""
-    plan, config = outcome.plan, outcome.plan.config
-    return study_page.Study(
-        data=plan.data,
-        noise=config.noise or "",
-        knows_truth=plan.knows_truth,
-        validation=outcome.validation,
-        warning=_sentence(NOISY) if not plan.knows_truth else "",
-        recipe=outcome.recipe,
-        methods=tuple(
-            study_page.Method(
-                methods.find(one.method).title,
-                one.values,
-                one.accuracy,
-                _accuracy(one),
-                "" if one.run is None else str(one.run),
-                one is outcome.best,
-            )
-            for one in outcome.choices
-        ),
-        stages=tuple(
-            study_page.Stage(
-                stage.title,
-                methods.find(stage.method).title,
-                stage.is_first,
-                tuple(
-                    study_page.Trial(
-                        one.number + 1,
-                        one.state,
-                        one.values,
-                        one.accuracy,
-                        one.seconds,
-                        one is stage.best,
-                    )
-                    for one in stage.records
-                ),
-                stage.importance,
-                _ranges(plan.space.recipe if stage.is_first else plan.space.methods[stage.method]),
-            )
-            for stage in outcome.stages
-        ),
-        space=tuple(plan.space.words()),
-        options=replace(config, method=",".join(plan.methods)).table(),
-        chosen=str(outcome.directory.chosen),
-        folder=str(outcome.directory.path),
-    )
-
-
-def _ranges(choices: Mapping[str, search_space.Choice]) -> tuple[str, ...]:
-    return tuple(name for name, choice in choices.items() if isinstance(choice, Range))
-
-
-def _accuracy(choice: Choice) -> float | None:
-    found = None if choice.summary is None else choice.summary.get("test_accuracy")
-    return found if isinstance(found, float) else None
-
-
-def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
+        line = f"{choice.title:{width}}  validation {choice.accuracy:.2%}"
+        if choice.test_accuracy is not None:
+            line += f"  test, trained on all data {choice.test_accuracy:.2%}"
+        lines.append(f"{line}  {format_values(choice.values)}".rstrip())
+    lines += [f"options: {outcome.directory.chosen}", f"page: {outcome.directory.report}"]
+    if outcome.best.run is not None:
+        lines.append(f"run: {outcome.best.run}")
+    return "\n".join(lines) + "\n"

@@ -1,29 +1,50 @@
-"""A study is a directory: where its files are, and what it was begun for."""
+"""The directory of a study: its files, and the search that it belongs to."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from proselflc import __version__
 from proselflc.errors import InputError
 from proselflc.files.locking import file_lock
 from proselflc.files.regular import is_regular
+from proselflc.files.typed import convert
 from proselflc.files.whole import must_be_own, must_be_own_folder, whole_file
 from proselflc.run.config import differences, versions
 from proselflc.run.output_options import OutputOptions
 from proselflc.training.run_directory import FORMAT, RunDirectory, check_format, read_toml
+from proselflc.wording import option
 
-# What study.toml holds beside the options of its runs, as the command line names it.
+# The options of a search that study.toml holds beside the options of its runs.
 OPTIONS = ("space", "trials", "prune")
 _CHOSEN = re.compile(r"chosen(-[a-z0-9_]+)?\.toml")
 _RUN = re.compile(r"[a-z0-9_]+-[0-9a-f]{16}")
 _LOCK = re.compile(rf"\.({_RUN.pattern}|claim-[0-9a-f]{{16}})\.lock")
-_KEY = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class StudyFacts:
+    """The table [study] of study.toml.
+
+    Attributes:
+        version: the version of proselflc that began the study.
+        key: the key of its plan, under which a storage has its trials.
+        labels, trusted_labels: fingerprints of the labels that train and of those that choose.
+        storage: "journal", or the address of a database without its password.
+    """
+
+    version: str = ""
+    key: Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")] | None = None
+    labels: str = ""
+    trusted_labels: str = ""
+    storage: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,60 +55,61 @@ class StudyDirectory:
 
     @property
     def study(self) -> Path:
-        """What it was begun for: options, space, version, the labels' fingerprints."""
+        """Return the file of options, search space, version and fingerprints."""
         return self.path / "study.toml"
 
     @property
     def journal(self) -> Path:
-        """Optuna's record of the trials, unless they are in a database."""
+        """Return Optuna's journal of the trials, unless they are in a database."""
         return self.path / "journal.log"
 
     @property
     def runs(self) -> Path:
+        """Return the folder of the trials' runs."""
         return self.path / "runs"
 
     @property
     def chosen(self) -> Path:
-        """The options of the best run, for `train --config`."""
+        """Return the file of the best run's options, a config for training."""
         return self.path / "chosen.toml"
 
     def chosen_of(self, method: str) -> Path:
-        """The options of a method's best run, where several methods were searched."""
+        """Return the file of a method's best options, written if several methods were searched."""
         return self.path / f"chosen-{method}.toml"
 
     @property
     def summary(self) -> Path:
+        """Return the file of the outcome."""
         return self.path / "summary.json"
 
     @property
     def report(self) -> Path:
+        """Return the page of the study."""
         return self.path / "report.html"
 
     @property
     def is_begun(self) -> bool:
+        """Return whether there is a study."""
         return is_regular(self.study)
 
     @property
     def is_finished(self) -> bool:
+        """Return whether the search is finished."""
         return is_regular(self.summary)
 
     def make(self) -> None:
-        """Create it.
-
-        Raises:
-            InputError: it cannot be written to.
-        """
+        """Create the directory, or raise InputError if it cannot be written to."""
         RunDirectory(self.path).make()
         must_be_own_folder(self.runs)
         self.runs.mkdir(exist_ok=True)
 
     def remove_unused(self) -> None:
-        """Remove the directory if nothing of a study came into it.
+        """Remove the directory if it is empty but for its lock.
 
-        The lock of one that is a study stays: others may have it.
+        The lock of a study stays: another process may hold it.
         """
-        with suppress(OSError):  # somebody's files are in it, or it is not there
-            if {one.name for one in self.path.iterdir()} <= {".lock", self.runs.name}:
+        with suppress(OSError):  # there are other files in it, or there is no directory
+            if {path.name for path in self.path.iterdir()} <= {".lock", self.runs.name}:
                 if self.runs.exists():
                     self.runs.rmdir()
                 (self.path / ".lock").unlink(missing_ok=True)
@@ -95,10 +117,10 @@ class StudyDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else begins the study meanwhile; another process is waited for.
+        """Hold the lock of the study, waiting for other processes.
 
         Raises:
-            InputError: it cannot be locked, or what it would write to is a link.
+            InputError: it cannot be locked, or a file that would be written is a link.
         """
         must_be_own_folder(self.runs)
         must_be_own(self.journal)
@@ -113,112 +135,128 @@ class StudyDirectory:
             lock.release()
 
     def check_start(self, start: OutputOptions) -> None:
-        """Refuse to touch a study, or something else, that nobody said to touch.
+        """Refuse to touch an existing study or other files without permission.
 
         Raises:
-            InputError: so it is.
+            InputError: the directory is in use, or there is no study to resume.
         """
+        resume, overwrite = option("resume", True), option("overwrite", True)
         if start.resume and start.overwrite:
-            raise InputError("--resume goes on with a study and --overwrite replaces it: give one")
+            raise InputError(
+                f"{resume} continues a study and {overwrite} replaces it",
+                field="overwrite",
+                fix="give one of them",
+            )
         if self.is_begun and not start.resume and not start.overwrite:
             state = "a finished" if self.is_finished else "an unfinished"
             raise InputError(
-                f"{self.path} holds {state} study: pass --resume to go on, --overwrite to replace "
-                "it, or another --out"
+                f"{self.path} holds {state} study",
+                field="out",
+                fix=f"pass {resume} to continue, {overwrite} to replace it, or {_another_out()}",
             )
         if not self.is_begun and not start.overwrite:
             files = (self.journal, self.chosen, self.summary, self.report, self.runs)
-            taken = [one.name for one in (*files, self.path / "config.toml") if one.exists()]
-            if taken:
+            existing = [path.name for path in (*files, self.path / "config.toml") if path.exists()]
+            if existing:
                 raise InputError(
-                    f"{self.path} holds {taken[0]} and is no study: choose another --out, or pass "
-                    "--overwrite to replace it"
+                    f"{self.path} holds {existing[0]} and is not a study",
+                    field="out",
+                    fix=f"choose {_another_out()}, or pass {overwrite} to replace it",
                 )
         if start.resume and not self.is_begun:
             raise InputError(
-                f"there is no study in {self.path} to go on with: leave --resume out to begin one"
+                f"there is no study in {self.path} to continue",
+                field="resume",
+                fix=f"leave {option('resume')} out to begin one",
             )
 
     def read(self) -> dict[str, Any]:
-        """What the study was begun for.
+        """Return the content of study.toml.
 
         Raises:
-            InputError: it cannot be read, or another version has made it.
+            InputError: it cannot be read, or was written by another version.
         """
+        return self._read()[0]
+
+    def _read(self) -> tuple[dict[str, Any], StudyFacts]:
         table = read_toml(self.study)
         check_format(table, self.path)
-        about = table.get("study")
-        if not isinstance(about, dict):
-            raise InputError(f"{self.study} is damaged: it should have a table [study]")
-        version = about.get("version")
-        if version != __version__:
+        facts = self._facts(table)
+        if facts.version != __version__:
             raise InputError(
-                f"the study {self.path} was made by proselflc {version} and this is "
-                f"{__version__}: go on with that version, or begin another with another --out"
+                f"the study {self.path} was made by proselflc {facts.version[:40] or 'unknown'}, "
+                f"and this is {__version__}",
+                field="out",
+                fix=f"continue with that version, or begin a study with {_another_out()}",
             )
-        return table
+        return table, facts
+
+    def _facts(self, table: Mapping[str, Any]) -> StudyFacts:
+        return convert(table.get("study"), StudyFacts, f"{self.study}, table [study],")
 
     @property
     def key(self) -> str | None:
-        """Of its plan, by which a storage knows its trials; None where there is none to read."""
+        """Return the key of its plan; None if it cannot be read."""
         try:
-            about = read_toml(self.study).get("study")
+            return self._facts(read_toml(self.study)).key
         except InputError:
             return None
-        key = about.get("key") if isinstance(about, dict) else None
-        return key if isinstance(key, str) and _KEY.fullmatch(key) else None
 
-    def write(self, options: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-        """Write what the study is begun for.
+    def write(self, options: Mapping[str, Any], facts: StudyFacts) -> None:
+        """Write study.toml.
 
         Args:
-            options: as TOML holds them, those of the runs and of the search.
-            about: what else it depends on.
+            options: the options of the runs and of the search, as TOML holds them.
+            facts: its table [study].
         """
         import tomli_w
 
-        said = {"version": __version__, **about}
         tables = {key: value for key, value in options.items() if isinstance(value, dict)}
         plain = {key: value for key, value in options.items() if key not in tables}
-        content = {"format": FORMAT, **plain, **tables, "study": said, "versions": versions()}
+        study = {key: value for key, value in asdict(facts).items() if value}
+        content = {"format": FORMAT, **plain, **tables, "study": study, "versions": versions()}
         with whole_file(self.study) as file:
             tomli_w.dump(content, file)
 
-    def check_same(self, options: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-        """Refuse to go on with another search.
+    def check_same(self, options: Mapping[str, Any], facts: StudyFacts) -> None:
+        """Refuse to continue the study with a different search.
 
         Args:
-            options, about: as `write` takes them, of the search that is asked for now.
+            options, facts: as `write` takes them, for the search that is requested now.
 
         Raises:
-            InputError: the study was begun for another one.
+            InputError: the study belongs to a different search.
         """
-        stored = self.read()
+        stored, stored_facts = self._read()
+        again = f"use that, or begin a study with {_another_out()}"
         for name in OPTIONS:
             if stored.get(name) != options.get(name):
                 raise InputError(
-                    f"the study {self.path} was begun with another {_WORDS[name]} "
-                    f"({_shown(stored.get(name))} there, {_shown(options.get(name))} now): use "
-                    "that, or begin another study with another --out"
+                    f"the study {self.path} was begun with another {_TITLES[name]} "
+                    f"({_format(stored.get(name))} there, {_format(options.get(name))} now)",
+                    field=name,
+                    fix=again,
                 )
         own = {key: value for key, value in stored.items() if key not in (*OPTIONS, "study")}
         asked = {key: value for key, value in options.items() if key not in OPTIONS}
         different = differences(own, asked)
         if different:
             raise InputError(
-                f"the study {self.path} was begun with other options: {', '.join(different)}; use "
-                "those, or begin another study with another --out"
+                f"the study {self.path} was begun with other options: {', '.join(different)}",
+                fix=again,
             )
-        for name, value in about.items():
-            if stored["study"].get(name) != value:
+        for name in ("labels", "trusted_labels", "storage"):
+            there, now = getattr(stored_facts, name), getattr(facts, name)
+            if there != now:
                 raise InputError(
-                    f"the {_WORDS.get(name, name)} of the study {self.path} is not what it was "
-                    f"begun with ({_shown(stored['study'].get(name))} there, {_shown(value)} now)"
-                    f"{_ADVICE.get(name, '')}"
+                    f"the {_TITLES[name]} of the study {self.path} changed "
+                    f"({_format(there)} there, {_format(now)} now)",
+                    field="storage" if name == "storage" else "data",
+                    fix=_advice(name),
                 )
 
     def clear(self) -> None:
-        """Remove what a study has written, and nothing else."""
+        """Remove the files of the study, and nothing else."""
         self.summary.unlink(missing_ok=True)
         for path in sorted(self.path.iterdir()) if self.path.is_dir() else ():
             if _CHOSEN.fullmatch(path.name):
@@ -233,29 +271,33 @@ class StudyDirectory:
             file.unlink(missing_ok=True)
 
 
-_WORDS = {
+_TITLES = {
     "space": "search space",
     "trials": "number of trials",
-    "prune": "--prune",
+    "prune": "choice of pruning",
     "labels": "labels",
     "trusted_labels": "trusted labels",
     "storage": "storage",
 }
-_OTHER_EXAMPLES = (
-    ": has the data changed? If not, the study was begun by a version of proselflc that drew "
-    "trusted examples in another way, and this version cannot continue it: begin anew with "
-    "--overwrite, or with another --out"
-)
-_ADVICE = {
-    "labels": _OTHER_EXAMPLES,
-    "trusted_labels": _OTHER_EXAMPLES,
-    "storage": ": give --storage as it was, or leave it out where it was the journal",
-}
 
 
-def _shown(value: object) -> str:
+def _another_out() -> str:
+    return f"another {option('out')}"
+
+
+def _advice(name: str) -> str:
+    if name == "storage":
+        return f"give {option('storage')} as before, or leave it out if the study has a journal"
+    return (
+        "has the data changed? If not, the study was begun by a version of proselflc that drew "
+        "trusted examples differently, and this version cannot continue it: begin again with "
+        f"{option('overwrite', True)}, or with {_another_out()}"
+    )
+
+
+def _format(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value)) or "nothing"
-    if value is None:
+    if value is None or value == "":
         return "none"
     return f"{value[:12]}…" if isinstance(value, str) and len(value) == 64 else str(value)

@@ -1,22 +1,36 @@
-"""One page about a search: what was chosen, by what, and what else was tried."""
+"""The page of a search: the chosen values, how they were chosen, and every trial."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from proselflc.models.named_code import flag_for
+import numpy as np
+
+from proselflc import methods
+from proselflc.models.named_code import names_code
 from proselflc.pages import table
-from proselflc.pages.drawing import Figure
+from proselflc.pages.drawing import ROUND, Drawing, Figure, Legend, Series, Style, figure
 from proselflc.pages.html_page import Tile, rendered
+from proselflc.pages.lettering import label
 from proselflc.pages.names import NAME, in_the_middle, on_page, percent
 from proselflc.pages.table import Cell, Table
-from proselflc.searching import study_figures
-from proselflc.searching.study_figures import Point, Value
+from proselflc.searching.search_space import Range
+from proselflc.searching.study import NOISY, MethodChoice, SearchOutcome, SearchStage, StudyPlan
+from proselflc.training.method import Value
+from proselflc.wording import command
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST_TRIALS = 500  # rows of a table
+MOST_TICKS = 7  # values of a parameter that are labelled on its axis
+MOST_POINTS = 2000  # trials in a figure
+
+_TRIAL = Style("line-1", marker="o", width=0)
+_BEST = Style("line-1", width=1.2, opacity=0.6)
+_CHOSEN = Style("line-2", marker="D", width=0)
 
 _TITLES = {
     "epochs": "epochs",
@@ -31,104 +45,8 @@ _TITLES = {
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A trial.
-
-    Attributes:
-        number: from 1.
-        state: complete, pruned, diverged, running or waiting.
-        values: that were tried.
-        accuracy: on the validation examples, of one that came to its end.
-        seconds: that it took.
-        is_chosen: whether it is the best of its stage.
-    """
-
-    number: int
-    state: str
-    values: Mapping[str, Value]
-    accuracy: float | None
-    seconds: float | None
-    is_chosen: bool
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What was chosen at once.
-
-    Attributes:
-        title: a few words.
-        method: that was trained.
-        is_first: whether it is chosen for all methods.
-        trials: in their order.
-        importance: of the parameters; empty where nobody can tell.
-        ranges: the parameters of which any number between two could be tried.
-    """
-
-    title: str
-    method: str
-    is_first: bool
-    trials: tuple[Trial, ...]
-    importance: Mapping[str, float]
-    ranges: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Method:
-    """What was chosen for a method, and how well it then does.
-
-    Attributes:
-        title: of the method.
-        values: of its own parameters.
-        validation: accuracy of the trial that was best.
-        test: accuracy of the run on all the training data, or None.
-        run: where that is; empty without one.
-        is_best: whether no other method has a higher validation accuracy.
-    """
-
-    title: str
-    values: Mapping[str, Value]
-    validation: float
-    test: float | None
-    run: str
-    is_best: bool
-
-
-@dataclass(frozen=True)
-class Study:
-    """A study, for a page.
-
-    Attributes:
-        data: what was learned from.
-        noise: that was put on its labels; empty for none.
-        knows_truth: whether those labels are trusted that have chosen.
-        validation: how many they are.
-        warning: why the choice is to be trusted less; empty where it is not.
-        recipe: what was chosen for all methods.
-        methods: and for each.
-        stages: how.
-        space: what could be chosen, as `--space` takes it.
-        options: of the runs.
-        chosen: the file of the best run's options.
-        folder: of the study.
-    """
-
-    data: str
-    noise: str
-    knows_truth: bool
-    validation: int
-    warning: str
-    recipe: Mapping[str, Value]
-    methods: tuple[Method, ...]
-    stages: tuple[Stage, ...]
-    space: tuple[str, ...]
-    options: Mapping[str, Any]
-    chosen: str
-    folder: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """A stage as the template shows it."""
+class StageSection:
+    """A stage, as the template shows it."""
 
     anchor: str
     title: str
@@ -138,7 +56,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Page:
+class StudyPage:
     """What the template shows."""
 
     title: str
@@ -146,143 +64,155 @@ class Page:
     warnings: tuple[str, ...]
     tiles: tuple[Tile, ...]
     methods: Table
-    sections: tuple[Section, ...]
+    sections: tuple[StageSection, ...]
     space: Table
     options: Table
     repeats: tuple[str, ...]
     folder: str
 
 
-def make(study: Study) -> str:
-    """The page, as HTML that needs nothing but itself."""
-    best = next(one for one in study.methods if one.is_best)
+def make(outcome: SearchOutcome) -> str:
+    """Return the page as HTML that needs no other file."""
+    plan = outcome.plan
     return rendered(
-        Page(
-            title=f"Search on {on_page(study.data, 80)}",
-            verdict=_verdict(study, best),
-            warnings=(study.warning,) if study.warning else (),
-            tiles=tuple(_tiles(study, best)),
-            methods=_methods(study),
-            sections=tuple(_section(k, stage) for k, stage in enumerate(study.stages)),
-            space=_space(study),
-            options=_options(study),
-            repeats=_repeats(study),
-            folder=in_the_middle(study.folder, 5 * NAME),
+        StudyPage(
+            title=f"Search on {on_page(plan.data, 80)}",
+            verdict=_verdict(outcome),
+            warnings=() if plan.knows_truth else (f"{NOISY[0].upper()}{NOISY[1:]}.",),
+            tiles=_tiles(outcome),
+            methods=_methods(outcome.choices),
+            sections=tuple(_section(k, stage, plan) for k, stage in enumerate(outcome.stages)),
+            space=_space(plan),
+            options=_options(outcome),
+            repeats=_commands(outcome),
+            folder=in_the_middle(str(outcome.directory.path), 5 * NAME),
         ),
         "searching/templates/study.html",
     )
 
 
-def words(values: Mapping[str, Value]) -> str:
-    """Chosen values in a sentence.
+def join_values(values: Mapping[str, Value]) -> str:
+    """Return chosen values as part of a sentence.
 
-    >>> words({"epochs": 30, "lr": 0.05})
+    >>> join_values({"epochs": 30, "lr": 0.05})
     'epochs 30 and learning rate 0.05'
     """
-    said = [f"{_TITLES.get(name, name)} {_written(value)}" for name, value in values.items()]
-    return " and ".join((", ".join(said[:-1]), said[-1])) if len(said) > 1 else "".join(said)
+    parts = [f"{_TITLES.get(name, name)} {_format(value)}" for name, value in values.items()]
+    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else "".join(parts)
 
 
-def _verdict(study: Study, best: Method) -> tuple[str, ...]:
-    labels = "trusted labels" if study.knows_truth else "the labels that they were given"
-    own = words(best.values)
+def _verdict(outcome: SearchOutcome) -> tuple[str, ...]:
+    best = outcome.best
+    labels = "trusted labels" if outcome.plan.knows_truth else "their given labels"
+    own = join_values(best.values)
     first = f"{best.title}{f' with {own}' if own else ''} was chosen"
-    if study.recipe:
-        first += f", trained with {words(study.recipe)} as all methods are"
-    second = (
-        f"{study.validation:,} examples with {labels} have chosen, of which it predicts "
-        f"{percent(best.validation)}; the test set has chosen nothing."
-    )
-    found = [f"{first}.", second]
-    if best.test is not None:
-        found.append(
-            f"Trained again on all the training data, it predicts {percent(best.test)} of the test "
-            "set."
-        )
-    return tuple(found)
-
-
-def _tiles(study: Study, best: Method) -> list[Tile]:
-    trials = [trial for stage in study.stages for trial in stage.trials]
-    done = sum(trial.state == "complete" for trial in trials)
-    found = [Tile("Chosen", best.title, words(best.values))]
-    by = "trusted labels" if study.knows_truth else "labels as given"
-    found.append(Tile("Validation accuracy", percent(best.validation), by))
-    if best.test is not None:
-        found.append(Tile("Test accuracy", percent(best.test), "learned from all"))
-    others = [
-        f"{count} {word}"
-        for word, state in (("ended early", "pruned"), ("diverged", "diverged"))
-        if (count := sum(trial.state == state for trial in trials))
+    if outcome.recipe:
+        first += f"; all methods are trained with {join_values(outcome.recipe)}"
+    sentences = [
+        f"{first}.",
+        f"The choice was made on {outcome.validation:,} examples with {labels}, of which it "
+        f"predicts {percent(best.accuracy)} correctly. The test set was not used.",
     ]
-    found.append(Tile("Trials", f"{done:,}", ", ".join(others)))
-    return found
+    if best.test_accuracy is not None:
+        sentences.append(
+            f"Trained again on all the training data, it predicts {percent(best.test_accuracy)} of "
+            "the test set correctly."
+        )
+    return tuple(sentences)
 
 
-def _methods(study: Study) -> Table:
-    best = max(one.validation for one in study.methods)
-    has_test = any(one.test is not None for one in study.methods)
+def _tiles(outcome: SearchOutcome) -> tuple[Tile, ...]:
+    best = outcome.best
+    labels = "trusted labels" if outcome.plan.knows_truth else "given labels"
+    tiles = [
+        Tile("Chosen", best.title, join_values(best.values)),
+        Tile("Validation accuracy", percent(best.accuracy), labels),
+    ]
+    if best.test_accuracy is not None:
+        tiles.append(Tile("Test accuracy", percent(best.test_accuracy), "trained on all data"))
+    states = [trial.state for stage in outcome.stages for trial in stage.records]
+    others = [
+        f"{states.count(state)} {state if state == 'diverged' else 'ended early'}"
+        for state in ("pruned", "diverged")
+        if state in states
+    ]
+    return (*tiles, Tile("Trials", f"{states.count('complete'):,}", ", ".join(others)))
+
+
+def _methods(choices: Sequence[MethodChoice]) -> Table:
+    best = max(choice.accuracy for choice in choices)
+    has_test = any(choice.test_accuracy is not None for choice in choices)
     rows = []
-    for one in study.methods:
+    for choice in choices:
+        accuracy, test = choice.accuracy, choice.test_accuracy
         cells = [
-            Cell(one.title),
-            Cell(words(one.values) or "–"),
-            Cell(percent(one.validation), order=one.validation, is_best=one.validation == best),
+            Cell(choice.title),
+            Cell(join_values(choice.values) or "–"),
+            Cell(percent(accuracy), order=accuracy, is_best=accuracy == best),
         ]
         if has_test:
-            test = one.test
             cells.append(Cell("–") if test is None else Cell(percent(test), order=test))
-        run = in_the_middle(one.run, NAME) or "–"
-        cells.append(Cell(run, one.run if run.endswith("…") else ""))
+        path = "" if choice.run is None else str(choice.run)
+        run = in_the_middle(path, NAME) or "–"
+        cells.append(Cell(run, path if run.endswith("…") else ""))
         rows.append(tuple(cells))
     heading = ("method", "chosen", "validation", *(("test",) if has_test else ()), "run")
     numeric = (False, False, True, *((True,) if has_test else ()), False)
-    return Table("What was chosen", heading, numeric, tuple(rows), len(rows) > 1)
+    return Table("Chosen parameters", heading, numeric, tuple(rows), len(rows) > 1)
 
 
-def _section(k: int, stage: Stage) -> Section:
+def _section(k: int, stage: SearchStage, plan: StudyPlan) -> StageSection:
+    chosen = stage.best
     points = [
-        Point(one.number, one.values, one.accuracy, one.is_chosen)
-        for one in stage.trials
-        if one.accuracy is not None
+        Point(trial.number + 1, trial.values, trial.accuracy, trial is chosen)
+        for trial in stage.records
+        if trial.accuracy is not None
     ]
-    names = list(dict.fromkeys(name for one in stage.trials for name in one.values))
+    names = list(dict.fromkeys(name for trial in stage.records for name in trial.values))
     titles = {name: _TITLES.get(name, name) for name in names}
+    candidates = plan.space.recipe if stage.is_first else plan.space.methods.get(stage.method, {})
     figures: list[Figure | None] = []
     if len(points) > 1:
-        figures = [
-            study_figures.by_parameter(
-                f"stage{k}-{name}", name, titles[name], points, is_range=name in stage.ranges
+        for name in names:
+            is_range = isinstance(candidates.get(name), Range)
+            figures.append(
+                by_parameter(f"stage{k}-{name}", name, titles[name], points, is_range=is_range)
             )
-            for name in names
-        ]
-        figures.append(study_figures.history(f"stage{k}-trials", points))
-        figures.append(study_figures.importance(f"stage{k}-matters", stage.importance, titles))
-    chosen = next((one for one in stage.trials if one.is_chosen), None)
-    said = f"Tried with {stage.method[0].lower()}{stage.method[1:]}. " if stage.is_first else ""
+        figures.append(history(f"stage{k}-trials", points))
+        figures.append(importance(f"stage{k}-matters", stage.importance, titles))
+    sentences = []
+    if stage.is_first:
+        method = methods.find(stage.method).title
+        sentences.append(f"Trials use {method[0].lower()}{method[1:]}.")
     if chosen is not None and chosen.values:
-        said += f"Chosen: {words(chosen.values)}, trial {chosen.number} of {len(stage.trials)}."
-    elif len(stage.trials) == 1:
-        said += "There was nothing to choose."
+        sentences.append(
+            f"Trial {chosen.number + 1} of {len(stage.records)} was chosen: "
+            f"{join_values(chosen.values)}."
+        )
+    elif len(stage.records) == 1:
+        sentences.append("There was nothing to choose.")
     title = f"{stage.title}, for all methods" if stage.is_first else stage.title
-    drawn = tuple(one for one in figures if one is not None)
-    return Section(f"stage-{k}", title, said.strip(), drawn, _trials(stage, names, titles))
+    drawn = tuple(figure for figure in figures if figure is not None)
+    table_of_trials = _trials(stage, names, titles)
+    return StageSection(f"stage-{k}", title, " ".join(sentences), drawn, table_of_trials)
 
 
-def _trials(stage: Stage, names: list[str], titles: Mapping[str, str]) -> Table:
+def _trials(stage: SearchStage, names: list[str], titles: Mapping[str, str]) -> Table:
     rows = []
-    for one in stage.trials[:MOST_TRIALS]:
-        values = [_cell(one.values.get(name)) for name in names]
-        accuracy = Cell("–")
-        if one.accuracy is not None:
-            accuracy = Cell(percent(one.accuracy, 2), order=one.accuracy, is_best=one.is_chosen)
-        seconds = one.seconds
-        took = Cell("–") if seconds is None else Cell(f"{seconds:,.0f}", order=seconds)
-        state = {"complete": "", "pruned": "ended early"}.get(one.state, one.state)
-        note = "chosen" if one.is_chosen else state
-        rows.append((Cell(str(one.number), order=one.number), *values, accuracy, took, Cell(note)))
+    for trial in stage.records[:MOST_TRIALS]:
+        is_chosen = trial is stage.best
+        accuracy = seconds = Cell("–")
+        if trial.accuracy is not None:
+            accuracy = Cell(percent(trial.accuracy, 2), order=trial.accuracy, is_best=is_chosen)
+        if trial.seconds is not None:
+            seconds = Cell(f"{trial.seconds:,.0f}", order=trial.seconds)
+        state = {"complete": "", "pruned": "ended early"}.get(trial.state, trial.state)
+        number = trial.number + 1
+        values = [_cell(trial.values.get(name)) for name in names]
+        note = Cell("chosen" if is_chosen else state)
+        rows.append((Cell(str(number), order=number), *values, accuracy, seconds, note))
     numbers = [
-        all(isinstance(one.values.get(name, 0), int | float) for one in stage.trials)
+        all(isinstance(trial.values.get(name, 0), int | float) for trial in stage.records)
         for name in names
     ]
     heading = ("trial", *(titles[name] for name in names), "validation", "seconds", "note")
@@ -294,43 +224,226 @@ def _cell(value: Value | None) -> Cell:
     if value is None:
         return Cell("–")
     order = float(value) if isinstance(value, int | float) else None
-    return Cell(on_page(_written(value)), order=order)
+    return Cell(on_page(_format(value)), order=order)
 
 
-def _space(study: Study) -> Table:
-    rows = [one.partition("=") for one in study.space]
-    cells = tuple((table.name(name), table.name(said, 2 * NAME)) for name, _, said in rows)
-    return Table("What could be chosen", ("name", "values"), (False, False), cells)
+def _space(plan: StudyPlan) -> Table:
+    rows = [line.partition("=") for line in plan.space.words()]
+    cells = tuple((table.name(name), table.name(values, 2 * NAME)) for name, _, values in rows)
+    return Table("Search space", ("name", "values"), (False, False), cells)
 
 
-def _options(study: Study) -> Table:
+def _options(outcome: SearchOutcome) -> Table:
+    plan = outcome.plan
     flat: dict[str, Any] = {}
-    for key, value in study.options.items():
+    for key, value in replace(plan.config, method=",".join(plan.methods)).table().items():
         if isinstance(value, dict):
             flat |= {"method" if k == "name" else f"{key}.{k}": v for k, v in value.items()}
         else:
             flat[key] = value
     rows = tuple(
-        (table.name(key), table.name(_written(value), 2 * NAME))
+        (table.name(key), table.name(_format(value), 2 * NAME))
         for key, value in flat.items()
-        if key not in study.recipe
+        if key not in outcome.recipe
     )
-    return Table("What was fixed", ("option", "value"), (False, False), rows)
+    return Table("Fixed options", ("option", "value"), (False, False), rows)
 
 
-def _repeats(study: Study) -> tuple[str, ...]:
-    chosen = shlex.quote(in_the_middle(study.chosen, 5 * NAME))
-    runs = [one.run for one in study.methods if one.run]
-    found = [
-        f"proselflc train --config {chosen}{flag_for(study.options.get('model'))} "
-        f"--out {chosen.removesuffix('.toml')}-again"
-    ]
+def _commands(outcome: SearchOutcome) -> tuple[str, ...]:
+    """Return the commands that repeat the chosen run and that compare the runs of the methods."""
+    chosen = in_the_middle(str(outcome.directory.chosen), 5 * NAME)
+    model = outcome.plan.config.model
+    own_model = model if names_code(model) else None
+    out = f"{chosen.removesuffix('.toml')}-again"
+    commands = [command("train", config=chosen, model=own_model, out=out)]
+    runs = [choice.run for choice in outcome.choices if choice.run is not None]
     if runs:
-        found.append("proselflc report " + " ".join(map(shlex.quote, runs[:8])))
-    return tuple(found)
+        commands.append(command("report", *runs[:8]))
+    return tuple(commands)
 
 
-def _written(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A complete trial in a figure; numbers begin with 1."""
+
+    number: int
+    values: Mapping[str, Value]
+    accuracy: float
+    is_chosen: bool
+
+
+def history(name: str, points: Sequence[Point]) -> Figure:
+    """Return a figure of the validation accuracy of each trial and of the best so far."""
+    shown = points[:MOST_POINTS]
+    x = np.array([point.number for point in shown], np.float64)
+    y = np.array([point.accuracy for point in shown], np.float64)
+    best = np.maximum.accumulate(y)
+
+    def plot(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        axes.step(x, best, where="post", color=_BEST.paint, linewidth=1.2, alpha=_BEST.opacity)
+        _scatter(axes, x, y, shown)
+        axes.set_xlim(0.5, x.max() + 0.5)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=ROUND))
+        axes.set_xlabel("trial")
+        _percent(axes, y)
+
+    winner = next((point for point in shown if point.is_chosen), shown[0])
+    return figure(
+        name,
+        Drawing(
+            "Trials",
+            "validation accuracy in order",
+            plot,
+            (*_legend(winner), ("best so far", _BEST)),
+            right=14,
+        ),
+        f"Validation accuracy of {len(shown)} trials, from {percent(float(y.min()))} to "
+        f"{percent(float(y.max()))}; the best is trial {winner.number}.",
+    )
+
+
+def by_parameter(
+    name: str, parameter: str, title: str, points: Sequence[Point], *, is_range: bool = False
+) -> Figure | None:
+    """Return a figure of the validation accuracy by the value of a parameter.
+
+    Args:
+        name: the name of the figure.
+        parameter: the name of the parameter in the trials.
+        title: the title of its axis.
+        points: the trials; with fewer than two different values, None is returned.
+        is_range: whether values were drawn from a range rather than from a list.
+    """
+    shown = [point for point in points if parameter in point.values][:MOST_POINTS]
+    known = list(dict.fromkeys(point.values[parameter] for point in shown))
+    if len(known) < 2:
+        return None
+    are_numbers = all(isinstance(value, int | float) for value in known)
+    if are_numbers:
+        known.sort()
+    place = {value: float(value) if are_numbers else float(k) for k, value in enumerate(known)}
+    x = np.array([place[point.values[parameter]] for point in shown])
+    y = np.array([point.accuracy for point in shown], np.float64)
+    top = np.array([y[x == place[value]].max() for value in known])
+    at = np.array([place[value] for value in known])
+    is_log = are_numbers and at.min() > 0 and at.max() / at.min() >= 8
+    ticks = len(known) <= MOST_TICKS and not is_range
+
+    def plot(axes: Axes) -> None:
+        from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+        if is_log:
+            axes.set_xscale("log")
+        if ticks and are_numbers:
+            axes.plot(at, top, color=_BEST.paint, linewidth=1.2, alpha=_BEST.opacity)
+        _scatter(axes, x, y, shown)
+        if ticks:
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.set_xticks(at, [label(_format_tick(value), 12) for value in known])
+        else:
+            nearby = LogLocator(subs=(1.0, 3.0)) if is_log else MaxNLocator(6, steps=ROUND)
+            axes.xaxis.set_major_locator(nearby)
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+            axes.xaxis.set_minor_locator(NullLocator())
+        _set_limits(axes, at, is_log)
+        axes.set_xlabel(title)
+        _percent(axes, y)
+
+    winner = next((point for point in shown if point.is_chosen), shown[int(y.argmax())])
+    legend: Legend = _legend(winner)
+    if ticks and are_numbers and len(shown) > len(known):
+        legend = (*legend, ("best of each", _BEST))
+    values = ", ".join(
+        f"{label(_format_tick(value))} {percent(float(accuracy))}"
+        for value, accuracy in list(zip(known, top, strict=True))[:MOST_TICKS]
+    )
+    return figure(
+        name,
+        Drawing(title, "validation accuracy by its value", plot, legend, right=14),
+        f"Validation accuracy by {title}: {values}{' …' if len(known) > MOST_TICKS else ''}.",
+    )
+
+
+def importance(name: str, shares: Mapping[str, float], titles: Mapping[str, str]) -> Figure | None:
+    """Return a figure of the importance of each parameter; None if it is unknown."""
+    if not shares:
+        return None
+    names = sorted(shares, key=lambda key: shares[key])[-12:]
+    sizes = np.array([shares[key] for key in names])
+    longest = max(len(titles.get(key, key)) for key in names)
+
+    def plot(axes: Axes) -> None:
+        from matplotlib.ticker import PercentFormatter
+
+        axes.barh(np.arange(len(names)), sizes, 0.6, color=_TRIAL.paint)
+        axes.set_yticks(np.arange(len(names)), [label(titles.get(key, key), 20) for key in names])
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(-0.6, len(names) - 0.4)
+        axes.xaxis.set_major_formatter(PercentFormatter(1))
+
+    shown = ", ".join(f"{titles.get(key, key)} {percent(shares[key], 0)}" for key in names[::-1])
+    return figure(
+        name,
+        Drawing(
+            "Importance",
+            "share of the variance between trials",
+            plot,
+            left=min(100.0, 12 + 4.6 * min(longest, 20)),
+            right=16,
+            height=max(40.0, 22.0 * len(names)),
+        ),
+        f"Share of the variance between trials that each parameter explains: {shown}.",
+    )
+
+
+def _scatter(axes: Axes, x: Series, y: Series, points: Sequence[Point]) -> None:
+    chosen = np.array([point.is_chosen for point in points])
+    for which, style, size in ((~chosen, _TRIAL, 14), (chosen, _CHOSEN, 30)):
+        axes.scatter(
+            x[which],
+            y[which],
+            s=size,
+            color=style.paint,
+            marker=style.marker,
+            linewidths=0,
+            clip_on=False,
+            zorder=3,
+        )
+
+
+def _percent(axes: Axes, y: Series) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    low, high = float(y.min()), float(y.max())
+    margin = max(0.005, 0.1 * (high - low))
+    axes.set_ylim(max(0.0, low - margin), min(1.0, high + margin))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=ROUND))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.4g}%"))
+
+
+def _set_limits(axes: Axes, at: Series, is_log: bool) -> None:
+    """Leave a margin margin the first and the last value."""
+    if is_log:
+        margin = (at.max() / at.min()) ** 0.06
+        axes.set_xlim(at.min() / margin, at.max() * margin)
+        return
+    margin = 0.06 * (at.max() - at.min())
+    axes.set_xlim(at.min() - margin, at.max() + margin)
+
+
+def _legend(winner: Point) -> Legend:
+    return ((f"chosen · {percent(winner.accuracy)}", _CHOSEN), ("a trial", _TRIAL))
+
+
+def _format_tick(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,7 +1,7 @@
-"""The trials of one stage of a search: their values, what is proposed next, and which to prune.
+"""The trials of one stage of a search: their values, proposals for the next, and pruning.
 
-All of it is computed from the entries of the queue in their order, which Optuna's sampler, pruner
-and evaluator see as a study in memory. So nothing depends on which worker died when.
+Everything is computed from the entries of the queue in their order, which Optuna's sampler, pruner
+and evaluator see as a study in memory. So nothing depends on when a worker was killed.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from proselflc.queue.run_queue import Claim, Entry, Queue
 from proselflc.searching import search_space
-from proselflc.searching.search_space import Choice, Chosen, Values
+from proselflc.searching.search_space import Candidates, Chosen, Values
 
 if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
     from optuna.trial import TrialState
 
-DECILES = 10  # points of a trial at which it is compared with others
-FIRST_DECILE = 5  # of them that may end it: Γ/2
-STARTUP = 4  # trials that come to their end before any is ended
-ENOUGH = 8  # trials for saying which parameters matter
+DECILES = 10  # points at which a trial is compared with the others
+FIRST_DECILE = 5  # the first at which it may be pruned: Γ/2
+STARTUP = 4  # complete trials before any is pruned
+ENOUGH = 8  # complete trials before importance is computed
 
 State = Literal["waiting", "running", "complete", "pruned", "diverged"]
 
 
 @dataclass(frozen=True)
-class Record:
-    """A trial as it stands.
+class TrialRecord:
+    """The current state of a trial.
 
     Attributes:
         number: its place in the queue, from 0.
-        state: what became of it.
-        values: that were tried, as far as they are known yet.
-        accuracy: on the validation examples at the end of its training; None without one.
-        seconds: from when it was first claimed to its end.
+        state: its state.
+        values: its values, as far as they are fixed yet.
+        accuracy: validation accuracy at the end of training; None if not complete.
+        seconds: seconds from its first claim to its end.
         run: the name of its run.
     """
 
@@ -51,13 +51,14 @@ class Record:
 
     @property
     def is_over(self) -> bool:
+        """Return whether it is complete, pruned or diverged."""
         return self.state not in ("waiting", "running")
 
 
-def best(records: Sequence[Record]) -> Record | None:
-    """The trial with the highest validation accuracy, of equal ones the first; None without one."""
-    done = [one for one in records if one.state == "complete" and one.accuracy is not None]
-    return max(done, key=lambda one: (one.accuracy or 0.0, -one.number), default=None)
+def best(records: Sequence[TrialRecord]) -> TrialRecord | None:
+    """Return the trial with the highest validation accuracy; ties go to the first."""
+    done = [trial for trial in records if trial.state == "complete" and trial.accuracy is not None]
+    return max(done, key=lambda trial: (trial.accuracy or 0.0, -trial.number), default=None)
 
 
 @dataclass(frozen=True)
@@ -65,25 +66,25 @@ class Trials:
     """The trials of one stage.
 
     Attributes:
-        queue: where workers claim them.
-        choices: what may be chosen.
-        count: how many there are, where not all choices can be tried.
-        seed: of what is proposed.
+        queue: the queue from which workers claim them.
+        candidates: the candidates for each parameter.
+        count: the number of trials if there is a range among the candidates.
+        seed: the seed of proposals.
         prune: whether a trial that is behind is ended early.
     """
 
     queue: Queue
-    choices: Mapping[str, Choice]
+    candidates: Mapping[str, Candidates]
     count: int
     seed: int
     prune: bool
 
     @property
     def size(self) -> int:
-        """Return how many trials there are."""
+        """Return the number of trials."""
         return len(self._planned)
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[TrialRecord]:
         """Return all trials, in their order."""
         entries = self.queue.entries()
         planned = enumerate(self._planned)
@@ -93,7 +94,7 @@ class Trials:
         """Claim the next trial and fix its values; return None if there is none at the moment."""
         claim = self.queue.claim(range(self.size))
         if claim is not None:
-            ranges = {name: _distribution(one) for name, one in self.choices.items()}
+            ranges = {name: _distribution(found) for name, found in self.candidates.items()}
             known = {**claim.values, **self._planned[int(claim.name)]}
             if known.keys() != ranges.keys():
                 known = self._proposed(int(claim.name), ranges, known)
@@ -102,12 +103,12 @@ class Trials:
         return claim
 
     def is_behind(self, claim: Claim, progress: float, accuracy: float) -> bool:
-        """Return whether a trial may end: it is past Γ/2 and behind the median of the others.
+        """Return whether to prune a trial: it is past Γ/2 and behind the median of the others.
 
         Args:
-            claim: of the trial.
+            claim: the claim of the trial.
             progress: t/Γ.
-            accuracy: on the validation examples.
+            accuracy: validation accuracy at this point.
         """
         import optuna
 
@@ -124,15 +125,15 @@ class Trials:
         return pruner.prune(self._study(optuna.trial.TrialState.COMPLETE), trial)
 
     def importance(self) -> dict[str, float]:
-        """Return how much of the difference between trials each parameter makes; the sum is 1.
+        """Return the share of the variance between trials that each parameter explains.
 
-        Empty where there are too few trials, or parameters, to say so.
+        The shares sum to 1; without enough trials or parameters there are none.
         """
         import optuna
 
         study = self._study(optuna.trial.TrialState.COMPLETE)
         done = study.get_trials(deepcopy=False)
-        if len(self.choices) < 2 or len(done) < ENOUGH or len({t.value for t in done}) < 2:
+        if len(self.candidates) < 2 or len(done) < ENOUGH or len({t.value for t in done}) < 2:
             return {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -142,20 +143,20 @@ class Trials:
 
     @property
     def _planned(self) -> Sequence[Chosen]:
-        """Return the values of every trial; of those that are to be proposed, none."""
-        if search_space.is_grid(self.choices):
-            return list(search_space.grid(self.choices))
+        """Return the values of every trial; empty for trials whose values will be proposed."""
+        if search_space.is_grid(self.candidates):
+            return list(search_space.grid(self.candidates))
         return [{}] * self.count
 
     def _proposed(
         self, number: int, ranges: dict[str, BaseDistribution], known: Chosen
     ) -> dict[str, Any]:
-        """Return values by TPE: a function of the seed, the number and the other trials."""
+        """Return values by TPE, which depend on the seed, the number and the other trials."""
         import optuna
         from optuna.trial import TrialState
 
         states = (TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED)
-        study = self._study(*states, but=number)
+        study = self._study(*states, exclude=number)
         text = f"{self.seed} {number}".encode()
         seed = int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
         with warnings.catch_warnings():
@@ -165,7 +166,7 @@ class Trials:
             )
         return {**study.ask(ranges).params, **known}
 
-    def _study(self, *states: TrialState, but: int | None = None) -> optuna.Study:
+    def _study(self, *states: TrialState, exclude: int | None = None) -> optuna.Study:
         """Return a study in memory of the trials in these states, in their order."""
         import optuna
 
@@ -173,22 +174,24 @@ class Trials:
         entries = self.queue.entries()
         for number in range(self.size):
             current = entries.get(number, Entry()).current
-            if current is not None and current.state in states and number != but:
+            if current is not None and current.state in states and number != exclude:
                 study.add_trial(current)
         return study
 
 
-def _distribution(choice: Choice) -> BaseDistribution:
+def _distribution(candidates: Candidates) -> BaseDistribution:
     from optuna import distributions
 
-    if isinstance(choice, Values):
-        return distributions.CategoricalDistribution(list(choice.values))
-    if choice.is_whole:
-        return distributions.IntDistribution(int(choice.low), int(choice.high), log=choice.is_log)
-    return distributions.FloatDistribution(choice.low, choice.high, log=choice.is_log)
+    if isinstance(candidates, Values):
+        return distributions.CategoricalDistribution(list(candidates.values))
+    if candidates.is_whole:
+        return distributions.IntDistribution(
+            int(candidates.low), int(candidates.high), log=candidates.is_log
+        )
+    return distributions.FloatDistribution(candidates.low, candidates.high, log=candidates.is_log)
 
 
-def _record(number: int, entry: Entry, planned: Chosen) -> Record:
+def _record(number: int, entry: Entry, planned: Chosen) -> TrialRecord:
     from optuna.trial import TrialState
 
     states: dict[TrialState, State] = {
@@ -201,10 +204,12 @@ def _record(number: int, entry: Entry, planned: Chosen) -> Record:
     trial = entry.current
     values = {**planned, **entry.values}
     if trial is None:
-        return Record(number, "waiting", values)
-    began = next((one.datetime_start for one in entry.attempts if one.datetime_start), None)
+        return TrialRecord(number, "waiting", values)
+    began = next(
+        (attempt.datetime_start for attempt in entry.attempts if attempt.datetime_start), None
+    )
     ended = trial.datetime_complete
-    return Record(
+    return TrialRecord(
         number,
         states[trial.state],
         values,

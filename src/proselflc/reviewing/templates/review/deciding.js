@@ -1,4 +1,4 @@
-// Deciding: nothing goes on before it is on disk, and nobody's decision is replaced unseen.
+// Deciding: the page waits until a decision is on disk, and never overwrites another reviewer's decision without asking.
 
 import { $, say, time, whole } from "./elements.js";
 import { paint } from "./grid.js";
@@ -20,24 +20,24 @@ const working = async (work) => {
   }
 };
 
-// Decide about suspects: `labelOf` says of each its class, null for somebody who cannot tell.
+// Decide about suspects: `labelOf` returns the class of each, or null for "cannot tell".
 export const settle = (items, labelOf) => items.length && working(async () => {
   let list = items.map((one) => ({ index: one.index, label: labelOf(one), base: one.line }));
-  const said = new Map(list.map((one) => [one.index, one.label ?? UNSURE]));
+  const own = new Map(list.map((one) => [one.index, one.label ?? UNSURE]));
   const written = [];
-  let left = 0; // as others have decided
+  let left = 0; // conflicts in which the other decision stays
   for (;;) {
     const answer = await send(session.line, list);
     written.push(...answer.done.map(({ index, line }) => ({ index, line })));
-    const against = answer.conflicts.filter((one) => said.get(one.index) !== one.label); // who says the same is not
+    const against = answer.conflicts.filter((one) => own.get(one.index) !== one.label)
     takeOver(answer);
     if (!against.length) break;
-    if (!(await insists(against, said))) { left = against.length; break; }
-    list = against.map((one) => ({ ...list.find((own) => own.index === one.index), base: one.line }));
+    if (!(await confirmOverwrite(against, own))) { left = against.length; break; }
+    list = against.map((one) => ({ ...list.find((sent) => sent.index === one.index), base: one.line }));
   }
   if (written.length) session.history.push(written);
   offerUndo();
-  const words = left ? `${left === 1 ? "One is" : `${whole(left)} are`} left as decided before.`
+  const words = left ? `${left === 1 ? "One decision was" : `${whole(left)} decisions were`} left unchanged.`
     : items.length === 1 ? `${nameOf(list[0].label)}.` : `${whole(items.length)} decided.`;
   if (session.mode === "grid") {
     session.selected.clear();
@@ -49,15 +49,15 @@ export const settle = (items, labelOf) => items.length && working(async () => {
   }
 });
 
-// Whether somebody wants their own decisions although others have decided meanwhile.
-const insists = (against, said) => new Promise((answered) => {
-  const [first] = against, isOne = against.length === 1, by = first.by || "somebody";
-  const theirs = nameOf(first.label), mine = nameOf(said.get(first.index));
+// Ask whether to replace decisions that another reviewer has made in the meantime.
+const confirmOverwrite = (against, own) => new Promise((answered) => {
+  const [first] = against, isOne = against.length === 1, by = first.by || "another reviewer";
+  const theirs = nameOf(first.label), mine = nameOf(own.get(first.index));
   $("conflict-text").textContent = isOne
-    ? `“${theirs}” was decided about this one by ${by}${first.at ? ` (${time(first.at)})` : ""} after you had loaded it. You say “${mine}”.`
-    : `${whole(against.length)} of these were decided otherwise after you had loaded them, the first as “${theirs}” by ${by}. They were left as they are; the others are saved.`;
-  $("conflict-theirs").textContent = isOne ? `Leave “${theirs}”` : "Leave them as they are";
-  $("conflict-mine").textContent = isOne ? `Use mine, “${mine}”` : "Use my decisions";
+    ? `${by} decided “${theirs}” for this example${first.at ? ` (${time(first.at)})` : ""} after you loaded it. Your decision is “${mine}”.`
+    : `${whole(against.length)} of these examples were decided differently after you loaded them; ${by} decided “${theirs}” for the first. Those decisions are unchanged; your other decisions are saved.`;
+  $("conflict-theirs").textContent = isOne ? `Keep “${theirs}”` : "Keep those decisions";
+  $("conflict-mine").textContent = isOne ? `Use my decision, “${mine}”` : "Use my decisions";
   const close = (isMine) => () => { $("conflict").close(); answered(isMine); };
   $("conflict-theirs").onclick = close(false);
   $("conflict-mine").onclick = close(true);
@@ -71,8 +71,8 @@ export const undo = () => session.history.length && working(async () => {
   session.history.pop();
   takeOver(answer);
   const stay = answer.conflicts.length;
-  const words = stay === last.length ? "Not undone: somebody else has decided anew."
-    : stay ? `Undone, but for ${whole(stay)} about which somebody else has decided anew.` : "Undone.";
+  const words = stay === last.length ? "Not undone: another reviewer has changed the decision."
+    : stay ? `Undone, except for ${whole(stay)} that another reviewer has changed.` : "Undone.";
   if (session.mode === "grid") {
     paint();
     say(words);

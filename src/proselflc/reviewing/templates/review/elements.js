@@ -2,7 +2,7 @@
 
 export const $ = (id) => document.getElementById(id);
 
-// A stranger's names and texts only ever become text, never markup.
+// Names and texts of the data are untrusted: they become text, never markup.
 export const make = (tag, properties = {}, ...children) => {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
@@ -31,5 +31,5 @@ export const chance = (p) => {
 };
 export const time = (at) => new Date(at).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
 
-// For those who hear the page.
+// Announce a text to screen readers.
 export const say = (text) => { $("said").textContent = text; };

@@ -3,7 +3,7 @@
 import { bdi, chance, drawn, make, number, whole } from "./elements.js";
 import { nameOf, session } from "./session.js";
 
-const PIXELATED = 48; // up to which a small picture shows its pixels
+const PIXELATED = 48; // pixels; smaller thumbnails are enlarged without smoothing
 
 const picture = (one, size) => {
   const image = make("img", { alt: size === "large" ? `Example ${one.id}` : "", decoding: "async" });
@@ -17,16 +17,16 @@ const picture = (one, size) => {
 };
 export const pictureOf = (one, size) => `/picture/${size}/${one.index}`;
 
-// Large, before its details are known.
+// The large view, before the details are loaded.
 export const firstLook = (one) => {
   if (session.start.kind === "image") return picture(one, "large");
   if (session.start.kind) return make("p", { className: "text", textContent: one.text || "" });
   return make("p", { className: "blank", textContent: "The example itself cannot be shown." });
 };
 
-// Large, with its details; nothing for a picture, which has none.
+// The large view with its details; empty for a picture, which has none.
 export const closeLook = (one, found) => {
-  const more = (many, what) => (many ? [make("p", { className: "aside", textContent: `${whole(many)} more ${what} are not shown.` })] : []);
+  const more = (many, what) => (many ? [make("p", { className: "aside", textContent: `${whole(many)} more ${what} are omitted.` })] : []);
   if (session.start.kind === "text") {
     return [make("p", { className: "text", dir: "auto", textContent: found.text }), ...more(found.cut, "characters")];
   }
@@ -38,15 +38,15 @@ export const closeLook = (one, found) => {
   return [];
 };
 const columns = (one, list) => {
-  const head = ["column", "here", `usual for ${nameOf(one.given)}`, `usual for ${nameOf(one.suggested)}`];
-  const usual = ([mean, spread]) => `${number(mean)} ±\u00a0${number(spread)}`;
+  const head = ["column", "this example", `typical ${nameOf(one.given)}`, `typical ${nameOf(one.suggested)}`];
+  const typical = ([mean, std]) => `${number(mean)} ±\u00a0${number(std)}`;
   return make("table", {},
     make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, bdi(text))))),
     make("tbody", {}, ...list.map((row) => make("tr", {}, make("th", { scope: "row" }, bdi(row.name)),
-      make("td", {}, make("b", { textContent: number(row.value) })), make("td", { textContent: usual(row.given) }), make("td", { textContent: usual(row.suggested) })))));
+      make("td", {}, make("b", { textContent: number(row.value) })), make("td", { textContent: typical(row.given) }), make("td", { textContent: typical(row.suggested) })))));
 };
 
-// Small, in a list.
+// The small view, in a list.
 export const glimpse = (one) => {
   if (session.start.kind === "image") return picture(one, "small");
   if (session.start.kind === "text") return make("span", { className: "text", dir: "auto", textContent: one.text || "" });
@@ -59,11 +59,11 @@ export const glimpse = (one) => {
 // The learning curve, p from 0 to 1 over the epochs.
 const WIDE = 300, TALL = 80;
 export const curve = ({ epochs, given, other }) => {
-  const said = `Over ${epochs} epochs: p of the given label ${ends(given)}; of another class ${ends(other)}`;
+  const summary = `Over ${epochs} epochs, the probability of the given label was ${ends(given)}; that of the best other label was ${ends(other)}.`;
   const label = (className, textContent) => make("span", { className, textContent, ariaHidden: "true" });
   return [
     label("top", "100%"), label("bottom", "0%"),
-    drawn("svg", { class: "curve", viewBox: `0 0 ${WIDE} ${TALL}`, preserveAspectRatio: "none", role: "img", "aria-label": said },
+    drawn("svg", { class: "curve", viewBox: `0 0 ${WIDE} ${TALL}`, preserveAspectRatio: "none", role: "img", "aria-label": summary },
       drawn("path", { class: "frame", d: `M0 0h${WIDE}M0 ${TALL}h${WIDE}` }),
       drawn("path", { class: "other", d: path(other) }), drawn("path", { class: "given", d: path(given) })),
     label("first", "epoch 1"), label("last", epochs > 1 ? whole(epochs) : ""),
@@ -74,12 +74,12 @@ const path = (p) => {
   p.forEach((value, k) => {
     if (value === null) { isOn = false; return; }
     const x = (WIDE * (p.length > 1 ? k / (p.length - 1) : 0)).toFixed(1), y = (TALL * (1 - value)).toFixed(1);
-    text += `${isOn ? "L" : "M"}${x} ${y}${isOn || p[k + 1] != null ? "" : "h.1"}`; // a point alone is a dot
+    text += `${isOn ? "L" : "M"}${x} ${y}${isOn || p[k + 1] != null ? "" : "h.1"}`; // a single point is a dot
     isOn = true;
   });
   return text;
 };
 const ends = (p) => {
-  const seen = p.filter((value) => value !== null);
-  return seen.length ? `${chance(seen[0])} at first, ${chance(seen[seen.length - 1])} at last` : "not seen";
+  const known = p.filter((value) => value !== null);
+  return known.length ? `${chance(known[0])} at first and ${chance(known[known.length - 1])} at the end` : "not recorded";
 };

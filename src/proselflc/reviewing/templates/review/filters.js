@@ -1,4 +1,4 @@
-// Which suspects are gone through: by pair, class, confidence and state, and in which order.
+// The filters: suspects by pair, class, confidence and state, and their order.
 
 import { $, option, whole } from "./elements.js";
 import { session } from "./session.js";
@@ -28,21 +28,21 @@ export const showFilters = () => {
   controls.high.value = Math.round(100 * view.high);
 };
 
-export const ALL = { given: "", suggested: "", low: 0, high: 1, state: "open" }; // that is left
+export const ALL = { given: "", suggested: "", low: 0, high: 1, state: "open" }; // undecided suspects
 
-// What the controls say, as far as it is other than what is shown.
-export const wanted = (changed) => {
+// The settings of the controls that differ from the current view.
+export const changes = (changed) => {
   if (changed === controls.pair) {
     const [given = "", suggested = ""] = controls.pair.value ? controls.pair.value.split(" ") : [];
     return { given, suggested };
   }
-  const said = {
+  const settings = {
     given: controls.given.value, suggested: controls.suggested.value,
     low: share(controls.low.value, 0), high: share(controls.high.value, 1),
     state: controls.state.value, order: controls.order.value,
   };
-  const isOther = ([name, value]) => String(session.view[name]) !== String(value);
-  return Object.fromEntries(Object.entries(said).filter(isOther));
+  const isChanged = ([name, value]) => String(session.view[name]) !== String(value);
+  return Object.fromEntries(Object.entries(settings).filter(isChanged));
 };
 const share = (text, otherwise) => {
   const number = Number(text) / 100;

@@ -1,12 +1,12 @@
-// The grid: however many suspects there are, only those that can be seen are there.
+// The grid, which holds elements only for the suspects that are visible.
 
 import { $, bdi, chance, make, say, whole } from "./elements.js";
 import { glimpse } from "./example.js";
-import { NOBODY, decision, eachFrom, itemAt, question, session } from "./session.js";
+import { UNDECIDED, decision, eachFrom, itemAt, question, session } from "./session.js";
 
 const TALLEST = 2e7; // pixels; browsers have a limit
-const MOST_SELECTED = 500; // decisions that the server takes at once
-const SPARE = 2; // rows above and below that are ready
+const MOST_SELECTED = 500; // decisions that the server accepts in one request
+const SPARE = 2; // extra rows above and below
 
 const { selected } = session;
 const cells = new Map(); // by place
@@ -23,10 +23,10 @@ const measure = () => {
   shape = { columns, width: room / columns, height, full, tall: Math.min(full, TALLEST) };
   $("sheet").style.height = `${shape.tall}px`;
 };
-// By how much the rows move while the grid is scrolled by a pixel.
+// How far the rows move when the grid is scrolled by one pixel.
 const stretch = () => {
-  const seen = $("grid").clientHeight;
-  return shape.tall > seen ? (shape.full - seen) / (shape.tall - seen) : 1;
+  const visible = $("grid").clientHeight;
+  return shape.tall > visible ? (shape.full - visible) / (shape.tall - visible) : 1;
 };
 
 export const layOut = async () => {
@@ -48,7 +48,7 @@ export const paint = () => {
     if (where < first || where >= last || cell.era !== era) { cell.element.remove(); cells.delete(where); }
   }
   for (let where = first; where < last; where += 1) {
-    if (!cells.has(where)) cells.set(where, { element: newCell(where), era, told: "" });
+    if (!cells.has(where)) cells.set(where, { element: newCell(where), era, content: "" });
     const { style } = cells.get(where).element;
     style.left = `${(where % shape.columns) * shape.width}px`;
     style.top = `${top + Math.floor(where / shape.columns) * shape.height - begin}px`;
@@ -61,7 +61,7 @@ export const paint = () => {
   for (const [where, { element }] of cells) element.classList.toggle("at", where === at);
   $("selected").textContent = `${whole(selected.size)} selected`;
   for (const id of ["many-accept", "many-keep", "many-pick", "many-unsure", "many-none"]) $(id).disabled = !selected.size;
-  $("place").textContent = total ? `${whole(at + 1)} of ${whole(total)}` : "No suspect matches.";
+  $("place").textContent = total ? `${whole(at + 1)} of ${whole(total)}` : "No suspect matches the filters.";
 };
 const newCell = (where) => {
   const element = make("div", { id: `cell-${where}`, className: "cell" });
@@ -83,14 +83,14 @@ const fill = (where, one) => {
   element.setAttribute("aria-selected", String(selected.has(one.index)));
   element.setAttribute("aria-posinset", where + 1);
   element.setAttribute("aria-setsize", session.total);
-  element.classList.toggle("decided", one.label !== NOBODY);
-  const told = `${one.index} ${one.label}`;
-  if (cell.told === told) return;
-  cell.told = told;
-  element.setAttribute("aria-label", `${question(one)}, ${chance(one.sure)} sure, ${one.id}. ${decision(one) || "undecided"}`);
+  element.classList.toggle("decided", one.label !== UNDECIDED);
+  const content = `${one.index} ${one.label}`;
+  if (cell.content === content) return;
+  cell.content = content;
+  element.setAttribute("aria-label", `${question(one)}, ${chance(one.sure)} confidence, ${one.id}. ${decision(one) || "undecided"}`);
   element.replaceChildren(make("span", { className: "look" }, glimpse(one)),
     make("span", { className: "labels" }, bdi(session.names[one.given]), " → ", make("b", {}, bdi(session.names[one.suggested]))),
-    make("span", { className: "numbers", textContent: decision(one) || `${chance(one.sure)} sure` }));
+    make("span", { className: "numbers", textContent: decision(one) || `${chance(one.sure)} confidence` }));
 };
 
 // Selecting.
@@ -99,7 +99,7 @@ const toggle = async (where) => {
   if (!one) return;
   if (!selected.delete(one.index)) select(one);
   paint();
-  say(`${selected.has(one.index) ? "Selected" : "Not selected"}, ${whole(selected.size)} in all.`);
+  say(`${selected.has(one.index) ? "Selected" : "Not selected"}. ${whole(selected.size)} selected in total.`);
 };
 const select = (one) => { if (selected.size < MOST_SELECTED) selected.set(one.index, one); };
 const selectTo = async (where) => {
@@ -110,31 +110,31 @@ const selectTo = async (where) => {
   }
   paint();
 };
-// The next suspects about which nothing is decided.
+// Select the next undecided suspects.
 export const selectNext = async (many) => {
   selected.clear();
   let first = -1;
   for (let k = at; k < session.total && selected.size < many; k += 1) {
     const one = await itemAt(k);
-    if (!one || one.label !== NOBODY) continue;
+    if (!one || one.label !== UNDECIDED) continue;
     if (first < 0) first = k;
     selected.set(one.index, one);
   }
   moveTo(Math.max(first, 0));
 };
-export const clearSelection = () => { selected.clear(); paint(); say("Nothing selected."); };
+export const clearSelection = () => { selected.clear(); paint(); say("Nothing is selected."); };
 
 // Moving.
 export const moveTo = (where, { extending = false } = {}) => {
   at = Math.max(0, Math.min(session.total - 1, where));
   if (!extending) anchor = at;
-  const top = Math.floor(at / shape.columns) * shape.height, seen = $("grid").clientHeight;
+  const top = Math.floor(at / shape.columns) * shape.height, visible = $("grid").clientHeight;
   const begin = $("grid").scrollTop * stretch();
   if (top < begin) $("grid").scrollTop = top / stretch();
-  else if (top + shape.height > begin + seen) $("grid").scrollTop = (top + shape.height - seen) / stretch();
+  else if (top + shape.height > begin + visible) $("grid").scrollTop = (top + shape.height - visible) / stretch();
   paint();
   if (extending) selectTo(at);
-  else itemAt(at).then((one) => one && say(`${question(one)}, ${chance(one.sure)} sure. ${decision(one)}`));
+  else itemAt(at).then((one) => one && say(`${question(one)}, ${chance(one.sure)} confidence. ${decision(one)}`));
 };
 const lookAt = (where) => $("grid").dispatchEvent(new CustomEvent("look", { detail: where }));
 let painting = false;

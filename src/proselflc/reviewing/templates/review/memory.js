@@ -1,4 +1,4 @@
-// What is remembered: in this browser how the page looks, and in this tab where it was.
+// Storage in the browser: settings for all tabs, and the current position for this tab.
 
 export const remembered = (store, name, otherwise) => {
   try { return JSON.parse(store.getItem(name)) ?? otherwise; } catch { return otherwise; }

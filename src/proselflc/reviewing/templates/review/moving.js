@@ -1,4 +1,4 @@
-// Going from suspect to suspect, from filter to filter, and between one by one and the grid.
+// Moving between suspects, filters and the two layouts.
 
 import { $, chance, say, whole } from "./elements.js";
 import { ALL, showFilters } from "./filters.js";
@@ -17,13 +17,13 @@ export const show = (which) => {
   $("mode-grid").setAttribute("aria-pressed", String(session.mode === "grid"));
 };
 
-// To the first undecided suspect from a place on; of those that are decided, to that place.
+// Go to the next undecided suspect from a place on; in the view of decided suspects, to that place.
 export const arrive = async (from = session.place) => {
   const { era, view } = session;
   if (session.mode === "grid") { show("all"); await layOut(); return; }
-  let found = await ask(`/api/next?${query()}&from=${from}`);
+  let found = await ask(`/api/next?${query()}&offset=${from}`);
   if (view.state === "decided" && from < found.total) found = { ...found, place: from };
-  if (found.place === null && from > 0) found = await ask(`/api/next?${query()}&from=0`);
+  if (found.place === null && from > 0) found = await ask(`/api/next?${query()}&offset=0`);
   if (era !== session.era) return;
   session.total = found.total;
   if (found.place === null) { finish(); return; }
@@ -37,23 +37,23 @@ const goTo = async (where) => {
   saveWhere();
   show("one");
   showOne(one);
-  say(`${question(one)}, ${chance(one.sure)} sure. ${whole(where + 1)} of ${whole(session.total)}.`);
+  say(`${question(one)}, ${chance(one.sure)} confidence. ${whole(where + 1)} of ${whole(session.total)}.`);
 };
 export const step = async (by) => {
   const { mode, busy, place, total, view } = session;
   if (mode === "grid" || busy) return;
-  if (by < 0) { if (place > 0) await goTo(place - 1); else say("This is the first one."); return; }
+  if (by < 0) { if (place > 0) await goTo(place - 1); else say("This is the first suspect."); return; }
   if (view.state === "open") await arrive(place + 1 < total ? place + 1 : 0);
   else if (place + 1 < total) await goTo(place + 1);
-  else say("This is the last one.");
+  else say("This is the last suspect.");
 };
 
 const finish = () => {
   session.item = null;
   const isAll = session.left === 0;
-  $("done-title").textContent = isAll ? "Every suspect is decided" : session.total ? "All of these are decided" : "No suspect matches";
-  $("done-text").textContent = isAll ? "Train on what was decided, and see what it has changed:"
-    : session.left === 1 ? "One other is not decided." : `${whole(session.left)} others are not decided.`;
+  $("done-title").textContent = isAll ? "Every suspect is decided" : session.total ? "All suspects in this view are decided" : "No suspect matches the filters";
+  $("done-text").textContent = isAll ? "Train on the reviewed labels and compare the two runs:"
+    : session.left === 1 ? "One suspect is undecided." : `${whole(session.left)} suspects are undecided.`;
   $("done-next").hidden = !isAll;
   $("done-next").textContent = session.start.next.join("\n\n");
   $("done-all").hidden = isAll;
@@ -69,9 +69,9 @@ export const filter = async (changes) => {
   session.place = 0;
   session.selected.clear();
   forget();
-  const { era } = session; // a later filter is the one that counts
+  const { era } = session; // a later filter wins
   showFilters();
-  const state = await ask("/api/state"); // what had been loaded is forgotten, so no change is asked for
+  const state = await ask("/api/state"); // loaded suspects were discarded, so changes to them are not needed
   if (era !== session.era) return;
   session.view.line = state.line;
   takeOver(state);
@@ -98,7 +98,7 @@ export const setMode = async (mode, where) => {
 };
 export const otherMode = () => (session.mode === "grid" ? setMode("one", here()) : setMode("grid", session.place));
 
-// Select suspects of the same pair as the one that the keyboard is at.
+// Select suspects of the same pair as the current one.
 export const fifty = async () => {
   const one = await itemAt(here());
   if (!one) return;

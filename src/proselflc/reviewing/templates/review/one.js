@@ -1,13 +1,13 @@
-// One suspect at a time, with all there is to know of it.
+// One suspect at a time, with everything that is known about it.
 
 import { $, bdi, chance, make, time, whole } from "./elements.js";
 import { closeLook, curve, firstLook, glimpse, pictureOf } from "./example.js";
 import { once } from "./server.js";
-import { NOBODY, decision, itemAt, nameOf, session } from "./session.js";
+import { UNDECIDED, decision, itemAt, nameOf, session } from "./session.js";
 
-const MOST_DETAILS = 12; // that are kept
+const MOST_DETAILS = 12; // examples whose details are kept
 
-// What is not needed at once is asked for without waiting, and left out if it cannot be had.
+// Details are loaded in the background, and omitted if that fails.
 const details = new Map();
 const detail = (index) => {
   if (!details.has(index)) {
@@ -27,21 +27,21 @@ export const showOne = (one) => {
     side("suggested", make("b", {}, bdi(suggested))));
   showStanding(one);
   $("chances").replaceChildren(...bar("Given", given, one.quality, "given"), ...bar("Suggested", suggested, one.sure, "other"));
-  $("accept").firstChild.replaceChildren("Accept: it is ", bdi(suggested));
-  $("keep").firstChild.replaceChildren("Keep: it is ", bdi(given));
+  $("accept").firstChild.replaceChildren("Accept: ", bdi(suggested));
+  $("keep").firstChild.replaceChildren("Keep: ", bdi(given));
   $("id").textContent = one.id;
   $("exhibit").replaceChildren(firstLook(one));
   $("curve").replaceChildren();
   $("likely").lastChild.replaceChildren();
-  $("near-given-name").replaceChildren("Surely ", bdi(given));
-  $("near-suggested-name").replaceChildren("Surely ", bdi(suggested));
+  $("near-given-name").replaceChildren("Confidently ", bdi(given));
+  $("near-suggested-name").replaceChildren("Confidently ", bdi(suggested));
   for (const id of ["near-given", "near-suggested"]) $(id).replaceChildren();
   $("near-how").textContent = "";
   $("near").hidden = !start.kind;
   const { about, near } = detail(one.index);
   about.then((found) => { if (session.item === one) showDetail(one, found); }, () => {});
   near.then((found) => { if (session.item === one) showNear(found); }, () => {});
-  // What comes next is fetched while this one is looked at.
+  // Load the next suspect while this one is shown.
   itemAt(place + 1).then((next) => {
     if (!next || session.item !== one) return;
     detail(next.index);
@@ -51,7 +51,7 @@ export const showOne = (one) => {
 const side = (label, name) => make("span", { className: "side" }, make("span", { className: "label", textContent: label }), name);
 export const showStanding = (one, before = "") => {
   const words = [decision(one), one.by ? `by ${one.by}` : "", one.at ? time(one.at) : ""];
-  $("standing").hidden = one.label === NOBODY;
+  $("standing").hidden = one.label === UNDECIDED;
   $("standing").replaceChildren(make("strong", { textContent: before }), words.filter((text) => text).join(" · "));
 };
 const bar = (label, name, p, className) => {
@@ -61,11 +61,11 @@ const bar = (label, name, p, className) => {
 };
 
 const showDetail = (one, found) => {
-  const looked = closeLook(one, found);
-  if (looked.length) $("exhibit").replaceChildren(...looked);
+  const content = closeLook(one, found);
+  if (content.length) $("exhibit").replaceChildren(...content);
   $("learning").hidden = !found.curve && !found.curveGone;
   if (found.curve) $("curve").replaceChildren(...curve(found.curve));
-  else if (found.curveGone) $("curve").replaceChildren(make("p", { textContent: `The curve cannot be shown: ${found.curveGone}` }));
+  else if (found.curveGone) $("curve").replaceChildren(make("p", { textContent: `The learning curve is not available: ${found.curveGone}.` }));
   $("likely").hidden = found.chances.length < 2;
   $("likely").lastChild.replaceChildren(...found.chances.map(([k, p], n) => {
     const button = make("button", { type: "button", value: k }, make("kbd", { textContent: n + 1 }), " ", bdi(nameOf(k)), make("span", { textContent: chance(p) }));
@@ -79,6 +79,6 @@ const showNear = (found) => {
       : [make("li", { className: "aside", textContent: "none" })]));
   }
   $("near-how").textContent = found.how === "nearest"
-    ? "Nearest to it in what the model sees, among the 64 examples of each class whose labels it is surest of."
-    : `The examples of each class whose labels the run is surest of, near or not: ${found.why}`;
+    ? "The nearest examples in the model's feature space, among the 64 most confident labels of each class."
+    : `The most confident labels of each class; they may not be similar, because the model cannot be used: ${found.why}.`;
 };

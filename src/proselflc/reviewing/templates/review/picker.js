@@ -1,4 +1,4 @@
-// Picking a class by typing a part of its name.
+// The dialog for choosing a class by typing part of its name.
 
 import { $, bdi, make, whole } from "./elements.js";
 import { settle } from "./deciding.js";
@@ -7,9 +7,9 @@ import { session } from "./session.js";
 const MOST_OFFERED = 50;
 let offered = [], active = 0, items = [];
 
-export const pick = (wanted) => {
-  if (!wanted.length || session.busy) return;
-  items = wanted;
+export const pick = (chosen) => {
+  if (!chosen.length || session.busy) return;
+  items = chosen;
   $("picker-text").value = "";
   offer();
   $("picker").showModal();
@@ -30,7 +30,7 @@ const offer = () => {
     one.addEventListener("click", () => choose(n));
     return one;
   }));
-  $("picker-count").textContent = found.length > offered.length ? `The first ${offered.length} of ${whole(found.length)} are listed.` : `${whole(found.length)} found.`;
+  $("picker-count").textContent = found.length > offered.length ? `Showing the first ${offered.length} of ${whole(found.length)} classes.` : `${whole(found.length)} classes match.`;
   highlight();
 };
 const highlight = () => {

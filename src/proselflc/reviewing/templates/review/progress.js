@@ -1,4 +1,4 @@
-// How far the review is, and what somebody else has decided meanwhile.
+// The progress of the review, and decisions made elsewhere.
 
 import { $, make, whole } from "./elements.js";
 import { offerPairs } from "./filters.js";
@@ -7,7 +7,7 @@ import { forget, session } from "./session.js";
 export const takeOver = (state) => {
   session.line = state.line;
   session.left = state.left;
-  if (state.changed === null) forget(); // too much to be told one by one
+  if (state.changed === null) forget(); // too many changes to list
   for (const one of [...(state.changed || []), ...(state.done || []), ...(state.conflicts || [])]) {
     for (const held of [session.known.get(one.index), session.selected.get(one.index), session.item]) {
       if (held && held.index === one.index) Object.assign(held, { by: undefined, at: undefined }, one);
@@ -18,14 +18,14 @@ export const takeOver = (state) => {
   $("bar").max = Math.max(1, state.suspects);
   $("bar").value = settled;
   const words = [`${whole(settled)} of ${whole(state.suspects)} decided`];
-  if (decided) words.push(`${whole(confirmed)} of ${whole(decided)} suggestions right (95%: ${Math.floor(100 * low)} to ${Math.ceil(100 * high)}%)`);
+  if (decided) words.push(`${whole(confirmed)} of ${whole(decided)} suggestions right (95% interval: ${Math.floor(100 * low)} to ${Math.ceil(100 * high)}%)`);
   if (state.unsure) words.push(`${whole(state.unsure)} unsure`);
-  words.push(`about ${whole(state.remaining)} labels still wrong, ${whole(state.remainingSuspects)} of them undecided suspects`);
+  words.push(`about ${whole(state.remaining)} wrong labels left, ${whole(state.remainingSuspects)} of them among undecided suspects`);
   $("progress").replaceChildren(...words.map((text) => make("span", { textContent: text })));
   const { gone } = session.start;
   $("notes").hidden = !state.notes.length && !gone;
   $("notes").replaceChildren(...state.notes.map((text) => make("p", { textContent: text })));
-  if (gone) $("notes").prepend(make("p", {}, make("strong", { textContent: "The examples themselves are not shown. " }), gone));
+  if (gone) $("notes").prepend(make("p", {}, make("strong", { textContent: "The examples themselves cannot be shown. " }), gone));
   offerPairs(state.pairs);
   offerUndo();
 };

@@ -1,10 +1,10 @@
-// Asking the server.
+// Requests to the server.
 
 import { $ } from "./elements.js";
 
 class Refused extends Error {}
 
-// A question (GET), or with a body a request (POST).
+// Send a GET request, or a POST request if there is a body.
 export const once = async (path, body) => {
   const sent = body === undefined ? {} : {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
@@ -13,18 +13,18 @@ export const once = async (path, body) => {
   try {
     answer = await fetch(path, { credentials: "same-origin", cache: "no-store", ...sent });
   } catch {
-    throw new Refused("The server does not answer: is proselflc review still running?");
+    throw new Refused("The server does not respond. Is proselflc review still running?");
   }
   if (answer.status === 401) {
-    throw new Refused("The server was started anew: open the address that it has printed in this browser.");
+    throw new Refused("The server was restarted. Open the new address that it printed.");
   }
   let value;
   try { value = await answer.json(); } catch { value = {}; }
-  if (!answer.ok) throw new Refused(value.error || `The server refused (${answer.status}).`);
+  if (!answer.ok) throw new Refused(value.error || `The server refused the request (status ${answer.status}).`);
   return value;
 };
 
-// Until it is answered nothing goes on; asking twice does nothing twice.
+// Repeat a request until it is answered; repeating it has no further effect.
 export const ask = async (path, body) => {
   for (;;) {
     try {
@@ -44,7 +44,7 @@ export const ask = async (path, body) => {
   }
 };
 
-// Decisions are sent under a key, the same however often they are sent.
+// Decisions are sent with a key, which stays the same when the request is repeated.
 export const send = (since, decisions) => {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
   const key = [...bytes].map((n) => n.toString(16).padStart(2, "0")).join("");

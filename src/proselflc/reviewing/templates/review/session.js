@@ -1,18 +1,18 @@
-// What is known: the suspects that are gone through, and where somebody is among them.
+// The state of the page: the suspects in view, and the position among them.
 
 import { ask } from "./server.js";
 import { remember } from "./memory.js";
 
-export const NOBODY = -1, UNSURE = -2; // in place of the class that was decided
+export const UNDECIDED = -1, UNSURE = -2; // in place of a class id
 const PAGE = 100, MOST_PAGES = 80;
 
 export const session = {
-  start: null, // what does not change
+  start: null, // constant while the page is open
   names: [], // of the classes
-  line: 0, // of review.jsonl that is known
-  left: 0, // suspects about which nothing is decided
+  line: 0, // of review.jsonl up to which decisions are known
+  left: 0, // undecided suspects
   busy: false,
-  history: [], // requests that can be taken back, the last one last
+  history: [], // requests that can be undone, the latest last
   view: { given: "", suggested: "", low: 0, high: 1, state: "open", order: "quality", line: 0 },
   total: 0, // suspects in the view
   mode: "one",
@@ -20,7 +20,7 @@ export const session = {
   item: null, // the suspect that is shown large
   selected: new Map(), // suspects of the grid, by index
   known: new Map(), // suspects that were loaded, by index
-  era: 0, // of what was loaded
+  era: 0, // increases when loaded suspects are discarded
 };
 
 export const query = () => new URLSearchParams(session.view).toString();
@@ -34,7 +34,7 @@ export const goBack = (where) => {
   Object.assign(session, { view: where.view, mode: where.mode, place: where.place });
 };
 
-// Suspects of the view, by place, a page at a time.
+// Load the suspects of the view one page at a time.
 let pages = new Map();
 export const forget = () => {
   pages = new Map();
@@ -59,7 +59,7 @@ const page = (number) => {
   return pages.get(number);
 };
 export const itemAt = async (where) => (await page(Math.floor(where / PAGE)))[where % PAGE];
-// Calls back with place and suspect, for every page from one place to another when it is there.
+// Call `tell` with place and suspect for each page in a range, as soon as it is loaded.
 export const eachFrom = (first, last, tell) => {
   const { era } = session;
   for (let number = Math.floor(first / PAGE); number * PAGE < last; number += 1) {
@@ -69,11 +69,11 @@ export const eachFrom = (first, last, tell) => {
   }
 };
 
-// Words about a suspect.
+// Texts about a suspect.
 export const nameOf = (label) => (label === null || label === UNSURE ? "cannot tell" : session.names[label]);
 export const question = (one) => `Given ${nameOf(one.given)}, suggested ${nameOf(one.suggested)}`;
 export const decision = (one) => {
-  if (one.label === NOBODY) return "";
+  if (one.label === UNDECIDED) return "";
   if (one.label === UNSURE) return "cannot tell";
   if (one.label === one.given) return `kept: ${nameOf(one.given)}`;
   return `${one.label === one.suggested ? "accepted" : "changed"}: ${nameOf(one.label)}`;

@@ -1,9 +1,9 @@
-// The page of a review: its keys and buttons, and how it begins.
+// The entry point of the review page: keys, buttons and the first load.
 
 import "./theme.js";
 import { settle, undo } from "./deciding.js";
 import { $, option } from "./elements.js";
-import { controls, offerClasses, showFilters, wanted } from "./filters.js";
+import { changes, controls, offerClasses, showFilters } from "./filters.js";
 import { clearSelection, here, paint } from "./grid.js";
 import { remember, remembered } from "./memory.js";
 import { allThatIsLeft, arrive, fifty, filter, otherMode, setMode, step } from "./moving.js";
@@ -41,7 +41,7 @@ for (const n of [1, 2, 3, 4, 5]) {
 document.addEventListener("keydown", (event) => {
   if (!session.start || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   const field = event.target.closest("input, select, textarea, summary");
-  // For a moment, what had the focus in a window that was just closed still has it.
+  // For a moment, the focus is still in a dialog that was just closed.
   if (document.querySelector("dialog[open]") || (field && field.checkVisibility())) return;
   const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (name.length === 1 && !$("keys-on").checked) return;
@@ -68,8 +68,8 @@ $("keys-on").checked = remembered(localStorage, "proselflc-keys", true) !== fals
 $("keys-on").addEventListener("change", () => remember(localStorage, "proselflc-keys", $("keys-on").checked));
 $("controls").addEventListener("submit", (event) => event.preventDefault());
 $("controls").addEventListener("change", (event) => {
-  const changes = wanted(event.target);
-  if (Object.keys(changes).length) filter(changes);
+  const changed = changes(event.target);
+  if (Object.keys(changed).length) filter(changed);
 });
 $("controls").addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
@@ -77,13 +77,13 @@ $("controls").addEventListener("keydown", (event) => {
   $(isGrid() ? "grid" : session.item ? "question" : "done-title").focus();
 });
 
-// Somebody may have decided in another window.
+// Decisions may have been made in another window.
 addEventListener("focus", async () => {
   if (!session.start || session.busy) return;
   const { item } = session, line = item?.line;
   try { takeOver(await once(`/api/state?since=${session.line}`)); } catch { return; }
   if (isGrid()) paint();
-  else if (item && item === session.item && item.line !== line) showStanding(item, "Decided meanwhile. ");
+  else if (item && item === session.item && item.line !== line) showStanding(item, "Decided in another window: ");
 });
 
 const start = session.start = await ask("/api/start");
@@ -97,7 +97,7 @@ document.body.dataset.kind = start.kind || "none";
 offerClasses();
 if (matchMedia("(max-width: 48rem)").matches) $("filters").open = false;
 if (start.isSample) {
-  controls.order.prepend(option("drawn", "as drawn")); // so that it is a sample however far one gets
+  controls.order.prepend(option("drawn", "as drawn")); // any beginning of a random order is itself a random sample
   session.view.order = "drawn";
 }
 goBack(remembered(sessionStorage, "proselflc-where", null));

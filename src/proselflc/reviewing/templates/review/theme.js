@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, until somebody chooses.
+// The light or dark theme: the system's, until the user chooses.
 
 import { $ } from "./elements.js";
 import { remember, remembered } from "./memory.js";

@@ -15,18 +15,17 @@ import pytest
 from proselflc.cli import app as cli
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.paper import artefacts, running
-from proselflc.paper.artefacts import artefact
+from proselflc.paper import command, reproduction
+from proselflc.paper.command import find_artefact
 from proselflc.paper.output import (
     MISSING,
     Output,
-    Table,
+    ResultTable,
     mean_std,
 )
-from proselflc.paper.plan import Study, Wanted
-from proselflc.paper.records import Store
-from proselflc.paper.running import Reproduction, complete
-from proselflc.paper.scale import SCALES
+from proselflc.paper.plan import SCALES, PendingRun, RunPlan
+from proselflc.paper.records import RecordStore
+from proselflc.paper.reproduction import Reproduction, complete
 from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 from proselflc.terminal.interruption import Interrupted
@@ -86,10 +85,10 @@ def test_a_teacher_that_is_named_by_its_key_is_the_same_in_every_directory(
 
 
 def test_a_run_is_recorded_whole_and_not_done_again(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = RecordStore(tmp_path)
     config = small()
     assert store.record(config) is None
-    store.add(config, running.run(config, store.runs))
+    store.add(config, reproduction.train_and_measure(config, store.runs))
     found = store.record(config)
     assert found is not None
     assert 0 < found.summary["test_accuracy"] <= 1
@@ -105,7 +104,9 @@ def test_a_run_is_recorded_whole_and_not_done_again(tmp_path: Path) -> None:
 
 def test_a_record_has_all_parameters_of_its_method(tmp_path: Path) -> None:
     config = CPU.config("cifar100", "gce", {}, seed=0, noise="pair:0.4")
-    found = Store(tmp_path).add(config, {}).facts["config"]
+    RecordStore(tmp_path).add(config, {})
+    (path,) = (tmp_path / "records").iterdir()
+    found = json.loads(path.read_text())["config"]
     assert found["method"] == {"name": "gce", "q": 0.7}
 
 
@@ -113,31 +114,31 @@ class Tiny:
     """A table of two runs on digits."""
 
     @staticmethod
-    def make(study: Study) -> Output:
+    def make(plan: RunPlan) -> Output:
         cells = []
-        for seed in study.seeds:
-            record = study.record(Wanted(small(seed), f"seed {seed}"))
+        for seed in plan.seeds:
+            record = plan.record(PendingRun(small(seed), f"seed {seed}"))
             cells.append(None if record is None else 100 * record.summary["test_accuracy"])
-        return Output("tiny", {"": Table(("accuracy",), ((mean_std(cells),),))})
+        return Output("tiny", {"": ResultTable(("accuracy",), ((mean_std(cells),),))})
 
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = artefacts.Artefact("table2", "two runs", Tiny.make)
-    monkeypatch.setitem(artefacts.ARTEFACTS, "table2", one)
+    one = reproduction.Artefact("table2", "two runs", Tiny.make)
+    monkeypatch.setitem(command.ARTEFACTS, "table2", one)
 
 
 @pytest.mark.usefixtures("tiny")
 def test_what_is_missing_is_done_and_only_that(tmp_path: Path) -> None:
-    one = Reproduction(artefact("table2"), CPU, (0, 1), tmp_path)
+    one = Reproduction(find_artefact("table2"), CPU, (0, 1), tmp_path)
     said: list[str] = []
-    output, study = one.look()
+    output, plan = one.evaluate()
     assert output.tables[""].rows == ((MISSING,),)
-    assert len(study.wanted) == 2
+    assert len(plan.pending) == 2
     complete(one, said.append)
     assert len(said) == 2
-    output, study = one.look()
-    assert not study.wanted
+    output, plan = one.evaluate()
+    assert not plan.pending
     assert "±" in output.tables[""].rows[0][0]
     assert not any(path.is_dir() for path in (tmp_path / "runs").iterdir())
     complete(replace(one, seeds=(0, 1, 2)), said.append)
@@ -148,13 +149,13 @@ def test_what_is_missing_is_done_and_only_that(tmp_path: Path) -> None:
 def test_a_run_that_another_process_does_is_left_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Reproduction(artefact("table2"), CPU, (0,), tmp_path)
+    one = Reproduction(find_artefact("table2"), CPU, (0,), tmp_path)
     claim = one.store.queue().claim([key(small(0))])
     assert claim is not None
     said: list[str] = []
 
     def wait(seconds: float) -> None:
-        assert said == ["waiting for a run that other processes do"]
+        assert said == ["waiting for a run of other processes"]
         assert not (tmp_path / "records").exists()
         with claim:  # which ends unfinished, as if that process had been stopped
             pass
@@ -166,7 +167,7 @@ def test_a_run_that_another_process_does_is_left_to_it(
 
 @pytest.mark.usefixtures("tiny")
 def test_a_run_whose_record_was_removed_is_done_again(tmp_path: Path) -> None:
-    one = Reproduction(artefact("table2"), CPU, (0,), tmp_path)
+    one = Reproduction(find_artefact("table2"), CPU, (0,), tmp_path)
     for _ in range(3):
         said: list[str] = []
         complete(one, said.append)
@@ -193,9 +194,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-import test_running as t
-from proselflc.paper import artefacts
-artefacts.ARTEFACTS["table2"] = artefacts.Artefact("table2", "two runs", t.Tiny.make)
+import test_reproduction as t
+from proselflc.paper import command, reproduction
+command.ARTEFACTS["table2"] = reproduction.Artefact("table2", "two runs", t.Tiny.make)
 from dataclasses import replace
 short = t.small()
 epochs = int(sys.argv[3])
@@ -205,11 +206,11 @@ t.small = lambda seed: replace(
     eval_epochs=epochs // 2,
     checkpoint_seconds=0.2,
 )
-from proselflc.paper.running import Reproduction, complete
+from proselflc.paper.reproduction import Reproduction, complete
 seeds = tuple(range(int(sys.argv[2])))
-one = Reproduction(artefacts.artefact("table2"), t.CPU, seeds, Path(sys.argv[1]), keep_runs=True)
+one = Reproduction(command.find_artefact("table2"), t.CPU, seeds, Path(sys.argv[1]), keep_runs=True)
 complete(one, lambda text: print(text, flush=True))
-print(one.look()[0].tables[""].rows[0][0], flush=True)
+print(one.evaluate()[0].tables[""].rows[0][0], flush=True)
 """
 
 
@@ -260,11 +261,11 @@ def test_a_stop_says_how_the_reproduction_goes_on(
     def stopped(config: Config, folder: Path) -> dict[str, Any]:
         raise Interrupted("stopped after step 3, go on with: proselflc train --resume")
 
-    monkeypatch.setattr(running, "run", stopped)
+    monkeypatch.setattr(reproduction, "train_and_measure", stopped)
     assert (
         cli.run(["reproduce", "table2", "--seeds", "0", "--out", str(tmp_path), "--quiet"]) == 130
     )
     said = capsys.readouterr().err
-    assert "the same command goes on from there" in said
+    assert "the same command continues" in said
     assert str(tmp_path) in said
     assert "train --resume" not in said

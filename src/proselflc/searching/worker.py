@@ -1,4 +1,4 @@
-"""One process's part in a search: take trials until all are over, then choose, then retrain."""
+"""A worker of a search: it trains trials until all are over, then chooses and retrains."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ import numpy as np
 from proselflc import methods
 from proselflc.data.dataset import Dataset
 from proselflc.data.labels.labels import Labels
-from proselflc.errors import InputError, printable
+from proselflc.errors import InputError, RunError, printable
 from proselflc.queue import run_store
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Claim, Queue
 from proselflc.run.config import Config
 from proselflc.searching import search_space
 from proselflc.searching.search_space import Chosen
-from proselflc.searching.study import Choice, Plan, Stage, in_words
+from proselflc.searching.study import MethodChoice, SearchStage, StudyPlan, format_values
 from proselflc.searching.study_directory import StudyDirectory
-from proselflc.searching.trials import Record, Trials
+from proselflc.searching.trials import TrialRecord, Trials
 from proselflc.terminal.display import Display, Silent
 from proselflc.training.loop import DivergenceError, Observer
 from proselflc.training.run_directory import RunDirectory, read_toml
+from proselflc.wording import option
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
-FIRST = "cce"  # the method that Γ and the optimiser are chosen with
-POLL = 0.5  # seconds between two looks at what other processes do
+FIRST = "cce"  # the method with which Γ and the optimiser are chosen
+POLL = 0.5  # seconds between two checks of other workers' trials
 
 
-class SearchError(Exception):
-    """A search could not come to its end, by no mistake in the input. One sentence."""
+class SearchError(RunError):
+    """A search could not be completed although its input was valid."""
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A stage that is under way: whose trials, with which recipe."""
+    """A stage in progress: its method, its recipe and its trials."""
 
     method: str
     recipe: Chosen
@@ -50,24 +51,24 @@ class _Job:
 
     @property
     def title(self) -> str:
-        return Stage(self.method, self.is_first, ()).title
+        return SearchStage(self.method, self.is_first, ()).title
 
 
 @dataclass(frozen=True)
-class Part:
-    """One process's part in a search; all do the same, and each trial is done by one of them.
+class SearchWorker:
+    """A worker of a search; all workers do the same, and each trial is trained by one of them.
 
     Attributes:
         plan: what is searched.
-        directory: of the study.
-        storage: Optuna's.
-        runs: where runs are.
-        display: who is told how the run at hand goes.
-        dataset: instead of what the config names.
-        quiet: say nothing about the trials.
+        directory: the directory of the study.
+        storage: Optuna's storage.
+        runs: the folder of the runs.
+        display: shows the progress of the current run.
+        dataset: replaces the data that the config names.
+        quiet: whether to print no line for each trial.
     """
 
-    plan: Plan
+    plan: StudyPlan
     directory: StudyDirectory
     storage: BaseStorage
     runs: Path
@@ -75,28 +76,28 @@ class Part:
     dataset: Dataset | None
     quiet: bool
 
-    def take(self) -> tuple[Chosen, tuple[Stage, ...], tuple[Choice, ...]]:
-        """Do trials until there are none left: what is chosen for all methods, how, and for each.
+    def work(self) -> tuple[Chosen, tuple[SearchStage, ...], tuple[MethodChoice, ...]]:
+        """Train trials until none is left; return the recipe, the stages and the choices.
 
         Raises:
-            SearchError: no trial of a stage came to its end.
+            SearchError: no trial of a stage is complete.
         """
         plan, stages = self.plan, []
         recipe: Chosen = {}
         if plan.space.recipe:
-            stages += self._worked([_Job(FIRST, {}, self.trials(None), is_first=True)])
+            stages += self._complete([_Job(FIRST, {}, self.trials(None), is_first=True)])
             recipe = _best(stages[0]).values
-        own = self._worked([_Job(name, recipe, self.trials(name)) for name in plan.methods])
+        own = self._complete([_Job(name, recipe, self.trials(name)) for name in plan.methods])
         choices = []
         for stage in own:
             winner = _best(stage)
             assert winner.accuracy is not None
-            config = self._on_everything(stage.method, recipe, winner.values)
-            choices.append(Choice(stage.method, winner.values, winner.accuracy, config))
+            config = self._final_config(stage.method, recipe, winner.values)
+            choices.append(MethodChoice(stage.method, winner.values, winner.accuracy, config))
         return recipe, (*stages, *own), tuple(choices)
 
     def trials(self, method: str | None) -> Trials:
-        """Return the trials of a method; of None, those of Γ and the optimiser."""
+        """Return the trials of a method; for None, those of Γ and the optimiser."""
         plan = self.plan
         stage = queue_storage.name_of(plan.key, "recipe" if method is None else method)
         return Trials(
@@ -107,80 +108,80 @@ class Part:
             plan.prune,
         )
 
-    def is_retrained(self, choice: Choice) -> bool:
-        """Whether the run on all the training data is there."""
+    def is_retrained(self, choice: MethodChoice) -> bool:
+        """Return whether the run on all the training data is finished."""
         return run_store.stored_run(choice.config, self.runs, self.dataset).is_finished
 
-    def retrained(self, choice: Choice) -> Choice:
-        """The choice with a run that has learned from all the training data.
+    def retrained(self, choice: MethodChoice) -> MethodChoice:
+        """Return the choice with its run on all the training data, which is trained if needed.
 
         Raises:
-            InputError: the labels of the run are not those that the trials learned from.
-            SearchError: its loss is no number any more.
+            InputError: the labels of the run differ from those of the trials.
+            SearchError: training diverged.
         """
         title = methods.find(choice.method).title
         if not self.is_retrained(choice):
-            self._say(f"{title}: learning from all the training data")
+            self._print(f"{title}: training on all the training data")
         try:
             run = run_store.train_once(
-                choice.config, self.runs, _Bar(self.display), dataset=self.dataset
+                choice.config, self.runs, _ProgressBar(self.display), dataset=self.dataset
             )
         except DivergenceError as error:
-            raise SearchError(f"{title} on all the training data: {error}") from None
+            raise SearchError(f"{title}, trained on all the training data: {error}") from None
         _check_same_labels(
-            run, [self.runs / one.run for one in self.trials(choice.method).records()]
+            run, [self.runs / trial.run for trial in self.trials(choice.method).records()]
         )
         return replace(choice, run=run.path, summary=run.read_json(run.summary))
 
-    def _worked(self, jobs: Sequence[_Job]) -> list[Stage]:
-        """Do the trials of some stages until all of them, whoever has them, are over."""
-        is_told = False
+    def _complete(self, jobs: Sequence[_Job]) -> list[SearchStage]:
+        """Train the trials of some stages until all, including other workers', are over."""
+        is_waiting = False
         while True:
             for job in jobs:
                 while (claim := job.trials.claim()) is not None:
                     with claim:
-                        self._try(claim, job)
+                        self._run_trial(claim, job)
             records = [tuple(job.trials.records()) for job in jobs]
-            others = sum(not one.is_over for some in records for one in some)
+            others = sum(not trial.is_over for stage in records for trial in stage)
             if not others:
                 break
-            if not is_told:
-                self._say(f"waiting for {others} trial{'s' * (others > 1)} of other processes")
-                is_told = True
+            if not is_waiting:
+                self._print(f"waiting for {others} trial{'s' * (others > 1)} of other processes")
+                is_waiting = True
             time.sleep(POLL)
         return [
-            Stage(job.method, job.is_first, some) for job, some in zip(jobs, records, strict=True)
+            SearchStage(job.method, job.is_first, stage)
+            for job, stage in zip(jobs, records, strict=True)
         ]
 
-    def _try(self, claim: Claim, job: _Job) -> None:
-        """Train one trial to its end, or have it if it is there."""
-        values: tuple[Chosen, Chosen] = (job.recipe, claim.values)
-        config = self._config(job.method, *((claim.values, {}) if job.is_first else values))
+    def _run_trial(self, claim: Claim, job: _Job) -> None:
+        """Train a claimed trial to its end, unless its run exists already."""
+        recipe, own = (claim.values, {}) if job.is_first else (job.recipe, claim.values)
+        config = self._config(job.method, recipe, own)
         run = run_store.stored_run(config, self.runs, self.dataset)
         began = time.monotonic()
-        pruner = _Pruner(job.trials, claim)
+        pruner, display = _Pruner(job.trials, claim), _ProgressBar(self.display)
         try:
-            display = _Bar(self.display)
             run_store.train_once(
                 config, self.runs, display, dataset=self.dataset, observers=(pruner,)
             )
         except DivergenceError as error:
             run.clear_checkpoints()
             claim.diverge(str(error), run.path.name)
-            came = "diverged"
+            result = "diverged"
         else:
             if pruner.stop_reason is not None and not run.is_finished:
                 claim.prune(run.path.name)
-                came = pruner.stop_reason
+                result = pruner.stop_reason
             else:
                 accuracy = _validation_accuracy(run, self.plan.labels)
                 claim.complete(accuracy, run.path.name)
-                came = f"validation {accuracy:.2%}"
-        words = (f"trial {int(claim.name) + 1} of {job.trials.size}", in_words(claim.values), came)
-        said = "  ".join(word for word in words if word)
-        self._say(f"{job.title}: {said}  ({time.monotonic() - began:.0f} s)")
+                result = f"validation {accuracy:.2%}"
+        number = f"trial {int(claim.name) + 1} of {job.trials.size}"
+        parts = [part for part in (number, format_values(claim.values), result) if part]
+        self._print(f"{job.title}: {'  '.join(parts)}  ({time.monotonic() - began:.0f} s)")
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if not self.quiet:
             sys.stderr.write(printable(text) + "\n")
             sys.stderr.flush()
@@ -188,14 +189,14 @@ class Part:
     def _config(self, method: str, recipe: Chosen, parameters: Chosen) -> Config:
         return search_space.applied(self.plan.config, method, recipe, parameters)
 
-    def _on_everything(self, method: str, recipe: Chosen, parameters: Chosen) -> Config:
-        """The config of the run on all the training data: nothing is cut out of it any more."""
+    def _final_config(self, method: str, recipe: Chosen, parameters: Chosen) -> Config:
+        """Return the config of the run on all the training data, with nothing held out."""
         config = self._config(method, recipe, parameters)
         return replace(config, trusted=None) if is_share(config.trusted) else config
 
 
-class _Bar(Silent):
-    """Shows how far the run at hand is, and nothing else of it."""
+class _ProgressBar(Silent):
+    """Shows the progress of the current run, and nothing else about it."""
 
     def __init__(self, display: Display) -> None:
         super().__init__(notes=False)
@@ -233,67 +234,66 @@ class _Pruner(Observer):
 
 
 def is_share(trusted: str | None) -> bool:
-    """Whether trusted examples are cut out of the training data."""
+    """Return whether the trusted examples are held out from the training data."""
     return trusted is not None and not Path(trusted).exists()
 
 
-def _best(stage: Stage) -> Record:
-    found = stage.best
-    if found is None:
+def _best(stage: SearchStage) -> TrialRecord:
+    best = stage.best
+    if best is None:
         raise SearchError(
-            f"no trial of {stage.title} came to its end, the loss of all of them was no number any "
-            "more: search lower learning rates with --space lr=…, or pass --clip 1"
+            f"no trial of {stage.title} is complete, because the loss of every one became NaN: "
+            f"search lower learning rates with {option('space')}, or pass {option('clip', 1)}"
         )
-    return found
+    return best
 
 
 def _validation_accuracy(run: RunDirectory, labels: str) -> float:
-    """At the end of training, as it is the last state that counts.
+    """Return the validation accuracy of a trial at the end of training.
 
     Args:
-        run: of a trial.
-        labels: the fingerprint of what it must have learned from.
+        run: the run of the trial.
+        labels: the fingerprint of the labels that it must have been trained on.
     """
     if read_toml(run.config).get("fingerprint") != labels:
-        raise InputError(
-            f"{run.path} has learned other labels than this study's: remove it, and go on with "
-            "--resume"
-        )
+        raise InputError(f"{run.path} was trained on other labels than this study's", fix=_again())
     part = run.read_json(run.evaluation).get("validation")
     accuracy = part.get("accuracy") if isinstance(part, dict) else None
     if not isinstance(accuracy, int | float):
-        raise InputError(
-            f"{run.path} has no validation accuracy: remove it and go on with --resume"
-        )
+        raise InputError(f"{run.path} has no validation accuracy", fix=_again())
     return float(accuracy)
 
 
+def _again() -> str:
+    return f"remove it, and continue with {option('resume', True)}"
+
+
 def _check_same_labels(run: RunDirectory, of_trials: Sequence[Path]) -> None:
-    """Refuse a run whose examples have other labels than they had in the trials."""
+    """Refuse a run whose examples have other labels than in the trials."""
     own = Labels.load(run.checked(run.labels))
     position = {name: k for k, name in enumerate(own.ids)}
     for trial in (RunDirectory(path) for path in of_trials):
-        if not trial.labels.is_file():  # it was trained on another machine
+        if not trial.labels.is_file():  # the trial was trained on another machine
             continue
         before = Labels.load(trial.checked(trial.labels))
         rows = [position.get(name, -1) for name in before.ids]
         if -1 in rows or not np.array_equal(own.given[rows], before.given):
             raise InputError(
-                f"the labels in {run.path} are not those that {trial.path} learned from: has the "
-                "data changed?"
+                f"the labels in {run.path} differ from those that {trial.path} was trained on",
+                fix="has the data changed?",
             )
 
 
 @dataclass(frozen=True)
-class Task:
-    """All that another process needs for its part, and that can be sent.
+class WorkerTask:
+    """The arguments of a worker process, which can be pickled.
 
     Attributes:
-        plan, directory, runs, dataset, quiet: as of a part.
-        storage: address of the database, or None.
+        plan, directory, runs, dataset, quiet: as in `SearchWorker`.
+        storage: the address of the database, or None.
     """
 
-    plan: Plan
+    plan: StudyPlan
     directory: StudyDirectory
     runs: Path
     dataset: Dataset | None
@@ -301,13 +301,13 @@ class Task:
     quiet: bool
 
 
-def work(task: Task) -> None:
-    """What one more process does; what goes wrong with the trials the first one says as well."""
+def work(task: WorkerTask) -> None:
+    """Train trials in a worker process; the first process reports what goes wrong."""
     try:
         with queue_storage.storage_errors(task.storage):
             storage = queue_storage.opened(task.directory.journal, task.storage)
             display = Silent(notes=False)
             rest = (task.runs, display, task.dataset, task.quiet)
-            Part(task.plan, task.directory, storage, *rest).take()
+            SearchWorker(task.plan, task.directory, storage, *rest).work()
     except SearchError:
         sys.exit(2)
