@@ -103,7 +103,7 @@ def test_stopped_by_a_signal_it_says_how_to_go_on(
     assert done.code == 130
     assert done.stdout == ""
     command = f"proselflc audit '{run}' --folds 3 --data digits"
-    assert done.stderr.splitlines()[-1].endswith(f"what is done is kept; go on with: {command}")
+    assert done.stderr.splitlines()[-1].endswith(f"finished work is kept, continue with: {command}")
     assert last_step(run, "3-2") >= 10
     program("audit", run, "--folds", 3)
     assert_same(run, whole)
@@ -114,7 +114,7 @@ def test_a_fold_whose_states_are_damaged_begins_anew(program: Any, run: Path, wh
     for path in (run / "folds/3-2/checkpoints").glob("*.safetensors"):
         path.write_bytes(path.read_bytes()[:-1])
     done = program("audit", run, "--folds", 3)
-    assert "3-2 cannot go on and begins anew" in done.stderr
+    assert "3-2 cannot be resumed" in done.stderr
     assert_same(run, whole)
 
 
@@ -124,8 +124,8 @@ def test_a_fold_that_cannot_go_on_loses_nothing(program: Any, run: Path, whole: 
     lost.rename(run / "kept.npy")
     before = sorted(p for p in (run / "folds/3-2").rglob("*") if p.suffix != ".part")
     done = program("audit", run, "--folds", 3, code=2)
-    assert "dynamics/epoch-00000.npy is gone, and the run wrote it" in done.stderr
-    assert f"remove {run / 'folds/3-2'}, whose fold then begins anew" in done.stderr
+    assert "dynamics/epoch-00000.npy is missing, though the run wrote it" in done.stderr
+    assert f"remove {run / 'folds/3-2'} to train this fold again" in done.stderr
     assert done.stderr.splitlines()[-1:] == done.stderr.splitlines()
     assert sorted((run / "folds/3-2").rglob("*")) == before
     (run / "kept.npy").rename(lost)

@@ -197,7 +197,7 @@ def test_a_state_without_its_records_or_of_another_run_is_not_resumed(
         shutil.rmtree(killed / "checkpoints")
         shutil.copytree(other / "checkpoints", killed / "checkpoints")
     done = program("train", "--out", killed, *RESUME, code=2)
-    assert ("epoch-00000.npy is gone, and the run wrote it" in done.stderr) == (lost == "epoch")
+    assert ("epoch-00000.npy is missing" in done.stderr) == (lost == "epoch")
     assert ("is of another run" in done.stderr) == (lost == "run")
 
 

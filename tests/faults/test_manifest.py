@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -137,7 +136,7 @@ def test_a_reader_says_which_file_differs(run: Path, name: str, how: str) -> Non
     words = {
         "flipped": f"{path} differs from what the run wrote (sha256 ",
         "cut": f"{path} differs from what the run wrote ({len(content) - 1:,} bytes instead of ",
-        "gone": f"{path} is gone, and the run wrote it: ",
+        "gone": f"{path} is missing, though the run wrote it: ",
     }[how]
     with pytest.raises(InputError) as raised:
         [*found.records.observed] if name == "dynamics/epoch-00001.npy" else READERS[name](found)
@@ -265,7 +264,7 @@ def test_training_that_is_killed_at_its_end_is_finished_by_resuming(
     train(tmp_path / "counted")
     monkeypatch.undo()
     assert killed(lambda: train(out), files - 1 - back)
-    with pytest.raises(InputError, match=r"is not finished|has a summary\.json and no"):
+    with pytest.raises(InputError, match=r"is not finished|has a summary\.json but no"):
         load_run(out)
     train(out, resume=True)
     assert_agrees(out)
@@ -403,4 +402,4 @@ def test_weights_that_are_not_finite_are_refused(run: Path, resealed: Any, value
 
 def test_the_manifest_is_no_option_and_no_result(whole: Path) -> None:
     assert "manifest" not in (whole / "config.toml").read_text()
-    assert "manifest.json" not in json.dumps(listed(whole))
+    assert "manifest.json" not in listed(whole)

@@ -37,7 +37,7 @@ DIGITS = ("train", "--data", "digits", "--model", "mlp", "--quiet")
         ("--tracker tensorbord", 'unknown tracker "tensorbord"; did you mean "tensorboard"?'),
         ("--tracker all", 'unknown tracker "all"'),
         ("--nonsense 1", "--nonsense"),
-        ("--resume --overwrite", "--resume goes on with a run and --overwrite replaces it"),
+        ("--resume --overwrite", "--resume continues a run and --overwrite replaces it"),
     ],
 )
 def test_a_mistake_gets_one_sentence(
