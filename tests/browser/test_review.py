@@ -530,7 +530,7 @@ def test_numbers_and_what_is_gone(
     gone = serve(run)
     page = tabs().open(gone)
     expect(page.locator("#notes")).to_contain_text("The examples themselves cannot be shown")
-    expect(page.locator("#notes")).to_contain_text("is not there any more")
+    expect(page.locator("#notes")).to_contain_text("is missing")
     expect(page.locator("#exhibit")).to_contain_text("cannot be shown")
     expect(page.locator("#near")).to_be_hidden()
     expect(page.locator("#curve svg")).to_be_visible()

@@ -131,7 +131,7 @@ def test_what_was_decided_can_be_taken_back_by_who_decided(
 def test_data_that_is_gone(reviewable: Callable[..., Path], tmp_path: Path) -> None:
     shown = ReviewView(Review(Run(reviewable(tmp_path))), "anna")
     assert shown.kind is None
-    assert "is not there any more" in shown.missing_reason
+    assert "is missing" in shown.missing_reason
     assert shown.neighbours(0)["given"] == []
     assert shown.picture(0, "large") is None
     assert shown.detail(0)["curve"] is not None

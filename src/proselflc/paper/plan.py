@@ -34,12 +34,9 @@ class Scale:
     """The size at which the paper's runs are repeated.
 
     Attributes:
-        name: the name of the scale.
-        title: a description for readers.
         recipes: the recipe for each of the paper's datasets available at this scale.
         eval_epochs: epochs between two evaluations; None for the recipe's own interval.
-        seconds: approximate duration of a run, by dataset.
-        hardware: the hardware that `seconds` refers to.
+        seconds: approximate duration of a run on `hardware`, by dataset.
     """
 
     name: str
@@ -64,12 +61,9 @@ class Scale:
 
         Args:
             data: one of the paper's datasets: cifar100, imagenet or clothing1m.
-            method: its name.
             parameters: parameters of the method that differ from its defaults.
-            seed: the seed of the run and of its noise.
-            noise: the label noise, such as "pair:0.4".
+            seed: the seed of the run and of its noise, such as "pair:0.4".
             trusted: the share of examples held out with their true labels.
-            weights: a file of weights to start from.
 
         Raises:
             InputError: the dataset is not available at this scale.
@@ -143,12 +137,7 @@ def quoted_methods() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Grid:
-    """The values that are tried for the parameter of a method.
-
-    Attributes:
-        parameter: the name of the parameter.
-        values: the values to try.
-    """
+    """The values that are tried for the parameter of a method."""
 
     parameter: str
     values: tuple[float, ...]
@@ -177,8 +166,6 @@ class PendingRun:
     """A run that a table or figure needs.
 
     Attributes:
-        config: its options.
-        title: a description for readers.
         teacher: the options of its teacher's run, which `config` names by its key; or None.
         undecided: the symbol of a parameter that trials have yet to choose; empty if none.
     """
@@ -197,8 +184,6 @@ class RunPlan:
     were done, and what it asks for in vain is what remains to be trained.
 
     Attributes:
-        store: the records of finished runs.
-        scale: the size of the runs.
         seeds: the seeds of the runs that are measured.
         assume_first: whether an undecided parameter takes the first value of its grid, so that
             every run is requested.

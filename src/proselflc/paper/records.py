@@ -72,9 +72,8 @@ class RunRecord:
 
     Attributes:
         facts: everything that the file holds.
-        history: its evaluation points.
-        calibration: its calibration errors on the test part.
-        validation_accuracy: its final accuracy on the held-out examples; None without any.
+        calibration: calibration errors on the test part.
+        validation_accuracy: final accuracy on the held-out examples; None without any.
     """
 
     facts: Mapping[str, Any]

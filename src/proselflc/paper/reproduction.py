@@ -31,8 +31,6 @@ class Artefact:
     """A table or figure of the paper.
 
     Attributes:
-        name: its name on the command line.
-        title: what it shows.
         make: requests the runs it needs and returns as much of the output as they allow.
         data: the paper's datasets on which it needs runs.
         seeds: the seeds of the committed results.
@@ -50,11 +48,8 @@ class Reproduction:
     """A table or figure to reproduce, and where to keep it.
 
     Attributes:
-        artefact: the table or figure.
-        scale: the size of the runs.
         seeds: the seeds of the runs that are measured.
         out: the directory that keeps records and results.
-        data_root: the folder of the datasets.
         keep_runs: whether run directories are kept after they are recorded.
         weights, mask: files for Table 6, see `RunPlan`.
     """
@@ -113,9 +108,7 @@ class Reproduction:
 def complete(reproduction: Reproduction, report: Callable[[str], None]) -> None:
     """Train the pending runs that no other worker has claimed, until none is left.
 
-    Args:
-        reproduction: the table or figure.
-        report: called with a line about each run.
+    `report` is called with a line about each run.
 
     Raises:
         InputError: data is missing, or the directory cannot be written to.

@@ -120,7 +120,6 @@ class AccessGuard:
     """Passes on requests from the page that was opened with the key, and refuses all others.
 
     Attributes:
-        app: the application behind it.
         hosts: `name:port` under which the page may be requested.
         token: the key in the address of the page.
         session: the value of the cookie that is set in exchange for the key.
@@ -247,7 +246,7 @@ class Api:
     async def decide(self, request: Request) -> Response:
         try:
             body = await request.body()
-        except ClientDisconnect:  # nobody is left to read the answer
+        except ClientDisconnect:  # the client is gone
             return _text("The request is incomplete.", 400)
         return await run_in_threadpool(self._decide, body)
 

@@ -373,7 +373,7 @@ def _plain_text(text: str) -> str:
 
 
 def encode(inputs: Inputs, index: int, side: int) -> Picture | None:
-    """Return a picture of an example, encoded anew from its pixels: the result is always an image.
+    """Return a picture of an example, encoded again from its pixels, so it is always an image.
 
     Its longer side has at most `side` pixels; small images keep their size. Return None if the
     example is not an image, or its file is missing or damaged.

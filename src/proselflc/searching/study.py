@@ -26,10 +26,7 @@ class StudyPlan:
     """Everything that the result of a study depends on.
 
     Attributes:
-        data: the name of the data.
         config: the resolved options of a trial; each method uses those parameters that it takes.
-        methods: the methods whose parameters are chosen.
-        space: the candidates.
         trials, prune: as in `Options`.
         labels, trusted_labels: fingerprints of the labels that train and of those that choose.
         knows_truth: whether the labels that choose are trusted.
@@ -68,9 +65,7 @@ class SearchStage:
     """The trials among which one choice is made.
 
     Attributes:
-        method: the method that was trained.
         is_first: whether Γ and the optimiser are chosen, for all methods.
-        records: the trials.
         importance: see `Trials.importance`.
     """
 
@@ -95,12 +90,9 @@ class MethodChoice:
     """The parameters chosen for a method.
 
     Attributes:
-        method: its name.
-        values: its chosen parameters.
         accuracy: validation accuracy of the best trial.
         config: the options of the run on all the training data.
-        run: the directory of that run; None if it was not requested.
-        summary: the summary of that run.
+        run, summary: the directory and summary of that run; None if it was not requested.
     """
 
     method: str
@@ -127,11 +119,7 @@ class SearchOutcome:
     """The result of a search.
 
     Attributes:
-        directory: the directory of the study.
-        plan: what was searched.
         recipe: the options chosen for all methods.
-        stages: the stages in order.
-        choices: the choice for each method.
         validation: the number of examples that chose.
     """
 

@@ -280,22 +280,22 @@ class Point:
 
 def history(name: str, points: Sequence[Point]) -> Figure:
     """Return a figure of the validation accuracy of each trial and of the best so far."""
-    shown = points[:MOST_POINTS]
-    x = np.array([point.number for point in shown], np.float64)
-    y = np.array([point.accuracy for point in shown], np.float64)
+    drawn = points[:MOST_POINTS]
+    x = np.array([point.number for point in drawn], np.float64)
+    y = np.array([point.accuracy for point in drawn], np.float64)
     best = np.maximum.accumulate(y)
 
     def plot(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
 
         axes.step(x, best, where="post", color=_BEST.paint, linewidth=1.2, alpha=_BEST.opacity)
-        _scatter(axes, x, y, shown)
+        _scatter(axes, x, y, drawn)
         axes.set_xlim(0.5, x.max() + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=ROUND))
         axes.set_xlabel("trial")
         _percent(axes, y)
 
-    winner = next((point for point in shown if point.is_chosen), shown[0])
+    winner = next((point for point in drawn if point.is_chosen), drawn[0])
     return figure(
         name,
         Drawing(
@@ -305,7 +305,7 @@ def history(name: str, points: Sequence[Point]) -> Figure:
             (*_legend(winner), ("best so far", _BEST)),
             right=14,
         ),
-        f"Validation accuracy of {len(shown)} trials, from {percent(float(y.min()))} to "
+        f"Validation accuracy of {len(drawn)} trials, from {percent(float(y.min()))} to "
         f"{percent(float(y.max()))}; the best is trial {winner.number}.",
     )
 
@@ -322,16 +322,16 @@ def by_parameter(
         points: the trials; with fewer than two different values, None is returned.
         is_range: whether values were drawn from a range rather than from a list.
     """
-    shown = [point for point in points if parameter in point.values][:MOST_POINTS]
-    known = list(dict.fromkeys(point.values[parameter] for point in shown))
+    drawn = [point for point in points if parameter in point.values][:MOST_POINTS]
+    known = list(dict.fromkeys(point.values[parameter] for point in drawn))
     if len(known) < 2:
         return None
     are_numbers = all(isinstance(value, int | float) for value in known)
     if are_numbers:
         known.sort()
     place = {value: float(value) if are_numbers else float(k) for k, value in enumerate(known)}
-    x = np.array([place[point.values[parameter]] for point in shown])
-    y = np.array([point.accuracy for point in shown], np.float64)
+    x = np.array([place[point.values[parameter]] for point in drawn])
+    y = np.array([point.accuracy for point in drawn], np.float64)
     top = np.array([y[x == place[value]].max() for value in known])
     at = np.array([place[value] for value in known])
     is_log = are_numbers and at.min() > 0 and at.max() / at.min() >= 8
@@ -344,7 +344,7 @@ def by_parameter(
             axes.set_xscale("log")
         if ticks and are_numbers:
             axes.plot(at, top, color=_BEST.paint, linewidth=1.2, alpha=_BEST.opacity)
-        _scatter(axes, x, y, shown)
+        _scatter(axes, x, y, drawn)
         if ticks:
             axes.xaxis.set_minor_locator(NullLocator())
             axes.set_xticks(at, [label(_format_tick(value), 12) for value in known])
@@ -357,9 +357,9 @@ def by_parameter(
         axes.set_xlabel(title)
         _percent(axes, y)
 
-    winner = next((point for point in shown if point.is_chosen), shown[int(y.argmax())])
+    winner = next((point for point in drawn if point.is_chosen), drawn[int(y.argmax())])
     legend: Legend = _legend(winner)
-    if ticks and are_numbers and len(shown) > len(known):
+    if ticks and are_numbers and len(drawn) > len(known):
         legend = (*legend, ("best of each", _BEST))
     values = ", ".join(
         f"{label(_format_tick(value))} {percent(float(accuracy))}"
@@ -391,7 +391,7 @@ def importance(name: str, shares: Mapping[str, float], titles: Mapping[str, str]
         axes.set_ylim(-0.6, len(names) - 0.4)
         axes.xaxis.set_major_formatter(PercentFormatter(1))
 
-    shown = ", ".join(f"{titles.get(key, key)} {percent(shares[key], 0)}" for key in names[::-1])
+    values = ", ".join(f"{titles.get(key, key)} {percent(shares[key], 0)}" for key in names[::-1])
     return figure(
         name,
         Drawing(
@@ -402,7 +402,7 @@ def importance(name: str, shares: Mapping[str, float], titles: Mapping[str, str]
             right=16,
             height=max(40.0, 22.0 * len(names)),
         ),
-        f"Share of the variance between trials that each parameter explains: {shown}.",
+        f"Share of the variance between trials that each parameter explains: {values}.",
     )
 
 

@@ -35,11 +35,9 @@ class TrialRecord:
 
     Attributes:
         number: its place in the queue, from 0.
-        state: its state.
         values: its values, as far as they are fixed yet.
         accuracy: validation accuracy at the end of training; None if not complete.
         seconds: seconds from its first claim to its end.
-        run: the name of its run.
     """
 
     number: int
@@ -66,10 +64,7 @@ class Trials:
     """The trials of one stage.
 
     Attributes:
-        queue: the queue from which workers claim them.
-        candidates: the candidates for each parameter.
         count: the number of trials if there is a range among the candidates.
-        seed: the seed of proposals.
         prune: whether a trial that is behind is ended early.
     """
 
@@ -105,10 +100,7 @@ class Trials:
     def is_behind(self, claim: Claim, progress: float, accuracy: float) -> bool:
         """Return whether to prune a trial: it is past Γ/2 and behind the median of the others.
 
-        Args:
-            claim: the claim of the trial.
-            progress: t/Γ.
-            accuracy: validation accuracy at this point.
+        `progress` is t/Γ, and `accuracy` the validation accuracy at that point.
         """
         import optuna
 

@@ -59,10 +59,6 @@ class SearchWorker:
     """A worker of a search; all workers do the same, and each trial is trained by one of them.
 
     Attributes:
-        plan: what is searched.
-        directory: the directory of the study.
-        storage: Optuna's storage.
-        runs: the folder of the runs.
         display: shows the progress of the current run.
         dataset: replaces the data that the config names.
         quiet: whether to print no line for each trial.
@@ -286,12 +282,7 @@ def _check_same_labels(run: RunDirectory, of_trials: Sequence[Path]) -> None:
 
 @dataclass(frozen=True)
 class WorkerTask:
-    """The arguments of a worker process, which can be pickled.
-
-    Attributes:
-        plan, directory, runs, dataset, quiet: as in `SearchWorker`.
-        storage: the address of the database, or None.
-    """
+    """The arguments of `SearchWorker` that can be pickled, with the address of a database."""
 
     plan: StudyPlan
     directory: StudyDirectory
