@@ -39,7 +39,8 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from proselflc.data.batches import Batches, Loader, Order, PadCropFlip
-from proselflc.data.dataset import Bytes, ImageFiles, Images, Part
+from proselflc.data.dataset import Part
+from proselflc.data.inputs import Bytes, ImageFiles, Images
 from proselflc.data.preprocessing import ImageScaling
 from proselflc.data.streaming import FileLoader, RandomCrop
 

@@ -26,7 +26,8 @@ import torch
 from stepping import steps
 
 from proselflc import methods
-from proselflc.data.dataset import Dataset, Images, Part
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Images
 from proselflc.run.config import Config
 from proselflc.run.fit import fit
 from proselflc.training.recipe import Recipe

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Literal
 
 from proselflc.data import noise
+from proselflc.data.contents import class_ids
 from proselflc.data.corruption import corrupted
-from proselflc.data.dataset import Dataset, Ints, Part, checked
-from proselflc.data.examples import class_ids
+from proselflc.data.dataset import Dataset, Part, checked
+from proselflc.data.inputs import Ints
 from proselflc.data.sources import cifar, cifar_n, digits
 from proselflc.data.tables import table
 from proselflc.errors import InputError
@@ -143,7 +144,7 @@ def hausa_titles(root: Path) -> Dataset:
 def _titles(path: Path) -> Dataset:
     if not path.is_file():
         raise InputError(f"there is no file {path}: say with --data-root where hausa-newsclass is")
-    return table.load(path)
+    return table.read(path).dataset()
 
 
 def _coded(dataset: Dataset, names: tuple[str, ...]) -> Ints:

@@ -39,9 +39,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from proselflc.data.dataset import Bytes, Images, Ints, Part
 from proselflc.data.dataset import Dataset as LabelledData
+from proselflc.data.dataset import Part
 from proselflc.data.images import augment
+from proselflc.data.inputs import Bytes, Images, Ints
 from proselflc.data.preprocessing import ImageScaling
 from proselflc.models import catalogue
 from proselflc.models.shape import ImageShape

@@ -19,7 +19,8 @@ import numpy as np
 from filelock import FileLock
 from settings import Setting
 
-from proselflc.data.dataset import Dataset, Floats
+from proselflc.data.dataset import Dataset
+from proselflc.data.inputs import Floats
 from proselflc.data.labels import labels as labels_of
 from proselflc.data.labels.labels import Labels
 from proselflc.files.whole import whole_file

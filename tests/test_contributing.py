@@ -95,7 +95,7 @@ import numpy as np
 import proselflc
 from proselflc import methods
 from proselflc.cli import app as cli
-from proselflc.data.dataset import Features
+from proselflc.data.inputs import Features
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.errors import InputError

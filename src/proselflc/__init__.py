@@ -49,8 +49,9 @@ if TYPE_CHECKING:
         Sharpened,
         Trust,
     )
-    from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Skipped, Texts
+    from proselflc.data.dataset import Dataset, Part, Skipped
     from proselflc.data.images.image_scaling import ImageScaling
+    from proselflc.data.inputs import Features, ImageFiles, Images, Texts
     from proselflc.data.labels.label_values import LabelValues
     from proselflc.data.standardization import Standardization
     from proselflc.data.text_hashing import TextHashing
@@ -80,15 +81,15 @@ _HOME = {
     "Distillation": "correction.criteria",
     "DivergenceError": "training.loop",
     "Evidence": "correction.evidence",
-    "Features": "data.dataset",
+    "Features": "data.inputs",
     "Fixed": "correction.trust",
     "ForwardCorrection": "correction.criteria",
     "GeneralizedCrossEntropy": "correction.criteria",
     "Growth": "correction.trust",
     "HardPrediction": "correction.reference",
-    "ImageFiles": "data.dataset",
+    "ImageFiles": "data.inputs",
     "ImageScaling": "data.images.image_scaling",
-    "Images": "data.dataset",
+    "Images": "data.inputs",
     "InputError": "errors",
     "LabelSmoothing": "correction.criteria",
     "LabelValues": "data.labels.label_values",
@@ -115,7 +116,7 @@ _HOME = {
     "Target": "correction.target",
     "Teacher": "correction.reference",
     "TextHashing": "data.text_hashing",
-    "Texts": "data.dataset",
+    "Texts": "data.inputs",
     "Trust": "correction.trust",
     "Uniform": "correction.reference",
     "audit": "run.audit",

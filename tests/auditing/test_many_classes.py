@@ -17,7 +17,7 @@ from proselflc.auditing.noise_estimate import joint
 from proselflc.auditing.records import HeldOut, Records
 from proselflc.auditing.suspects import examine, judge
 from proselflc.data import memory_budget
-from proselflc.data.dataset import Ints
+from proselflc.data.inputs import Ints
 from proselflc.data.labels.labels import Labels, labelled
 from proselflc.training.observations import ROW, Rows
 from proselflc.training.run_directory import RunDirectory

@@ -14,7 +14,7 @@ from sklearn.metrics import confusion_matrix
 from proselflc.auditing import records as chunks
 from proselflc.auditing.noise_estimate import early_epochs, joint
 from proselflc.auditing.records import HeldOut, Records
-from proselflc.data.dataset import Ints
+from proselflc.data.inputs import Ints
 from proselflc.training.observations import NO_CLASS, ROW, Rows
 
 Doubles = npt.NDArray[np.float64]

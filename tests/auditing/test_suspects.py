@@ -18,7 +18,7 @@ from proselflc.auditing import records as chunks
 from proselflc.auditing.noise_estimate import joint
 from proselflc.auditing.records import HeldOut, Records
 from proselflc.auditing.suspects import examine, judge, lift
-from proselflc.data.dataset import Ints
+from proselflc.data.inputs import Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.errors import InputError
 from proselflc.training.observations import ROW

@@ -17,7 +17,7 @@ from filelock import FileLock
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from proselflc.data.dataset import Features, Images, Texts
+from proselflc.data.inputs import Features, Images, Texts
 from proselflc.reporting import figures
 from proselflc.reporting import page as report
 from proselflc.reporting.reading import readings

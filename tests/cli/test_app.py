@@ -25,7 +25,8 @@ from rich.console import Console
 from proselflc.cli import app as cli
 from proselflc.data import noise
 from proselflc.data.corruption import Corruption, corrupt_data, write
-from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Texts
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.labels.labels import Labels
 from proselflc.data.opening import DATASETS, open_data
 from proselflc.data.request import Request

@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from proselflc.cli.embedding import Embedder, embed, embeddings, load_embedder
-from proselflc.data.dataset import Features, ImageFiles, Images, Part, Texts
+from proselflc.data.dataset import Part
+from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.request import Request
 from proselflc.errors import InputError
 

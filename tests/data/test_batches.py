@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from proselflc.data.batches import Batch, Loader, Order, PadCropFlip, generator_for
-from proselflc.data.dataset import Features, ImageFiles, Images, Part, Texts
+from proselflc.data.dataset import Part
 from proselflc.data.images.augment import pad_crop, placements
+from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.preprocessing import ImageScaling, Standardization, TextHashing
 from proselflc.errors import InputError
 

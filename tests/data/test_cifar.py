@@ -17,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.dataset import Dataset, Images, Part
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Images
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.data.sources import cifar, cifar_n, download

@@ -12,7 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.dataset import Dataset, Images, Part
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Images
 from proselflc.data.sources import cifar, cifar_n, download
 from proselflc.errors import InputError
 

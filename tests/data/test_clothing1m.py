@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from proselflc.data.dataset import ImageFiles
+from proselflc.data.inputs import ImageFiles
 from proselflc.data.sources import clothing1m
 from proselflc.errors import InputError
 

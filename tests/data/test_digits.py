@@ -5,7 +5,8 @@ import hashlib
 import numpy as np
 from sklearn.datasets import load_digits
 
-from proselflc.data.dataset import Images, Part
+from proselflc.data.dataset import Part
+from proselflc.data.inputs import Images
 from proselflc.data.sources import digits
 
 

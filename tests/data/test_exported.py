@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proselflc.data.dataset import Features
+from proselflc.data.inputs import Features
 from proselflc.data.labels.exported import Exported, is_exported, load
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request

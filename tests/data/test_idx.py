@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.dataset import Dataset, Images
+from proselflc.data.dataset import Dataset
+from proselflc.data.inputs import Images
 from proselflc.data.sources import download, idx
 from proselflc.errors import InputError
 

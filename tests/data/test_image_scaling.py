@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from proselflc.data.dataset import Bytes, ImageFiles, Images
 from proselflc.data.images import image_scaling
 from proselflc.data.images.image_scaling import ImageScaling, warped
+from proselflc.data.inputs import Bytes, ImageFiles, Images
 from proselflc.errors import InputError
 
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from proselflc.data.dataset import ImageFiles
+from proselflc.data.inputs import ImageFiles
 from proselflc.data.sources import imagenet
 from proselflc.errors import InputError
 

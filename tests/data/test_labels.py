@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.dataset import Dataset, Features, Ints, Part
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Features, Ints
 from proselflc.data.labels.labels import Labels, from_dataset
 from proselflc.data.noise import corrupt, stream
 from proselflc.errors import InputError

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proselflc.data import noise
-from proselflc.data.dataset import Dataset, Ints
+from proselflc.data.dataset import Dataset
+from proselflc.data.inputs import Ints
 from proselflc.data.noise import Noise, NoiseSpec, corrupt, parse, stream
 from proselflc.data.sources import cifar
 from proselflc.errors import InputError

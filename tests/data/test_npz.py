@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.dataset import Dataset, Features, Images
+from proselflc.data.contents import ModelNeeds
+from proselflc.data.dataset import Dataset
+from proselflc.data.inputs import Features, Images
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
 
@@ -29,9 +31,10 @@ NAMES = ("cow", "dog", "cat")
 
 
 def test_examples_without_labels(tmp_path: Path) -> None:
-    parts = npz.examples(saved(tmp_path, x=X, ids=list("abcdef")), NAMES)
+    found = npz.read(saved(tmp_path, x=X, ids=list("abcdef")), ModelNeeds(NAMES))
+    assert found.name == "set.npz"
+    parts = found.parts
     assert list(parts) == ["train"]
-    assert parts["train"].name == "set.npz"
     assert parts["train"].ids == tuple("abcdef")
     assert parts["train"].labels is None
     assert isinstance(parts["train"].inputs, Features)
@@ -39,21 +42,23 @@ def test_examples_without_labels(tmp_path: Path) -> None:
 
 
 def test_examples_by_name_or_by_class_id(tmp_path: Path) -> None:
-    named = npz.examples(saved(tmp_path, x=X, y=Y, names=["dog", "cat", "cow"]), NAMES)["train"]
+    named = npz.read(
+        saved(tmp_path, x=X, y=Y, names=["dog", "cat", "cow"]), ModelNeeds(NAMES)
+    ).parts["train"]
     assert named.labels is not None
     assert named.labels.tolist() == [1, 2, 0, 1, 2, 0]
-    numbered = npz.examples(saved(tmp_path, x=X, y=Y), NAMES)["train"]
+    numbered = npz.read(saved(tmp_path, x=X, y=Y), ModelNeeds(NAMES)).parts["train"]
     assert numbered.labels is not None
     assert numbered.labels.tolist() == Y.tolist()
-    by_name = npz.examples(saved(tmp_path, x=X, y=Y), ("2", "1", "0"))["train"]
+    by_name = npz.read(saved(tmp_path, x=X, y=Y), ModelNeeds(("2", "1", "0"))).parts["train"]
     assert by_name.labels is not None
     assert by_name.labels.tolist() == (2 - Y).tolist()
 
 
 def test_examples_by_split(tmp_path: Path) -> None:
     path = saved(tmp_path, x=X, y=Y, x_test=X[:2], x_validation=X[:1], y_validation=Y[:1])
-    assert list(npz.examples(path, NAMES)) == ["test"]
-    parts = npz.examples(path, NAMES, split="all")
+    assert list(npz.read(path, ModelNeeds(NAMES)).parts) == ["test"]
+    parts = npz.read(path, ModelNeeds(NAMES, "all")).parts
     assert {split: len(part) for split, part in parts.items()} == {
         "train": 6,
         "test": 2,
@@ -63,13 +68,13 @@ def test_examples_by_split(tmp_path: Path) -> None:
     assert parts["test"].ids == ("test/000000", "test/000001")
     assert parts["validation"].labels is not None
     assert parts["validation"].labels.tolist() == [0]
-    only = npz.examples(saved(tmp_path, x_test=X), NAMES)
+    only = npz.read(saved(tmp_path, x_test=X), ModelNeeds(NAMES)).parts
     assert list(only) == ["test"]
 
 
 def test_an_npy_file_is_an_x_alone(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 4, 4), np.uint8))
-    found = npz.examples(tmp_path / "x.npy", NAMES)["train"]
+    found = npz.read(tmp_path / "x.npy", ModelNeeds(NAMES)).parts["train"]
     assert isinstance(found.inputs, Images)
     assert found.inputs.pixels.shape == (2, 4, 4, 1)
     assert found.labels is None
@@ -96,20 +101,20 @@ def test_wrong_examples_are_said_in_a_sentence(
     tmp_path: Path, arrays: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(InputError, match=sentence):
-        npz.examples(saved(tmp_path, **arrays), NAMES)
+        npz.read(saved(tmp_path, **arrays), ModelNeeds(NAMES))
 
 
 def test_splits_of_examples_are_alike(tmp_path: Path) -> None:
     path = saved(tmp_path, x=X, x_test=X[:, :1])
     with pytest.raises(InputError, match="2 features in x, but 1 features in x_test"):
-        npz.examples(path, NAMES, split="all")
+        npz.read(path, ModelNeeds(NAMES, "all"))
 
 
 @pytest.mark.parametrize("kind", ["f8", "f4", ">f8", "f2", "i4", "u1", "?"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_features_become_float32(tmp_path: Path, kind: str, order: Any) -> None:
     x = np.asarray(X % 2 if kind == "?" else X, dtype=kind, order=order)
-    dataset = npz.load(saved(tmp_path, x=x, y=Y))
+    dataset = npz.read(saved(tmp_path, x=x, y=Y)).dataset()
     assert isinstance(dataset.train.inputs, Features)
     assert dataset.train.inputs.values.dtype == np.float32
     np.testing.assert_array_equal(dataset.train.inputs.values, x.astype(np.float64))
@@ -138,7 +143,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
     ],
 )
 def test_images_come_as_nhwc(tmp_path: Path, x: Any, expected: Any) -> None:
-    dataset = npz.load(saved(tmp_path, x=x, y=Y))
+    dataset = npz.read(saved(tmp_path, x=x, y=Y)).dataset()
     assert isinstance(dataset.train.inputs, Images)
     pixels = dataset.train.inputs.pixels
     assert pixels.dtype == np.uint8
@@ -161,7 +166,7 @@ def test_everything_optional_is_read(tmp_path: Path, compressed: bool) -> None:
         names=np.array(["cat", "dog", "owl", "never seen"]),
         flipped=np.array([None], dtype=object),  # not wanted, so not looked at
     )
-    dataset = npz.load(tmp_path / "set.npz")
+    dataset = npz.read(tmp_path / "set.npz").dataset()
     assert dataset.name == "set.npz"
     assert dataset.names == ("cat", "dog", "owl", "never seen")
     assert dataset.train.ids == ("a", "b", "ç", "d", "e", "f")
@@ -175,9 +180,9 @@ def test_everything_optional_is_read(tmp_path: Path, compressed: bool) -> None:
 
 
 def test_ids_may_be_numbers_or_bytes(tmp_path: Path) -> None:
-    assert npz.load(saved(tmp_path, x=X, y=Y, ids=np.arange(10, 16))).train.ids[0] == "10"
+    assert npz.read(saved(tmp_path, x=X, y=Y, ids=np.arange(10, 16))).dataset().train.ids[0] == "10"
     ids = np.array([b"a", b"b", b"c", b"d", b"e", b"\xc3\xa9"])
-    assert npz.load(saved(tmp_path, x=X, y=Y, ids=ids)).train.ids[5] == "é"
+    assert npz.read(saved(tmp_path, x=X, y=Y, ids=ids)).dataset().train.ids[5] == "é"
 
 
 NAN = np.array([[0.0, 1.0]] * 5 + [[np.nan, 0.0]])
@@ -189,7 +194,7 @@ NAN = np.array([[0.0, 1.0]] * 5 + [[np.nan, 0.0]])
         ({"x": X}, 'has no array y, only "x"'),
         ({"X": X, "y": Y}, 'has no array x, only "y"'),
         ({"inputs": X, "targets": Y}, 'it holds "inputs", "targets"'),
-        ({}, "has none of the arrays x, y, x_test, y_test, ids, clean, names: it holds nothing"),
+        ({}, "has none of the arrays x, y, x_test, y_test, ids, names, clean: it holds nothing"),
         ({"x": X, "y": Y, "x_test": X}, "has no array y_test"),
         ({"x": X, "y": Y, "y_test": Y}, "has no array x_test"),
         ({"x": X, "y": np.append(Y, 0)}, "has 7 labels in y, but 6 rows in x"),
@@ -241,7 +246,7 @@ def test_wrong_arrays_are_said_in_a_sentence(
 ) -> None:
     path = saved(tmp_path, **arrays)
     with pytest.raises(InputError) as caught:
-        npz.load(path)
+        npz.read(path).dataset()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -286,7 +291,7 @@ def test_lying_headers_are_refused_before_anything_is_made(
     np.save(buffer, Y)
     path = zipped(tmp_path, {"x": x, "y": buffer.getvalue()})
     with pytest.raises(InputError) as caught:
-        npz.load(path)
+        npz.read(path).dataset()
     assert message in str(caught.value)
     assert [p.name for p in tmp_path.iterdir()] == ["set.npz"]
 
@@ -307,16 +312,16 @@ def test_zip_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
 
 def test_well_packed_but_small_arrays_are_read(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "set.npz", x=np.zeros((20_000, 100)), y=np.arange(20_000) % 2)
-    assert len(npz.load(tmp_path / "set.npz").train) == 20_000
+    assert len(npz.read(tmp_path / "set.npz").dataset().train) == 20_000
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"x,y\n1,2\n", bytes(500)])
 def test_what_is_no_npz_is_a_plain_error(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "set.npz").write_bytes(data)
     with pytest.raises(InputError, match=r"is not an \.npz file or is damaged"):
-        npz.load(tmp_path / "set.npz")
+        npz.read(tmp_path / "set.npz").dataset()
     with pytest.raises(InputError, match="No such file"):
-        npz.load(tmp_path / "absent.npz")
+        npz.read(tmp_path / "absent.npz").dataset()
     with pytest.raises(InputError, match=r"is not an \.npy file or is damaged"):
         npz.array(tmp_path / "set.npz")
 
@@ -380,9 +385,9 @@ def test_fuzzed_headers_give_an_array_of_what_is_there_or_a_plain_error(
 
 def outcome(path: Path) -> Dataset | InputError:
     with contextlib.suppress(InputError):
-        npz.examples(path, NAMES, split="all")
+        npz.read(path, ModelNeeds(NAMES, "all"))
     try:
-        return npz.load(path)
+        return npz.read(path).dataset()
     except InputError as error:
         return error
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from proselflc.data.dataset import Dataset, Features, ImageFiles, Images, Part, Texts
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.opening import DATASETS, open_data, open_inputs
 from proselflc.data.request import Request
 from proselflc.data.sources import cifar, cifar_n, clothing1m, idx, imagenet
@@ -80,8 +81,9 @@ def test_sets_from_ones_own_folder_may_lie_below_the_root(
     (tmp_path / "imagenet").mkdir()
     open_data(Request("imagenet", data_root=tmp_path))
     assert opened == [tmp_path / "imagenet"]
-    with pytest.raises(InputError, match=r"imagenet cannot be downloaded for you.*DIR/imagenet"):
+    with pytest.raises(InputError, match=r"imagenet cannot be downloaded for you") as caught:
         open_data(Request("imagenet"))
+    assert caught.value.field == "data_root"
 
 
 @pytest.mark.parametrize(
@@ -139,9 +141,9 @@ def test_a_tables_columns_can_be_named(tmp_path: Path) -> None:
     "column", ["label_column", "text_column", "path_column", "id_column", "ignore_column"]
 )
 def test_columns_of_what_is_no_table_are_refused(column: str) -> None:
-    option = "--" + column.replace("_", "-")
-    with pytest.raises(InputError, match=f'{option} "x" names a column, but digits is no table'):
+    with pytest.raises(InputError, match="x' names a column, but digits is not a table") as caught:
         open_data(Request("digits", **{column: "x"}))  # type: ignore[arg-type]
+    assert caught.value.field == column
 
 
 def test_arrays(tmp_path: Path) -> None:
@@ -207,7 +209,7 @@ def test_what_is_not_there_is_said_so_with_the_name_probably_meant(tmp_path: Pat
         open_data(Request(str(tmp_path / "patient.csv")))
     other = tmp_path / "notes.docx"
     other.touch()
-    with pytest.raises(InputError, match=r"notes\.docx is none of what --data takes"):
+    with pytest.raises(InputError, match=r"notes\.docx is not a \.csv, .* table"):
         open_data(Request(str(other)))
 
 
@@ -245,23 +247,24 @@ NAMES = ("bird", "cat", "dog")
 
 
 def test_inputs_of_a_table_with_labels(table: Path) -> None:
-    found = open_inputs(Request(str(table)), NAMES)
-    assert found.name == str(table)
+    contents = open_inputs(Request(str(table)), NAMES)
+    assert contents.name == str(table)
+    assert contents.skipped == ()
+    found = contents.joined()
     assert isinstance(found.inputs, Features)
     assert found.inputs.columns == ("height", "width")
     assert found.inputs.values.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
     assert found.ids == ("r1", "r2", "r3", "r4")
     assert found.labels is not None
     assert found.labels.tolist() == [1, 2, 1, 2]
-    assert found.skipped == ()
     with pytest.raises(InputError, match=r'"label" of .*, line 3: unknown class "dog"; known: cat'):
-        open_inputs(Request(str(table)), ("cat",))
+        open_inputs(Request(str(table)), ("cat",)).joined()
 
 
 def test_inputs_may_be_of_one_class_only(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("x,label\n1,dog\n2,dog\n")
-    found = open_inputs(Request(str(path)), NAMES)
+    found = open_inputs(Request(str(path)), NAMES).joined()
     assert found.labels is not None
     assert found.labels.tolist() == [2, 2]
 
@@ -280,7 +283,7 @@ def test_inputs_of_a_table_without_labels(
 ) -> None:
     path = tmp_path / "new.csv"
     path.write_text(content)
-    found = open_inputs(Request(str(path), **options), NAMES)  # type: ignore[arg-type]
+    found = open_inputs(Request(str(path), **options), NAMES).joined()  # type: ignore[arg-type]
     assert repr(found.inputs) == repr(expected)
     assert found.ids == ("r1", "r2")
     assert found.labels is None
@@ -292,7 +295,7 @@ def test_a_label_column_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
     path = tmp_path / "new.csv"
     path.write_text("id,h\nr1,1\n")
     with pytest.raises(InputError, match='unknown column "species"'):
-        open_inputs(Request(str(path), label_column="species"), NAMES)
+        open_inputs(Request(str(path), label_column="species"), NAMES).joined()
 
 
 def test_image_paths_without_labels(tmp_path: Path) -> None:
@@ -301,12 +304,13 @@ def test_image_paths_without_labels(tmp_path: Path) -> None:
     path = tmp_path / "list.tsv"
     path.write_text("photo\nsize\np/1.png\n".replace("size\n", "") + "p/3.png\np/2.png\n")
     with pytest.raises(InputError, match=r"p/3\.png"):
-        open_inputs(Request(str(path), path_column="photo"), NAMES)
-    found = open_inputs(Request(str(path), path_column="photo", on_bad_image="skip"), NAMES)
+        open_inputs(Request(str(path), path_column="photo"), NAMES).joined()
+    contents = open_inputs(Request(str(path), path_column="photo", on_bad_image="skip"), NAMES)
+    assert [skip.id for skip in contents.skipped] == ["p/3.png"]
+    found = contents.joined()
     assert found.inputs == ImageFiles((tmp_path / "p/1.png", tmp_path / "p/2.png"))
     assert found.ids == ("p/1.png", "p/2.png")
     assert found.labels is None
-    assert [skip.id for skip in found.skipped] == ["p/3.png"]
 
 
 SPLIT_CSV = "id,h,label,split\na,1,cat,train\nb,2,,test\nc,3,dog,val\nd,4,,test\ne,5,cat,train\n"
@@ -326,7 +330,7 @@ def test_which_split_of_the_inputs(
 ) -> None:
     path = tmp_path / "a.csv"
     path.write_text(SPLIT_CSV)
-    found = open_inputs(Request(str(path)), NAMES, split=split)
+    found = open_inputs(Request(str(path)), NAMES, split=split).joined()
     assert found.ids == tuple(ids)
     assert isinstance(found.inputs, Features)
     assert found.inputs.values[:, 0].tolist() == [ord(c) - ord("a") + 1 for c in ids]
@@ -337,20 +341,20 @@ def test_a_label_missing_among_others_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("h,label\n1,cat\n2,\n")
     with pytest.raises(InputError, match=r"line 3 of .* has no label"):
-        open_inputs(Request(str(path)), NAMES)
+        open_inputs(Request(str(path)), NAMES).joined()
 
 
 def test_inputs_of_named_data_are_their_test_part() -> None:
     digits = tuple(reversed("0123456789"))
-    found = open_inputs(Request("digits"), digits)
+    found = open_inputs(Request("digits"), digits).joined()
     dataset = open_data(Request("digits"))
     assert dataset.test is not None
     assert found.ids == dataset.test.ids
     assert found.labels is not None
     assert found.labels.tolist() == (9 - dataset.test.labels).tolist()
-    assert len(open_inputs(Request("digits"), digits, split="all")) == 1797
+    assert len(open_inputs(Request("digits"), digits, split="all").joined()) == 1797
     with pytest.raises(InputError, match='digits: unknown class "0"'):
-        open_inputs(Request("digits"), NAMES)
+        open_inputs(Request("digits"), NAMES).joined()
 
 
 def test_inputs_of_arrays(tmp_path: Path) -> None:
@@ -358,7 +362,7 @@ def test_inputs_of_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=x)
     np.save(tmp_path / "x.npy", x)
     for file in ("x.npz", "x.npy"):
-        found = open_inputs(Request(str(tmp_path / file)), NAMES)
+        found = open_inputs(Request(str(tmp_path / file)), NAMES).joined()
         assert isinstance(found.inputs, Features)
         np.testing.assert_array_equal(found.inputs.values, x)
         assert found.ids == ("train/000000", "train/000001", "train/000002")
@@ -367,13 +371,13 @@ def test_inputs_of_arrays(tmp_path: Path) -> None:
 
 def test_inputs_of_folders(tmp_path: Path) -> None:
     flat = photos(tmp_path / "flat", ["2.png", "1.png"])
-    found = open_inputs(Request(str(flat)), NAMES)
+    found = open_inputs(Request(str(flat)), NAMES).joined()
     assert found.inputs == ImageFiles((flat / "1.png", flat / "2.png"))
     assert found.ids == ("1.png", "2.png")
     assert found.labels is None
     split = photos(tmp_path / "split", ["train/cat/1.png", "train/dog/1.png", "test/9.png"])
-    assert open_inputs(Request(str(split)), NAMES).ids == ("test/9.png",)
-    found = open_inputs(Request(str(split)), NAMES, split="train")
+    assert open_inputs(Request(str(split)), NAMES).joined().ids == ("test/9.png",)
+    found = open_inputs(Request(str(split)), NAMES, split="train").joined()
     assert found.labels is not None
     assert found.labels.tolist() == [1, 2]
 
@@ -384,8 +388,9 @@ def test_inputs_of_a_folder_in_a_published_layout(
     (tmp_path / "batches.meta").write_bytes(b"")
     monkeypatch.setattr(cifar, "find", lambda name, root, fetch: root)
     monkeypatch.setattr(cifar, "load", lambda *_, **__: tiny("cifar10"))
-    found = open_inputs(Request(str(tmp_path)), ("b", "a"))
-    assert found.name == "cifar10"
+    contents = open_inputs(Request(str(tmp_path)), ("b", "a"))
+    assert contents.name == "cifar10"
+    found = contents.joined()
     assert found.labels is not None
     assert found.labels.tolist() == [1, 0]
 
@@ -395,31 +400,31 @@ def test_embeddings_stand_in_for_the_inputs(tmp_path: Path) -> None:
     table.write_text("id,note\nr1,what a day\nr2,never mind\n")
     values = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
     np.save(emb, values)
-    found = open_inputs(Request(str(table), features=emb), NAMES)
+    found = open_inputs(Request(str(table), features=emb), NAMES).joined()
     assert isinstance(found.inputs, Features)
     np.testing.assert_array_equal(found.inputs.values, values)
     assert found.ids == ("r1", "r2")
     assert found.labels is None
-    alone = open_inputs(Request("", features=emb), NAMES)
+    alone = open_inputs(Request("", features=emb), NAMES).joined()
     assert isinstance(alone.inputs, Features)
     np.testing.assert_array_equal(alone.inputs.values, values)
     assert alone.ids == ("train/000000", "train/000001")
     np.save(emb, values[:1])
     with pytest.raises(InputError, match="1 rows of features for 2 examples"):
-        open_inputs(Request(str(table), features=emb), NAMES)
+        open_inputs(Request(str(table), features=emb), NAMES).joined()
     with pytest.raises(InputError, match=r"no\.npy does not exist: expected a file with emb"):
-        open_inputs(Request("", features=tmp_path / "no.npy"), NAMES)
+        open_inputs(Request("", features=tmp_path / "no.npy"), NAMES).joined()
 
 
 def test_embeddings_of_all_splits_are_cut_to_the_one_asked_for(tmp_path: Path) -> None:
     table, emb = tmp_path / "a.csv", tmp_path / "emb.npz"
     table.write_text(SPLIT_CSV)
     np.savez(emb, x=np.array([[1.0], [5]]), x_test=np.array([[2.0], [4]]), x_validation=[[3.0]])
-    found = open_inputs(Request(str(table), features=emb), NAMES)
+    found = open_inputs(Request(str(table), features=emb), NAMES).joined()
     assert isinstance(found.inputs, Features)
     assert found.inputs.values.tolist() == [[2], [4]]
     assert found.ids == ("b", "d")
-    every = open_inputs(Request(str(table), features=emb), NAMES, split="all")
+    every = open_inputs(Request(str(table), features=emb), NAMES, split="all").joined()
     assert isinstance(every.inputs, Features)
     assert every.inputs.values[:, 0].tolist() == [1, 5, 2, 4, 3]
 
@@ -437,22 +442,24 @@ def test_a_table_of_labels_will_do_beside_embeddings(tmp_path: Path) -> None:
 
 
 def test_what_inputs_are_not(tmp_path: Path, table: Path) -> None:
-    with pytest.raises(InputError, match="leave --labels out"):
+    with pytest.raises(InputError, match="no difference to predictions") as caught:
         open_inputs(Request(str(table), labels=table), NAMES)
+    assert caught.value.field == "labels"
     with pytest.raises(InputError, match="there is no file or folder"):
-        open_inputs(Request(str(tmp_path / "none.csv")), NAMES)
-    with pytest.raises(InputError, match='--text-column "t" names a column'):
+        open_inputs(Request(str(tmp_path / "none.csv")), NAMES).joined()
+    with pytest.raises(InputError, match="names a column") as caught:
         open_inputs(Request("digits", text_column="t"), NAMES)
+    assert caught.value.field == "text_column"
     with pytest.raises(InputError, match="has no test part, only train"):
-        open_inputs(Request(str(table)), NAMES, split="test")
-    with pytest.raises(InputError, match="--data is empty"):
-        open_inputs(Request(""), NAMES)
-    with pytest.raises(InputError, match="--data is empty"):
+        open_inputs(Request(str(table)), NAMES, split="test").joined()
+    with pytest.raises(InputError, match="data= is empty"):
+        open_inputs(Request(""), NAMES).joined()
+    with pytest.raises(InputError, match="data= is empty"):
         open_data(Request("", features=table))
     empty = tmp_path / "empty.csv"
     empty.write_text("id,h\n")
     with pytest.raises(InputError, match="has column names but no rows"):
-        open_inputs(Request(str(empty)), NAMES)
+        open_inputs(Request(str(empty)), NAMES).joined()
 
 
 def test_ignored_columns_are_named_once_or_several_times(tmp_path: Path) -> None:
@@ -462,7 +469,7 @@ def test_ignored_columns_are_named_once_or_several_times(tmp_path: Path) -> None
         data = open_data(Request(str(path), ignore_column=names))  # type: ignore[arg-type]
         assert isinstance(data.train.inputs, Features)
         assert data.train.inputs.columns == ("h",)
-    found = open_inputs(Request(str(path), ignore_column=("city", "name")), ("a", "b"))
+    found = open_inputs(Request(str(path), ignore_column=("city", "name")), ("a", "b")).joined()
     assert isinstance(found.inputs, Features)
     assert found.inputs.columns == ("h",)
 
@@ -479,6 +486,6 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(
     with pytest.raises(InputError, match=words):
         open_data(request)
     with pytest.raises(InputError, match=words):
-        open_inputs(request, NAMES)
+        open_inputs(request, NAMES).joined()
     with pytest.raises(InputError, match=words):
         open_data(Request("digits", labels=path))

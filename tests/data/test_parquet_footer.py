@@ -70,7 +70,7 @@ def test_a_histogram_that_aborts_arrow_is_read_or_refused(tmp_path: Path) -> Non
         for _ in range(draw.randint(1, 4)):
             data[draw.randrange(len(data) * 2 // 3, len(data))] = draw.randrange(256)
         path.write_bytes(data)
-        messages += [refusal(read, path) for read in (claimed_values, codec, table.load)]
+        messages += [refusal(read, path) for read in (claimed_values, codec, table.read)]
     assert sum(map(bool, messages)) > 100
     assert not any("\n" in one for one in messages)
 
@@ -83,4 +83,4 @@ def test_damaged_files_are_refused_by_the_reader_of_tables(tmp_path: Path) -> No
         with pytest.raises(InputError):
             claimed_values(path)
         with pytest.raises(InputError):
-            table.load(path)
+            table.read(path).dataset()

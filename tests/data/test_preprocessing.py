@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.dataset import Features, Images, Inputs, Texts
+from proselflc.data.inputs import Features, Images, Inputs, Texts
 from proselflc.data.preprocessing import (
     ImageScaling,
     Preprocessing,

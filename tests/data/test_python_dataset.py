@@ -12,7 +12,8 @@ from PIL import Image
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, Subset, TensorDataset
 
-from proselflc.data.dataset import Dataset, Features, Images, Texts
+from proselflc.data.dataset import Dataset
+from proselflc.data.inputs import Features, Images, Texts
 from proselflc.data.sources import python_dataset
 from proselflc.errors import InputError
 
@@ -171,8 +172,8 @@ def test_test_set() -> None:
     refused({"train": train, "test": test}, "has a test split and another was given", test=test)
     refused({"test": test}, 'is a dict with test: expected a data set under "train"')
     refused(train, "test split of dataset has the label 7", test=pairs([PIXELS[0]], [7]))
-    refused(train, "the test split of dataset are not like", test=pairs([PIXELS[0, :4]], [1]))
-    refused(train, "the test split of dataset are not like", test=pairs(["text"], [1]))
+    refused(train, "the test split of dataset has images of 4×6", test=pairs([PIXELS[0, :4]], [1]))
+    refused(train, "the test split of dataset has texts, but", test=pairs(["text"], [1]))
 
 
 def refused(dataset: object, match: str, **options: Any) -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.dataset import Dataset, Features, Images, Ints, Part, Texts
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Features, Images, Ints, Texts
 from proselflc.data.noise import stream
 from proselflc.data.splits import (
     Split,

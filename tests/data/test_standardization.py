@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from proselflc.data.dataset import Features
+from proselflc.data.inputs import Features
 from proselflc.data.standardization import (
     Standardization,
 )

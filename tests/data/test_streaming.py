@@ -14,8 +14,9 @@ from torch.testing import assert_close
 
 from proselflc.data import streaming as streaming_module
 from proselflc.data.batches import Batch, Order, generator_for
-from proselflc.data.dataset import Bytes, ImageFiles, Images, Part
+from proselflc.data.dataset import Part
 from proselflc.data.images import augment
+from proselflc.data.inputs import Bytes, ImageFiles, Images
 from proselflc.data.preprocessing import ImageScaling, warped
 from proselflc.data.streaming import FileLoader, RandomCrop
 from proselflc.errors import InputError

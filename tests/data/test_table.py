@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from proselflc.data.dataset import Dataset, Features, ImageFiles, Texts
+from proselflc.data.contents import ModelNeeds
+from proselflc.data.dataset import Dataset
+from proselflc.data.inputs import Features, ImageFiles, Texts
 from proselflc.data.tables import table
 from proselflc.data.tables.table_file import open_parquet
 from proselflc.errors import InputError
@@ -36,7 +38,7 @@ def parquet(path: Path, columns: dict[str, Any]) -> Path:
 
 def refused(path: Path, match: str, **options: Any) -> None:
     with pytest.raises(InputError, match=match) as caught:
-        table.load(path, **options)
+        table.read(path, **options).dataset()
     assert "\n" not in str(caught.value)
 
 
@@ -52,7 +54,7 @@ def features(data: Dataset) -> Features:
 
 def test_texts_labels_and_row_numbers(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", 'text,label\nhello, spam \n"a ""b"", c\nd",ham\nx,spam\n')
-    data = table.load(path)
+    data = table.read(path).dataset()
     assert texts(data) == ("hello", 'a "b", c\nd', "x")
     assert data.names == ("ham", "spam")
     assert data.train.labels.tolist() == [1, 0, 1]
@@ -69,31 +71,31 @@ def test_dialects(tmp_path: Path, before: bytes, newline: str, delimiter: str) -
     stream = io.StringIO()
     csv.writer(stream, delimiter=delimiter, lineterminator=newline).writerows(rows)
     path = written(tmp_path / "a.CSV", before + stream.getvalue().encode())
-    data = table.load(path)
+    data = table.read(path).dataset()
     assert texts(data) == ("één; zwei, drei", "x\ty", '"')
     assert data.train.labels.tolist() == [0, 1, 0]
 
 
 def test_tsv_quoted_as_spreadsheets_do(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tsv", 'text\tlabel\n"say ""hi"""\ta\n"two\nlines"\tb\n')
-    assert texts(table.load(path)) == ('say "hi"', "two\nlines")
+    assert texts(table.read(path).dataset()) == ('say "hi"', "two\nlines")
 
 
 @pytest.mark.parametrize("second", ['7" disc\tb', 'ends"\tb', '"\tb'])
 def test_tsv_with_bare_quotation_marks(tmp_path: Path, second: str) -> None:
     path = written(tmp_path / "a.tsv", f'text\tlabel\n"open\ta\n{second}\nx\ta\n')
-    data = table.load(path)
+    data = table.read(path).dataset()
     assert texts(data) == ('"open', second.split("\t")[0], "x")
     assert data.train.labels.tolist() == [0, 1, 0]
 
 
 def test_pandas_index_and_id_columns(tmp_path: Path) -> None:
     indexed = written(tmp_path / "a.csv", ",text,label\n7,x,a\n5,y,b\n")
-    assert table.load(indexed).train.ids == ("7", "5")
+    assert table.read(indexed).dataset().train.ids == ("7", "5")
     both = written(tmp_path / "b.csv", "index,id,text,label\n0,p,x,a\n1,q,y,b\n")
-    assert table.load(both).train.ids == ("p", "q")
-    assert table.load(both, id_column="index").train.ids == ("0", "1")
-    assert table.load(both, id_column="text").train.ids == ("x", "y")
+    assert table.read(both).dataset().train.ids == ("p", "q")
+    assert table.read(both, id_column="index").dataset().train.ids == ("0", "1")
+    assert table.read(both, id_column="text").dataset().train.ids == ("x", "y")
     twice = written(tmp_path / "c.csv", "id,text,label\np,x,a\np,y,b\n")
     refused(twice, 'the id "p" more than once')
     hole = written(tmp_path / "d.csv", "id,text,label\np,x,a\n,y,b\n")
@@ -103,7 +105,7 @@ def test_pandas_index_and_id_columns(tmp_path: Path) -> None:
 def test_cells_with_line_breaks_stay_as_they_are(tmp_path: Path) -> None:
     content = '"the\ntext",label,"my\r\nid"\n"x\ny","a\nb","p  q\nr"\nz,c,s\n'
     path = written(tmp_path / "a.csv", content)
-    data = table.load(path, text_column="the text", id_column="my id")
+    data = table.read(path, text_column="the text", id_column="my id").dataset()
     assert texts(data) == ("x\ny", "z")
     assert data.names == ("a\nb", "c")
     assert data.train.ids == ("p  q\nr", "s")
@@ -118,20 +120,20 @@ def test_empty_texts_are_named(tmp_path: Path) -> None:
 
 def test_integer_labels_keep_their_order(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "y,text\n10,a\n9,b\n-1,c\n9,d\n")
-    data = table.load(path)
+    data = table.read(path).dataset()
     assert data.names == ("-1", "9", "10")
     assert data.train.labels.tolist() == [2, 1, 0, 1]
 
 
 def test_names_with_numbers_are_sorted_naturally(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "class,text\ngrade 10,a\ngrade 9,b\nGrade 1,c\n")
-    assert table.load(path).names == ("Grade 1", "grade 9", "grade 10")
+    assert table.read(path).dataset().names == ("Grade 1", "grade 9", "grade 10")
 
 
 def test_labels_of_very_many_digits(tmp_path: Path) -> None:
     long = "9" * 5000
     path = written(tmp_path / "a.csv", f"class,text\n{long},a\n8,b\n1{long},c\n")
-    assert table.load(path).names == ("8", long, "1" + long)
+    assert table.read(path).dataset().names == ("8", long, "1" + long)
 
 
 def test_missing_labels_are_named(tmp_path: Path) -> None:
@@ -140,7 +142,7 @@ def test_missing_labels_are_named(tmp_path: Path) -> None:
     numbers = written(tmp_path / "b.csv", "text,label\nx,1\ny,nan\nz,2\n")
     refused(numbers, r"line 3 of .*b\.csv has no label")
     bread = written(tmp_path / "c.csv", "text,label\nx,nan\ny,pita\n")
-    assert table.load(bread).names == ("nan", "pita")
+    assert table.read(bread).dataset().names == ("nan", "pita")
 
 
 def test_one_class(tmp_path: Path) -> None:
@@ -151,17 +153,17 @@ def test_label_column_is_found_or_asked_for(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "text,lable,other\nx,a,1\ny,b,2\n")
     refused(path, r'no label column; did you mean "lable"\?.*--label-column.*text, lable, other')
     refused(path, r'unknown column "lbale"; did you mean "lable"\?', label_column="lbale")
-    assert table.load(path, label_column="LABLE").names == ("a", "b")
+    assert table.read(path, label_column="LABLE").dataset().names == ("a", "b")
     numbers = written(tmp_path / "c.csv", "age,diagnosis\n1,a\n2,b\n")
     refused(numbers, r"no label column\. Name it with --label-column\..*age, diagnosis")
     two = written(tmp_path / "b.csv", "text,label,target\nx,a,1\ny,b,2\n")
     refused(two, "several columns for one thing, label and target: choose one with --label-column")
-    assert table.load(two, label_column="target").names == ("1", "2")
+    assert table.read(two, label_column="target").dataset().names == ("1", "2")
 
 
 def test_label_column_is_not_learned_from(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "title,text\na,x\nb,y\n")
-    data = table.load(path, label_column="title")
+    data = table.read(path, label_column="title").dataset()
     assert (data.names, texts(data)) == (("a", "b"), ("x", "y"))
 
 
@@ -169,13 +171,13 @@ def test_very_wide_tables_are_not_listed_whole(tmp_path: Path) -> None:
     names = ",".join(f"column{i}" for i in range(5000))
     path = written(tmp_path / "a.csv", f"{names}\n")
     with pytest.raises(InputError, match="no label column") as caught:
-        table.load(path)
+        table.read(path).dataset()
     assert len(str(caught.value)) < 1000
 
 
 def test_clean_labels(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "text,label,clean_label\nx,a,b\ny,b,b\nz,a,c\n")
-    data = table.load(path)
+    data = table.read(path).dataset()
     assert data.names == ("a", "b", "c")
     assert data.train.labels.tolist() == [0, 1, 0]
     assert data.clean is not None
@@ -189,7 +191,7 @@ def test_clean_labels(tmp_path: Path) -> None:
 def test_split_column(tmp_path: Path) -> None:
     rows = "x1,b,train\nx2,a,TEST\nx3,a,train\nx4,b,dev\nx5,b,test\n"
     path = written(tmp_path / "a.csv", f"text,label,split\n{rows}")
-    data = table.load(path)
+    data = table.read(path).dataset()
     assert texts(data) == ("x1", "x3")
     assert data.train.labels.tolist() == [1, 0]
     assert data.test is not None
@@ -206,7 +208,7 @@ def test_split_column(tmp_path: Path) -> None:
 
 def test_numbers(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "id,height,label,weight\np,1.5,a,-2\nq, 3e2 ,b,0\n")
-    data = table.load(path)
+    data = table.read(path).dataset()
     assert features(data).columns == ("height", "weight")
     np.testing.assert_array_equal(features(data).values, [[1.5, -2], [300, 0]])
     assert features(data).values.dtype == np.float32
@@ -241,7 +243,7 @@ def test_image_paths(tmp_path: Path) -> None:
         tmp_path / "lists" / "a.csv",
         f"file_name,label,clean\n./sub/2.png,a,a\n../3.png,b,a\n{absolute},b,b\n",
     )
-    data = table.load(path)
+    data = table.read(path).dataset()
     assert isinstance(data.train.inputs, ImageFiles)
     assert [p.resolve() for p in data.train.inputs.paths] == [
         (tmp_path / name).resolve() for name in ("lists/sub/2.png", "3.png", "lists/1.png")
@@ -258,7 +260,7 @@ def test_bad_images_by_policy(tmp_path: Path) -> None:
         "path,label,clean\n1.png,a,a\n3.png,b,b\nnone.png,a,b\n2.png,b,a\n4.png,a,b\n",
     )
     refused(path, r"3\.png \(and 1 more images\): it is no JPEG.*--on-bad-image skip")
-    data = table.load(path, on_bad_image="skip")
+    data = table.read(path, on_bad_image="skip").dataset()
     assert data.train.ids == ("1.png", "2.png", "4.png")
     assert data.train.labels.tolist() == [0, 1, 0]
     assert data.clean is not None
@@ -271,14 +273,14 @@ def test_paths_or_texts_must_be_chosen(tmp_path: Path) -> None:
     Image.new("RGB", (2, 2)).save(tmp_path / "2.png")
     path = written(tmp_path / "a.csv", "image,text,label\n1.png,x,a\n2.png,y,b\n")
     refused(path, 'a path column "image" and a text column "text": choose')
-    assert texts(table.load(path, text_column="text")) == ("x", "y")
-    assert table.load(path, path_column="image").train.ids == ("1.png", "2.png")
+    assert texts(table.read(path, text_column="text").dataset()) == ("x", "y")
+    assert table.read(path, path_column="image").dataset().train.ids == ("1.png", "2.png")
     refused(path, "choose what to learn from", path_column="image", text_column="text")
     other = written(tmp_path / "b.csv", "headline,title,label\nx,u,a\ny,v,b\n")
     refused(other, "several columns for one thing, headline and title.*--text-column")
     any_name = written(tmp_path / "c.csv", "says,label\nx,a\ny,b\n")
     refused(any_name, 'the column "says" .* holds "x", which is no number in line 2.*--text-column')
-    assert texts(table.load(any_name, text_column="says")) == ("x", "y")
+    assert texts(table.read(any_name, text_column="says").dataset()) == ("x", "y")
 
 
 @pytest.mark.parametrize(
@@ -306,7 +308,7 @@ def test_damaged_text(tmp_path: Path, content: str | bytes, match: str) -> None:
 
 def test_trailing_delimiters(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "text,label,,\nx,a,,\ny,b,,\n")
-    assert texts(table.load(path)) == ("x", "y")
+    assert texts(table.read(path).dataset()) == ("x", "y")
 
 
 def test_files_that_are_no_tables(tmp_path: Path) -> None:
@@ -342,7 +344,7 @@ def test_parquet_texts_and_kinds_of_labels(tmp_path: Path) -> None:
     }
     for kind, (column, names, expected) in labels.items():
         path = parquet(tmp_path / f"{kind}.parquet", {"text": words, "label": column})
-        data = table.load(path)
+        data = table.read(path).dataset()
         assert texts(data) == ("x", "y", "z"), kind
         assert data.names == names, kind
         assert data.train.labels.tolist() == expected, kind
@@ -361,7 +363,7 @@ def test_parquet_numbers_ids_and_splits(tmp_path: Path) -> None:
             "split": ["train", "train", "test"],
         },
     )
-    data = table.load(path)
+    data = table.read(path).dataset()
     assert features(data).columns == ("a.b", "v", "flag", "d")
     np.testing.assert_array_equal(features(data).values, [[1, 0.5, 1, 1], [2, -1, 0, 2]])
     assert data.train.ids == (str(2**60 + 1), str(2**60 + 2))
@@ -480,8 +482,8 @@ def test_read_labels(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not HAUSA.is_dir(), reason="the Hausa news titles are not beside the checkout")
 def test_real_news_titles() -> None:
-    clean = table.load(HAUSA / "train_clean.tsv")
-    noisy = table.load(HAUSA / "train_clean_noisy_labels.tsv")
+    clean = table.read(HAUSA / "train_clean.tsv").dataset()
+    noisy = table.read(HAUSA / "train_clean_noisy_labels.tsv").dataset()
     assert clean.names == noisy.names == ("Africa", "Health", "Nigeria", "Politics", "World")
     assert len(clean.train) == len(noisy.train) == 2045
     assert texts(clean) == texts(noisy)
@@ -491,33 +493,33 @@ def test_real_news_titles() -> None:
     ids, labels = table.read_labels(HAUSA / "train_clean_noisy_labels.tsv")
     assert ids == clean.train.ids
     assert [noisy.names[k] for k in noisy.train.labels] == list(labels)
-    assert '"Juyin Mulki"' in "".join(texts(table.load(HAUSA / "dev.tsv")))
-    assert len(table.load(HAUSA / "test.tsv").train) == 582
+    assert '"Juyin Mulki"' in "".join(texts(table.read(HAUSA / "dev.tsv").dataset()))
+    assert len(table.read(HAUSA / "test.tsv").dataset().train) == 582
 
 
 def test_examples_with_any_id_and_a_label_of_any_kind(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet", {"id": [7, 8], "h": [0.5, 1.5], "y": [2.0, 1.0]})
-    found = table.examples(path, ("1", "2"))["train"]
+    found = table.read(path, needs=ModelNeeds(("1", "2"))).parts["train"]
     assert found.ids == ("7", "8")
     assert found.labels is not None
     assert found.labels.tolist() == [1, 0]
     unlabelled = parquet(tmp_path / "b.parquet", {"h": [0.5, 1.5], "y": [None, float("nan")]})
-    assert table.examples(unlabelled, ("1", "2"))["train"].labels is None
+    assert table.read(unlabelled, needs=ModelNeeds(("1", "2"))).parts["train"].labels is None
     with pytest.raises(
         InputError, match=r'"y" of .*, row 1: unknown class "2"; .*, leave the column out'
     ):
-        table.examples(path, ("1",))
+        table.read(path, needs=ModelNeeds(("1",)))
 
 
 def test_a_table_of_nothing_but_labels_has_its_inputs_elsewhere(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "id,label\np,a\nq,b\n")
-    data = table.load(path, inputs_elsewhere=True)
+    data = table.read(path, inputs_elsewhere=True).dataset()
     assert features(data).values.shape == (2, 0)
     assert data.train.ids == ("p", "q")
-    found = table.examples(path, ("a", "b"), inputs_elsewhere=True)["train"]
+    found = table.read(path, inputs_elsewhere=True, needs=ModelNeeds(("a", "b"))).parts["train"]
     assert found.ids == ("p", "q")
     with pytest.raises(InputError, match="nothing to learn from"):
-        table.examples(path, ("a", "b"))
+        table.read(path, needs=ModelNeeds(("a", "b")))
 
 
 def test_column_names(tmp_path: Path) -> None:
@@ -527,7 +529,8 @@ def test_column_names(tmp_path: Path) -> None:
 def fuzz(path: Path, data: bytes) -> None:
     """Read it in all ways; only InputError, in one line, may come out."""
     path.write_bytes(data)
-    for read in (table.load, table.read_labels, partial(table.examples, names=("a", "b"))):
+    needs = ModelNeeds(("a", "b"))
+    for read in (table.read, table.read_labels, partial(table.read, needs=needs)):
         message = "fine"
         try:
             read(path)
@@ -618,7 +621,7 @@ def test_what_csv_writes_is_read_back(
     path = tmp_path_factory.getbasetemp() / f"round{suffix}"
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, delimiter=delimiter).writerows([("text", "label"), *rows])
-    data = table.load(path)
+    data = table.read(path).dataset()
     assert texts(data) == tuple(text.strip() for text, _ in rows)
     assert [data.names[k] for k in data.train.labels] == [label for _, label in rows]
 
@@ -628,10 +631,12 @@ def test_ignored_columns_are_not_learned_from(tmp_path: Path) -> None:
         tmp_path / "a.csv",
         "h,City,title,split,w,label\n1,Bonn,Dr,x,3,a\n2,Kiel,,y,4,b\n",
     )
-    data = table.load(path, ignored=["city", "title", "split"])
+    data = table.read(path, ignored=["city", "title", "split"]).dataset()
     assert features(data).columns == ("h", "w")
     assert data.test is None
-    found = table.examples(path, ("a", "b"), ignored=("City", "title", "split", "label"))
+    found = table.read(
+        path, ignored=("City", "title", "split", "label"), needs=ModelNeeds(("a", "b"))
+    ).parts
     assert found["train"].labels is None
     refused(path, 'unknown column "Cit"; did you mean "City"', ignored=["Cit"])
     refused(
@@ -649,6 +654,6 @@ def test_labels_are_not_what_is_learned_from(tmp_path: Path) -> None:
         words = f'the column "kind" of .* holds the labels.*name another with {option}'
         refused(path, words, label_column="kind", **{role: "Kind"})
     named = written(tmp_path / "b.csv", "class,split\nx,train\ny,train\n")
-    found = table.examples(named, ("a", "b"), text_column="class")["train"]
+    found = table.read(named, text_column="class", needs=ModelNeeds(("a", "b"))).parts["train"]
     assert found.labels is None
     refused(named, "has no label column", text_column="class")

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.dataset import Texts
+from proselflc.data.inputs import Texts
 from proselflc.data.text_hashing import (
     TextHashing,
 )

@@ -13,7 +13,7 @@ from proselflc.errors import InputError
 
 def said(path: Path, **options: str) -> str:
     with pytest.raises(InputError) as caught:
-        table.load(path, **options)  # type: ignore[arg-type]
+        table.read(path, **options).dataset()  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -37,7 +37,7 @@ def test_all_are_named_and_the_advice_can_be_followed(tmp_path: Path) -> None:
     assert "--text-column" not in message
     names = shlex.split(message.partition("--ignore-column ")[2])
     assert names == ["home town", "sex"]
-    data = table.load(path, id_column="name", ignored=names)
+    data = table.read(path, id_column="name", ignored=names).dataset()
     assert data.train.ids == ("Ann", "Bob", "Cy")
     # Where something names the rows already, nothing else is to.
     assert shlex.split(said(path, id_column="age").partition("--text-column ")[2]) == ["home town"]

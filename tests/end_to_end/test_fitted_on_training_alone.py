@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 import proselflc
-from proselflc.data.dataset import Inputs, Texts
+from proselflc.data.inputs import Inputs, Texts
 from proselflc.data.preprocessing import Preprocessing, TextHashing
 from proselflc.data.request import Request
 from proselflc.data.sources import arrays

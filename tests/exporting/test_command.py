@@ -19,7 +19,7 @@ from PIL import Image
 
 import proselflc
 from proselflc.cli.app import run as command
-from proselflc.data.dataset import Ints
+from proselflc.data.inputs import Features, Ints
 from proselflc.data.labels.decisions import Wanted
 from proselflc.data.noise import Numbers
 from proselflc.data.opening import open_data
@@ -143,7 +143,8 @@ def test_what_cleanlab_writes_is_read(tmp_path: Path) -> None:
     both.to_csv(tmp_path / "both.csv", index=False)
     data = open_data(Request(str(tmp_path / "both.csv")))
     assert data.train.labels.tolist() == given.tolist()
-    assert data.train.inputs.columns == ("a", "b", "c")  # type: ignore[union-attr]
+    assert isinstance(data.train.inputs, Features)
+    assert data.train.inputs.columns == ("a", "b", "c")
 
 
 def test_a_text_table_on_the_screen(
@@ -213,7 +214,8 @@ def test_a_corrected_copy_of_their_table(table_run: Path, tmp_path: Path) -> Non
     assert {
         name: data.names[k] for name, k in zip(data.train.ids, data.train.labels, strict=True)
     } == better
-    assert data.train.inputs.columns == ("a", "b", "c")  # type: ignore[union-attr]
+    assert isinstance(data.train.inputs, Features)
+    assert data.train.inputs.columns == ("a", "b", "c")
     assert data.test is not None
 
 

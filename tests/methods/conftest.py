@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from proselflc.data.batches import Batch
-from proselflc.data.dataset import Features, Ints
+from proselflc.data.inputs import Features, Ints
 from proselflc.data.preprocessing import fit
 from proselflc.training import processes
 from proselflc.training.checkpoint import State

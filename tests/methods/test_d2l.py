@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from proselflc.correction.criteria import CrossEntropy
-from proselflc.data.dataset import Ints
+from proselflc.data.inputs import Ints
 from proselflc.errors import InputError
 from proselflc.methods import d2l
 from proselflc.methods.d2l import DimensionalityDriven, local_dimension

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from proselflc.data.batches import Batch
-from proselflc.data.dataset import Texts
+from proselflc.data.inputs import Texts
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.methods.dynamic_bootstrapping import (

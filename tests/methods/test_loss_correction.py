@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from proselflc import methods
 from proselflc.cli import app as cli
 from proselflc.correction.criteria import CrossEntropy
-from proselflc.data.dataset import Features
+from proselflc.data.inputs import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.methods.loss_correction import FIRST, LossCorrection

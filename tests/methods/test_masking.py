@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from proselflc import methods
 from proselflc.cli import app as cli
 from proselflc.data.batches import Batch
-from proselflc.data.dataset import Features
+from proselflc.data.inputs import Features
 from proselflc.data.labels.matrix_files import read_mask
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError

@@ -17,7 +17,7 @@ from torch.testing import assert_close
 import proselflc
 from proselflc import functional, methods
 from proselflc.cli import method_options
-from proselflc.data.dataset import Features
+from proselflc.data.inputs import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.training.strategy import RunContext, Strategy

@@ -21,7 +21,8 @@ from proselflc.correction.criterion import Criterion
 from proselflc.correction.trust import Ramp
 from proselflc.data import splits
 from proselflc.data.batches import Batch
-from proselflc.data.dataset import Bools, Dataset, Features, ImageFiles, Part, Texts
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Bools, Features, ImageFiles, Texts
 from proselflc.data.opening import open_data
 from proselflc.data.preprocessing import fit
 from proselflc.data.request import Request

@@ -11,7 +11,19 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from proselflc.pages.thumbnails import LARGEST, SIDE, of_file, of_pixels
+from proselflc.data.inputs import Bytes, ImageFiles, Images
+from proselflc.pages.thumbnails import LARGEST, SIDE, Thumbnail, of_picture
+
+
+def of_pixels(pixels: Bytes) -> Thumbnail:
+    picture = Images(pixels[None]).preview(0, SIDE).picture
+    assert picture is not None
+    return of_picture(picture)
+
+
+def of_file(path: Path) -> Thumbnail | None:
+    picture = ImageFiles((path,)).preview(0, SIDE).picture
+    return None if picture is None else of_picture(picture)
 
 
 def decoded(address: str) -> Image.Image:

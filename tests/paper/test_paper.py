@@ -15,7 +15,8 @@ import tomllib
 from PIL import Image
 
 from proselflc import methods
-from proselflc.data.dataset import Dataset, ImageFiles, Part
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import ImageFiles
 from proselflc.data.preprocessing import ImageScaling
 from proselflc.paper import printed, tables
 from proselflc.paper.plan import RunPlan, find_scale

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import proselflc
 from proselflc import BootSoft, Criterion, CrossEntropy, Distillation, Fixed, ProSelfLC, Target
-from proselflc.data.dataset import Features, ImageFiles, Images, Texts
+from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.errors import InputError
 from proselflc.recording import recording
 from proselflc.run import original
@@ -371,9 +371,9 @@ def _used(rec: recording.Recording, use: Callable[[recording.Recording], object]
         ({"data": "digits"}, "digits has 1297 training examples of 10 classes, but 6 of 3"),
         ({"data": "digits", "labels": LABELS}, "data has labels of its own"),
         ({"criterion": Distillation(0.5)}, "what a teacher says is not recorded"),
-        ({"inputs": ["\ud800"] * 6}, r'inputs has the text "\\ud800", which is no Unicode'),
-        ({"ids": [*"abcde", "\ud800"]}, r'has the id "\\ud800", which is no Unicode'),
-        ({"names": ["a", "b", "\ud800"]}, r'has the class "\\ud800", which is no Unicode'),
+        ({"inputs": ["\ud800"] * 6}, r'inputs has the text "\\ud800", which is not valid Unicode'),
+        ({"ids": [*"abcde", "\ud800"]}, r'has the id "\\ud800", which is not valid Unicode'),
+        ({"names": ["a", "b", "\ud800"]}, r'has the class "\\ud800", which is not valid Unicode'),
         ({"resume": True}, "resume needs out"),
         ({"resume": 1.5}, "resume must be True, False or a number of epochs, got 1.5"),
         ({"resume": True, "overwrite": True}, "give one"),

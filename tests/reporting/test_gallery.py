@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from proselflc.data.dataset import Features, ImageFiles, Images, Texts
+from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.errors import InputError
 from proselflc.reporting.gallery import (
     agreement,

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.dataset import Features, Images, Texts
+from proselflc.data.inputs import Features, Images, Texts
 from proselflc.errors import InputError
 from proselflc.pages import html_page
 from proselflc.reporting import figures

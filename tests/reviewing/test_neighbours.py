@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import proselflc
-from proselflc.data.dataset import Features
+from proselflc.data.inputs import Features
 from proselflc.data.standardization import Standardization
 from proselflc.errors import InputError
 from proselflc.reviewing.neighbours import POOL, Neighbours

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from proselflc.auditing.examples import read_examples, write_parquet
-from proselflc.data.dataset import Features, ImageFiles, Images, Texts
+from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.labels.decisions import Wanted
 from proselflc.reviewing.view import (
     LONGEST_TEXT,

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 import proselflc
-from proselflc.data.dataset import Dataset, Features, Floats, Ints, Part
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Features, Floats, Ints
 from proselflc.errors import InputError
 from proselflc.run.reader import Run
 from proselflc.training.loop import DivergenceError

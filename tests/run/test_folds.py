@@ -19,7 +19,8 @@ from sklearn.datasets import load_digits
 import proselflc
 from proselflc.auditing import few_classes, held_out
 from proselflc.data import memory_budget
-from proselflc.data.dataset import Dataset, Features, Part
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Features
 from proselflc.data.labels import labels as labels_of
 from proselflc.data.labels.labels import Labels
 from proselflc.data.request import FROM_PYTHON, Request

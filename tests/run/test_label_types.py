@@ -17,7 +17,8 @@ import torch
 import proselflc
 from proselflc import ProSelfLCClassifier
 from proselflc.cli import app as cli
-from proselflc.data.dataset import Dataset, Features, Part
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Features
 from proselflc.data.labels.label_values import LabelValues
 from proselflc.data.labels.labels import Labels, labelled
 from proselflc.data.opening import open_data

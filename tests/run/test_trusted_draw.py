@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from proselflc.data import noise
-from proselflc.data.dataset import Dataset, Features, Ints, Part
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Features, Ints
 from proselflc.errors import InputError
 from proselflc.run import prepare as setting_of
 from proselflc.run.config import Config

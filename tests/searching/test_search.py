@@ -21,6 +21,7 @@ from proselflc.data import noise
 from proselflc.data.batches import one_thread
 from proselflc.data.corruption import corrupted
 from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Images
 from proselflc.data.request import Request
 from proselflc.data.sources import digits
 from proselflc.errors import InputError
@@ -242,8 +243,9 @@ def test_without_true_labels_it_says_what_has_chosen(searched: Searched, whole: 
 def test_a_trusted_file_chooses_and_nothing_is_cut_out(
     searched: Searched, whole: Dataset, tmp_path: Path
 ) -> None:
-    x = np.stack([np.asarray(one, np.float32) for one in whole.train.inputs.pixels])  # type: ignore[union-attr]
-    x, y = x.reshape(len(x), -1), whole.train.labels
+    assert isinstance(whole.train.inputs, Images)
+    x, y = whole.train.inputs.pixels.astype(np.float32), whole.train.labels
+    x = x.reshape(len(x), -1)
     assert whole.clean is not None
     np.savez(tmp_path / "trusted.npz", x=x[:200], y=whole.clean[:200])
     np.savez(tmp_path / "data.npz", x=x[200:], y=y[200:])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from proselflc import methods
-from proselflc.data.dataset import Features
+from proselflc.data.inputs import Features
 from proselflc.data.preprocessing import fit
 from proselflc.errors import InputError
 from proselflc.run.config import Config

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from proselflc.data.dataset import Bools
+from proselflc.data.inputs import Bools
 from proselflc.training.beta_mixture import BINS, BetaMixture, Values, fit, loss_model
 
 few = settings(deadline=None, max_examples=60, derandomize=True)

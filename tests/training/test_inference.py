@@ -13,7 +13,8 @@ from torch.testing import assert_close
 from proselflc.auditing.calibration import fitted_temperature, paper_calibration
 from proselflc.data import memory_budget
 from proselflc.data.batches import Loader, Order
-from proselflc.data.dataset import Features, Part
+from proselflc.data.dataset import Part
+from proselflc.data.inputs import Features
 from proselflc.data.preprocessing import Standardization
 from proselflc.training import processes
 from proselflc.training.inference import StoredLogits, all_logits, logits_of_all, predict_batches

@@ -22,7 +22,7 @@ from proselflc.correction.reference import RememberedPrediction
 from proselflc.correction.target import Target
 from proselflc.correction.trust import Fixed
 from proselflc.data.batches import Batch
-from proselflc.data.dataset import Floats
+from proselflc.data.inputs import Floats
 from proselflc.errors import InputError
 from proselflc.training import processes, schedule
 from proselflc.training.checkpoint import State

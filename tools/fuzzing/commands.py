@@ -128,7 +128,7 @@ def _cifar10(place: str) -> Action:
     def load() -> object:
         import hashlib
 
-        from proselflc.data.dataset import Images
+        from proselflc.data.inputs import Images
         from proselflc.data.sources import cifar
 
         sums = {}
@@ -147,7 +147,8 @@ def _cifar_n(path: str) -> Action:
     def load() -> object:
         import numpy as np
 
-        from proselflc.data.dataset import Dataset, Images, Part
+        from proselflc.data.dataset import Dataset, Part
+        from proselflc.data.inputs import Images
         from proselflc.data.sources import cifar_n
 
         clean = np.array([(i + j) % 10 for i in range(1, 6) for j in range(4)])

@@ -16,7 +16,7 @@ from proselflc.files.whole import whole_file
 from proselflc.training.run_directory import Json, RunDirectory
 
 if TYPE_CHECKING:
-    from proselflc.data.dataset import Ints
+    from proselflc.data.inputs import Ints
 
 
 @dataclass(frozen=True)

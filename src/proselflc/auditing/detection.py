@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Bools
+from proselflc.data.inputs import Bools
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.auditing.records import Records
-from proselflc.data.dataset import Bools, Floats, Ints
+from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.data.tables.table_file import open_parquet
 from proselflc.errors import InputError

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Ints
+from proselflc.data.inputs import Ints
 from proselflc.training.observations import NO_CLASS, TOP, Rows
 
 Doubles = npt.NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from proselflc.auditing import few_classes
 from proselflc.auditing.records import HeldOut
-from proselflc.data.dataset import Ints
+from proselflc.data.inputs import Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.data.memory_budget import is_dense
 from proselflc.errors import InputError

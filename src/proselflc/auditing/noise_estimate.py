@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from proselflc.auditing.few_classes import first_of_rows
 from proselflc.auditing.records import Records
-from proselflc.data.dataset import Floats, Ints
+from proselflc.data.inputs import Floats, Ints
 from proselflc.data.labels import class_matrix
 from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.memory_budget import is_dense

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from proselflc.auditing import few_classes
 from proselflc.auditing.few_classes import FewClasses
-from proselflc.data.dataset import Floats, Ints
+from proselflc.data.inputs import Floats, Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.data.memory_budget import is_dense
 from proselflc.errors import InputError

@@ -17,7 +17,7 @@ from proselflc.auditing.audit import Audit, counted, noise_rate
 from proselflc.auditing.examples import Judgement
 from proselflc.auditing.records import Records
 from proselflc.auditing.sparse_supports import SparseSupports
-from proselflc.data.dataset import Bools, Floats, Ints
+from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.labels.labels import Labels
 from proselflc.data.noise import Matrix

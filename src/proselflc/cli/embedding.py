@@ -21,7 +21,8 @@ from msgspec import Meta
 from torch import Tensor, nn
 
 from proselflc.data.batches import Order
-from proselflc.data.dataset import Floats, ImageFiles, Images, Inputs, Part, Texts
+from proselflc.data.dataset import Part
+from proselflc.data.inputs import Features, Floats, ImageFiles, Images, Inputs, Texts
 from proselflc.data.opening import open_data
 from proselflc.data.preprocessing import ImageScaling
 from proselflc.data.request import Request
@@ -305,7 +306,7 @@ def _batches(
             assert embedder.tokenize is not None
             yield len(some), embedder.tokenize(list(some.texts))
         else:
-            assert not isinstance(some, ImageFiles)
+            assert isinstance(some, Features)
             yield len(some), torch.from_numpy(np.array(some.values, np.float32))
 
 

@@ -175,16 +175,16 @@ def predict(
     accuracy = predicted.accuracy
     if accuracy is not None:
         say(f"{len(predicted.examples):,} examples, {accuracy:.1%} predicted as labelled")
-    say_notes(f"{file.id} was skipped: {file.reason}" for file in predicted.examples.skipped)
+    say_notes(f"{file.id} was skipped: {file.reason}" for file in predicted.skipped)
     if json:
         print_json(
             {
                 "run": str(run),
-                "data": predicted.examples.name,
+                "data": predicted.data,
                 "examples": len(predicted.examples),
                 "accuracy": accuracy,
                 "out": None if out is None else str(out),
-                "skipped": len(predicted.examples.skipped),
+                "skipped": len(predicted.skipped),
             }
         )
     elif out is None:

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proselflc.data.dataset import Features, ImageFiles, Images, Ints, Part, Texts
+from proselflc.data.dataset import Part
 from proselflc.data.images import augment
+from proselflc.data.inputs import Features, ImageFiles, Images, Ints, Texts
 from proselflc.data.preprocessing import (
     Bags,
     ImageScaling,

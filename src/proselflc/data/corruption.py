@@ -11,17 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data import noise
-from proselflc.data.dataset import (
-    Dataset,
-    Features,
-    ImageFiles,
-    Images,
-    Ints,
-    Part,
-    Texts,
-    checked,
-    in_order,
-)
+from proselflc.data.dataset import Dataset, Part, checked, in_order
+from proselflc.data.inputs import Ints
 from proselflc.data.labels.label_files import read_label_file
 from proselflc.data.labels.labels import from_dataset
 from proselflc.data.labels.matrix_files import read_transition
@@ -262,10 +253,7 @@ def _check_out(what: Corruption) -> None:
 
 
 def _numbers(dataset: Dataset) -> Numbers | None:
-    inputs = dataset.train.inputs
-    if isinstance(inputs, Images):
-        return inputs.pixels
-    return inputs.values if isinstance(inputs, Features) else None
+    return dataset.train.inputs.numbers
 
 
 def _write_npz(dataset: Dataset, out: Path) -> list[str]:
@@ -290,13 +278,10 @@ def _write_npz(dataset: Dataset, out: Path) -> list[str]:
 
 
 def _array(part: Part, out: Path) -> npt.NDArray[Any]:
-    if isinstance(part.inputs, Images):
-        return part.inputs.pixels
-    if isinstance(part.inputs, Features):
-        return part.inputs.values
-    form = "texts" if isinstance(part.inputs, Texts) else "image files"
+    if part.inputs.numbers is not None:
+        return part.inputs.numbers
     raise InputError(
-        f"an .npz file holds arrays, but the data are {form}: write {out.stem}.csv, or "
+        f"an .npz file holds arrays, but the data are {part.inputs.kind}: write {out.stem}.csv, or "
         f"{out.stem}-labels.npz for the labels alone"
     )
 
@@ -351,38 +336,36 @@ def _write_table(dataset: Dataset, out: Path) -> list[str]:
 
 def _columns(dataset: Dataset, out: Path) -> tuple[str, ...]:
     inputs = dataset.train.inputs
-    if isinstance(inputs, ImageFiles):
-        return ("path",)
-    if isinstance(inputs, Texts):
-        return ("text",)
-    if isinstance(inputs, Images):
+    if inputs.strings is not None:
+        return (inputs.strings[0],)
+    if inputs.medium != "table" or inputs.numbers is None:
         raise InputError(
-            f"a table cannot hold images: write {out.stem}.npz, or {out.stem}-labels.npz for the "
-            "labels alone"
+            f"a table cannot hold {inputs.kind}: write {out.stem}.npz, or {out.stem}-labels.npz "
+            "for the labels alone"
         )
-    D = inputs.values.shape[1]
-    return inputs.columns or tuple(f"x{k}" for k in range(D))
+    return inputs.columns or tuple(f"x{k}" for k in range(inputs.numbers.shape[1]))
 
 
 def _cells(part: Part, out: Path) -> Iterator[tuple[str, ...]]:
     inputs = part.inputs
-    if isinstance(inputs, ImageFiles):
-        folder = out.parent.resolve()
-        for path in inputs.paths:
-            whole = path.resolve()
-            if "\n" in str(whole) or "\r" in str(whole):
-                raise InputError(
-                    f'a table cannot hold the path "{whole}", which has a line break: rename it, '
-                    f"or write {out.stem}-labels.npz for the labels alone"
-                )
-            inside = whole.is_relative_to(folder)
-            cell = whole.relative_to(folder).as_posix() if inside else str(whole)
-            # A path that begins as a formula does is the same path with ./ before it.
-            yield (cell if spreadsheet.neutralised(cell) == cell else f"./{cell}",)
-    elif isinstance(inputs, Texts):
-        for text in inputs.texts:
-            yield (text,)
-    else:
-        assert isinstance(inputs, Features)
-        for row in inputs.values:
+    if inputs.numbers is not None:
+        for row in inputs.numbers:
             yield tuple(str(value) for value in row)  # float32's shortest text is exact
+        return
+    assert inputs.strings is not None
+    kind, cells = inputs.strings
+    for cell in cells:
+        yield (cell if kind == "text" else _path(Path(cell).resolve(), out),)
+
+
+def _path(path: Path, out: Path) -> str:
+    """Return the path of an image as a cell, relative to the folder of the table if below it."""
+    if "\n" in str(path) or "\r" in str(path):
+        raise InputError(
+            f'a table cannot hold the path "{path}", which has a line break: rename it, or write '
+            f"{out.stem}-labels.npz for the labels alone"
+        )
+    folder = out.parent.resolve()
+    cell = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
+    # A path that begins as a formula does is the same path with ./ before it.
+    return cell if spreadsheet.neutralised(cell) == cell else f"./{cell}"

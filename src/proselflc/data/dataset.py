@@ -1,111 +1,54 @@
-"""What every source gives: inputs, labels, class names, stable example ids and splits."""
+"""A data set: inputs, labels, class names, stable example ids and splits."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeAlias
+from typing import Any, Generic, cast
 
 import numpy as np
-import numpy.typing as npt
+from typing_extensions import TypeVar
 
+from proselflc.data.inputs import Bools, Floats, Inputs, Ints
 from proselflc.data.labels.label_values import LabelValues
 from proselflc.errors import InputError
 
-Ints: TypeAlias = npt.NDArray[np.int64]
-Floats: TypeAlias = npt.NDArray[np.float32]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-Bools: TypeAlias = npt.NDArray[np.bool_]
-_SURROGATE = re.compile("[\ud800-\udfff]")  # what Python has and UTF-8 has not
+_SURROGATE = re.compile("[\ud800-\udfff]")  # code points that UTF-8 cannot hold
+SPLITS = ("train", "test", "validation")  # in the order in which embeddings hold them
+
+L_co = TypeVar("L_co", bound="Ints | None", covariant=True, default="Ints")
 
 
 @dataclass(frozen=True)
-class Images:
-    """Decoded images of one size, kept as bytes."""
-
-    pixels: Bytes  # [n, H, W, channels], channels 1 or 3
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, index: Ints) -> Images:
-        return Images(self.pixels[index])
-
-
-@dataclass(frozen=True)
-class ImageFiles:
-    """Images that stay on disk until a batch needs them."""
-
-    paths: tuple[Path, ...]
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def take(self, index: Ints) -> ImageFiles:
-        return ImageFiles(tuple(self.paths[i] for i in index))
-
-
-@dataclass(frozen=True)
-class Texts:
-    """One text per example."""
-
-    texts: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def take(self, index: Ints) -> Texts:
-        return Texts(tuple(self.texts[i] for i in index))
-
-
-@dataclass(frozen=True)
-class Features:
-    """Numbers: a table's columns, or precomputed embeddings. Finite."""
-
-    values: Floats  # [n, D]
-    columns: tuple[str, ...] | None = None  # D names, where the source has them
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def take(self, index: Ints) -> Features:
-        return Features(self.values[index], self.columns)
-
-
-Inputs: TypeAlias = Images | ImageFiles | Texts | Features
-
-
-def kind_of(inputs: Inputs) -> str:
-    """What they are, in words."""
-    names = {Images: "images", ImageFiles: "image files", Texts: "texts", Features: "features"}
-    return names[type(inputs)]
-
-
-@dataclass(frozen=True)
-class Part:
+class Part(Generic[L_co]):
     """The examples of one split, row for row.
+
+    `Part` has labels; `Part[Ints | None]`, as a model may be asked about, may lack them.
 
     Attributes:
         inputs: n inputs.
-        labels: [n] int64 class ids in 0 … C−1.
+        labels: [n] int64 class ids in 0 … C−1, or None.
         ids: n distinct strings that name the examples wherever they go.
     """
 
     inputs: Inputs
-    labels: Ints
+    labels: L_co
     ids: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        assert len(self.inputs) == len(self.labels) == len(self.ids)
+        assert len(self.inputs) == len(self.ids)
+        assert self.labels is None or len(self.labels) == len(self.ids)
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.ids)
 
-    def take(self, index: Ints) -> Part:
-        """The examples at these positions, in this order."""
-        return Part(self.inputs.take(index), self.labels[index], tuple(self.ids[i] for i in index))
+    def take(self, index: Ints) -> Part[L_co]:
+        """Return the examples at these positions, in this order."""
+        labels = None if self.labels is None else self.labels[index]
+        ids = tuple(self.ids[i] for i in index)
+        return Part(self.inputs.take(index), cast(L_co, labels), ids)
 
 
 @dataclass(frozen=True)
@@ -151,16 +94,26 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """Return the number of classes."""
         return len(self.names)
 
+    @property
+    def parts(self) -> dict[str, Part]:
+        """Return the parts by their split: "train", and "test" and "validation" if present."""
+        parts = {"train": self.train, "test": self.test, "validation": self.validation}
+        return {split: part for split, part in parts.items() if part is not None}
+
+    def with_parts(self, parts: Mapping[str, Part]) -> Dataset:
+        """Return the data set with other parts of the same splits."""
+        return replace(self, **cast(Any, parts))
+
     def with_labels(self, given: Ints, clean: Ints | None) -> Dataset:
-        """The same examples with other given labels [n], and the truth about them if known."""
-        train = Part(self.train.inputs, given, self.train.ids)
+        """Return the same examples with other given labels [n] and, if known, the true ones."""
+        train = replace(self.train, labels=given)
         return replace(self, train=train, clean=clean)
 
     def learning_from(self, rows: Ints) -> Dataset:
-        """The data set whose training part is these rows of it, with all that is known of them."""
+        """Return the data set with these rows as its training part."""
         clean, trusted, weight = self.clean, self.trusted, self.sample_weight
         return replace(
             self,
@@ -172,7 +125,7 @@ class Dataset:
 
 
 def checked(dataset: Dataset) -> Dataset:
-    """The data set, if it can be learned from; otherwise a sentence on why not.
+    """Return the data set if it can be learned from, or say why it cannot.
 
     Every source ends with this: at least two classes with examples, labels inside the list of
     names, distinct ids, finite features.
@@ -180,17 +133,17 @@ def checked(dataset: Dataset) -> Dataset:
     what = dataset.name
     if len(dataset.train) == 0:
         raise InputError(f"{what} holds no training examples")
-    for split, part in _parts(dataset):
+    for split, part in dataset.parts.items():
         if len(part) == 0:
-            raise InputError(f"the {split} split of {what} is empty: remove it or fill it")
+            raise InputError(f"the {split} split of {what} is empty", fix="remove it or fill it")
         low, high = int(part.labels.min()), int(part.labels.max())
         if low < 0 or high >= dataset.num_classes:
-            wrong = low if low < 0 else high
             raise InputError(
-                f"the {split} split of {what} has label {wrong}, but there are "
-                f"{dataset.num_classes} classes: labels must be 0 … {dataset.num_classes - 1}"
+                f"the {split} split of {what} has label {low if low < 0 else high}, but there are "
+                f"{dataset.num_classes} classes",
+                fix=f"labels must be 0 … {dataset.num_classes - 1}",
             )
-        check_rows(f"the {split} split of {what}", part.inputs, part.ids)
+        check_rows(f"the {split} split of {what}", part)
     if dataset.sample_weight is not None:
         _check_weight(what, dataset.sample_weight, len(dataset.train))
     check_unicode(what, "class", dataset.names)
@@ -202,49 +155,44 @@ def checked(dataset: Dataset) -> Dataset:
     return dataset
 
 
-def check_rows(what: str, inputs: Inputs, ids: Sequence[str]) -> None:
-    """Refuse examples with one id twice or an odd one, and features that are not finite."""
-    check_unicode(what, "id", ids)
-    if len(set(ids)) != len(ids):
+def check_rows(what: str, part: Part[Ints | None]) -> None:
+    """Refuse repeated ids, ids that cannot be written, and inputs that cannot be learned from."""
+    check_unicode(what, "id", part.ids)
+    if len(set(part.ids)) != len(part.ids):
+        repeated = next(name for name, count in Counter(part.ids).items() if count > 1)
         raise InputError(
-            f'{what} has the id "{_first_duplicate(ids)}" more than once: ids name examples and '
-            "must be distinct"
+            f'{what} has the id "{repeated}" more than once: ids name examples and must be distinct'
         )
-    if isinstance(inputs, Features):
-        finite = np.isfinite(inputs.values).all(axis=1)
-        if not finite.all():
-            row = int(np.flatnonzero(~finite)[0])
-            raise InputError(
-                f"{what} has NaN or infinite features in {int((~finite).sum())} rows, the first "
-                f'with id "{ids[row]}": fill them in or drop those rows'
-            )
+    part.inputs.check(what, part.ids)
 
 
 def _check_weight(what: str, weight: Floats, n: int) -> None:
     if weight.shape != (n,):
         raise InputError(
-            f"{what} has sample weights of the shape {weight.shape}, but {n} training examples: "
-            "give one weight for each"
+            f"{what} has sample weights of shape {weight.shape} for {n} training examples",
+            fix="give one weight for each",
         )
     if not np.isfinite(weight).all() or weight.min() < 0:
         raise InputError(
-            f"{what} has a sample weight that is no number or below 0: a weight is 0 or more"
+            f"{what} has a sample weight that is negative or not a number",
+            fix="give finite weights of 0 or more",
         )
     if weight.max() == 0:
         raise InputError(f"{what} has sample weights that are all 0: nothing would be learned")
 
 
 def check_unicode(what: str, kind: str, texts: Sequence[str]) -> None:
-    """Refuse now what no table could hold when a run is over."""
+    """Refuse texts that could not be written to a table at the end of a run."""
     odd = next((text for text in texts if _SURROGATE.search(text)), None)
     if odd is not None:
         raise InputError(
-            f'{what} has the {kind} "{odd}", which is no Unicode and cannot be written: rename it'
+            f'{what} has the {kind} "{odd}", which is not valid Unicode and cannot be written',
+            fix="rename it",
         )
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Distinct class names as people sort them, numbers by their value.
+    """Return the distinct class names in natural order, numbers by their value.
 
     >>> in_order(["class 10", "class 9", "class 10"])
     ('class 9', 'class 10')
@@ -258,24 +206,10 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _natural(name: str) -> tuple[list[str | tuple[int, str]], str]:
-    # Text and digits alternate, so like meets like. Digits compare by length, then by value: int()
-    # refuses more than 4,300 of them.
+    # Text and digits alternate, so like is compared with like. Digits compare by length, then by
+    # value: int() refuses more than 4,300 of them.
     pieces = enumerate(re.split(r"([0-9]+)", name))
     key: list[str | tuple[int, str]] = [
         (len(piece.lstrip("0")), piece.lstrip("0")) if i % 2 else piece for i, piece in pieces
     ]
     return key, name
-
-
-def _parts(dataset: Dataset) -> list[tuple[str, Part]]:
-    parts = [("train", dataset.train), ("test", dataset.test), ("validation", dataset.validation)]
-    return [(name, part) for name, part in parts if part is not None]
-
-
-def _first_duplicate(ids: Sequence[str]) -> str:
-    seen: set[str] = set()
-    for name in ids:
-        if name in seen:
-            return name
-        seen.add(name)
-    raise AssertionError("no duplicate")

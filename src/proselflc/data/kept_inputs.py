@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from proselflc.data.dataset import Features, ImageFiles, Images, Inputs, Texts, check_unicode
+from proselflc.data.dataset import check_unicode
+from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Texts
 from proselflc.data.labels.labels import strings_of
 from proselflc.data.sources import npz
 from proselflc.data.tables.table_file import open_parquet
@@ -16,35 +15,27 @@ from proselflc.errors import InputError
 from proselflc.files.regular import is_regular
 from proselflc.files.whole import whole_file
 
-_TEXT, _PATH = "text", "path"
-
 
 def check(inputs: Inputs) -> None:
-    """Refuse inputs that cannot be kept.
-
-    Raises:
-        InputError: a text or a path is no Unicode.
-    """
-    if isinstance(inputs, Texts | ImageFiles):
-        name, cells = _cells(inputs)
-        check_unicode("inputs", name, cells)
+    """Refuse inputs that cannot be kept: texts and paths that are not valid Unicode."""
+    if inputs.strings is not None:
+        check_unicode("inputs", *inputs.strings)
 
 
 def write(inputs: Inputs, table_file: Path, arrays_file: Path) -> None:
     """Keep n inputs: texts and paths in a Parquet file, images and numbers in an .npz file."""
-    if isinstance(inputs, Texts | ImageFiles):
+    if inputs.strings is not None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        name, cells = _cells(inputs)
+        name, cells = inputs.strings
         with whole_file(table_file) as file:
             table = pa.table({name: pa.array(cells, pa.string())})
             pq.write_table(table, file, compression="zstd")
         return
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "x": inputs.pixels if isinstance(inputs, Images) else inputs.values
-    }
-    if isinstance(inputs, Features) and inputs.columns is not None:
+    assert inputs.numbers is not None
+    arrays = {"x": inputs.numbers}
+    if inputs.columns is not None:
         arrays["columns"] = np.array(inputs.columns, dtype=np.str_)
     with whole_file(arrays_file) as file:
         np.savez(file, allow_pickle=False, **arrays)
@@ -66,12 +57,12 @@ def read(table: Path, arrays: Path, rows: int | None = None) -> Inputs | None:
             raise InputError(
                 f"{table} keeps {len(file):,} inputs of {rows:,} examples: they are of another run"
             )
-        name = next((one for one in (_TEXT, _PATH) if one in file.columns), None)
+        name = next((name for name in ("text", "path") if name in file.columns), None)
         column = None if name is None else file.read([name])[name]
         if column is None or str(column.type) != "string" or column.null_count:
             raise InputError(f"{table} holds neither texts nor paths: it is damaged")
         cells = column.to_pylist()
-        return Texts(tuple(cells)) if name == _TEXT else ImageFiles(tuple(map(Path, cells)))
+        return Texts(tuple(cells)) if name == "text" else ImageFiles(tuple(map(Path, cells)))
     if not is_regular(arrays):
         return None
     found = npz.arrays(arrays, ("x", "columns"))
@@ -86,10 +77,3 @@ def read(table: Path, arrays: Path, rows: int | None = None) -> Inputs | None:
         if len(columns) != x.shape[1]:
             raise InputError(f"{arrays} has {len(columns)} names for {x.shape[1]} columns")
     return Features(x, columns)
-
-
-def _cells(inputs: Texts | ImageFiles) -> tuple[str, tuple[str, ...]]:
-    """The column of a table that holds them, and its name."""
-    if isinstance(inputs, Texts):
-        return _TEXT, inputs.texts
-    return _PATH, tuple(str(path.absolute()) for path in inputs.paths)

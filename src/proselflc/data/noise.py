@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-from proselflc.data.dataset import Bools, Ints
+from proselflc.data.inputs import Bools, Ints
 from proselflc.data.labels import class_matrix
 from proselflc.data.labels.class_matrix import (
     ClassMatrix,

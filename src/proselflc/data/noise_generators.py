@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data import memory_budget
-from proselflc.data.dataset import Ints
+from proselflc.data.inputs import Ints
 from proselflc.data.labels.class_matrix import checked_transition
 from proselflc.errors import InputError
 

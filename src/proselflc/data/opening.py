@@ -1,4 +1,4 @@
-"""What `--data` takes: a name, a folder, a table or an `.npz`, and what goes with it.
+"""Opens the data of a request: a named set, a folder, a table or an `.npz`, and other labels.
 
 Names map to sources here and nowhere else. Only the standard library is imported before a data set
 is opened, so that the command line can list names at once.
@@ -15,26 +15,27 @@ from typing import TYPE_CHECKING, Literal
 
 from proselflc.data.labels.label_files import must_not_choose, read_label_file
 from proselflc.data.request import SPREADSHEETS, TABLES, Request
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.files.regular import is_regular
 from proselflc.files.text import must_be_file
+from proselflc.wording import command, option
 
 if TYPE_CHECKING:
+    from proselflc.data.contents import Contents, ModelNeeds, SplitChoice
     from proselflc.data.dataset import Dataset
-    from proselflc.data.examples import Examples
 
 
 @dataclass(frozen=True)
 class Named:
-    """One line about a data set with a name.
+    """A data set with a name.
 
     Attributes:
-        title: what it is.
-        classes: C.
-        train: how many training examples.
-        test: how many test examples.
-        where: where the paper uses it, or what it is there for.
-        open: reads it.
+        title: a short description.
+        classes: the number of classes.
+        train: the number of training examples.
+        test: the number of test examples.
+        where: where the paper uses it, or what it is for.
+        open: the function that reads it.
     """
 
     title: str
@@ -46,10 +47,7 @@ class Named:
 
 
 def open_data(request: Request) -> Dataset:
-    """Open what the user asked for, with other labels or inputs if they asked for those.
-
-    The labels of a run that learns from it come back as class names.
-    """
+    """Open the data to learn from, with other labels or inputs if the request names some."""
     from proselflc.data.labels.label_values import LabelValues
 
     _must_be_no_spreadsheet(request)
@@ -66,14 +64,14 @@ def open_data(request: Request) -> Dataset:
     if request.features is not None:
         from proselflc.data.sources import features
 
-        dataset = features.attach(dataset, request.features)
+        dataset = features.with_features(dataset, request.features)
     return replace(dataset, label_values=LabelValues(dataset.names))  # in files labels are texts
 
 
 def without_labels(request: Request) -> Request:
-    """The request for the data with its own labels.
+    """Return the request for the data with its own labels.
 
-    A column of labels or ids that only the table of the other labels has is not the data's.
+    A column of labels or ids that only the table of the other labels has is left out.
     """
     plain = replace(request, labels=None, reviewed=None, min_confidence=None)
     if request.labels is None or request.labels.suffix.lower() not in TABLES:
@@ -99,7 +97,7 @@ def without_labels(request: Request) -> Request:
 
 
 def for_other_table(request: Request, data: str) -> Request:
-    """The request for another table of the same kind: it need not have what is ignored."""
+    """Return the request for a similar table, which need not have the ignored columns."""
     path = Path(data)
     if not request.ignore_column or path.suffix.lower() not in TABLES or not path.is_file():
         return replace(request, data=data)
@@ -113,102 +111,102 @@ def open_inputs(
     request: Request,
     names: tuple[str, ...],
     *,
-    split: Literal["test", "train", "all"] | None = None,
+    split: SplitChoice = None,
     columns: tuple[str, ...] | None = None,
-) -> Examples:
+) -> Contents:
     """Open what a model is to judge: all that `open_data` opens, and the same without labels.
 
     So a table needs no label column, an `.npz` only `x`, an image folder no class folders, and an
-    `.npy` file is welcome. Labels that are there must be classes of the model, matched by name.
+    `.npy` file is read too. Labels that are there must be classes of the model, matched by name.
 
     Args:
         request: which data. With `features` and an empty `data` the features are all there is.
         names: the model's C class names.
-        split: which part; None for the test part where there is one, else for everything.
-        columns: of numbers that the model was made for; others of a table may hold anything.
+        split: the part to read; None for the test part where there is one, else for everything.
+        columns: the columns of numbers that the model was made for; others of a table may hold
+            anything.
     """
-    from proselflc.data import examples
+    from proselflc.data.contents import ModelNeeds, choose_splits
 
     if request.labels is not None:
         raise InputError(
-            "other labels than the data's own make no difference to predictions: leave --labels out"
+            "labels other than the data's own make no difference to predictions",
+            field="labels",
+            fix=f"leave {option('labels')} out",
         )
     _must_be_no_spreadsheet(request)
     _check_columns(request)
+    needs = ModelNeeds(names, split, columns)
     if request.features is None:
-        parts = _open_parts(request, names, split, columns)
+        found = _contents(request, needs)
     elif not request.data:
         from proselflc.data.sources import npz
 
         must_be_file(request.features, "embeddings")
-        parts = npz.examples(request.features, names, split=split)
+        found = npz.read(request.features, needs)
     else:
         from proselflc.data.sources import features
 
-        parts = features.attach_to_examples(_open_parts(request, names, "all"), request.features)
-    what = next(iter(parts.values())).name
-    return examples.joined([parts[one] for one in examples.chosen(parts, split, what)])
+        found = _contents(request, replace(needs, split="all", columns=None))
+        parts = features.attach(found.parts, request.features, found.name)
+        found = replace(found, parts=parts)
+    chosen = choose_splits(found.parts, split, found.name)
+    return replace(found, parts={split: found.parts[split] for split in chosen})
 
 
-def _open_parts(
-    request: Request,
-    names: tuple[str, ...],
-    split: Literal["test", "train", "all"] | None,
-    columns: tuple[str, ...] | None = None,
-) -> dict[str, Examples]:
-    """The splits that are wanted, or more of them where reading them costs nothing."""
+def _contents(request: Request, needs: ModelNeeds) -> Contents:
+    """Return the splits that are needed, or more of them where reading them costs nothing."""
     _must_name_data(request)
     path = Path(request.data)
-    suffix = path.suffix.lower()
-    if request.data not in DATASETS:
-        if path.is_dir() and _published(path) is None:
-            from proselflc.data.sources import image_folder
+    is_read = path.is_file() and path.suffix.lower() in (*TABLES, ".npz", ".npy")
+    if request.data not in DATASETS and (is_read or (path.is_dir() and _published(path) is None)):
+        return _read_path(path, request, needs)
+    from proselflc.data.contents import contents_of
 
-            return image_folder.examples(
-                path, names, split=split, on_bad_image=request.on_bad_image
-            )
-        if path.is_file() and suffix in TABLES:
-            from proselflc.data.tables import table
+    return contents_of(open_data(replace(request, features=None)), needs.names)
 
-            return table.examples(
-                path,
-                names,
-                split=split,
-                label_column=request.label_column,
-                path_column=request.path_column,
-                text_column=request.text_column,
-                id_column=request.id_column,
-                ignored=request.ignore_column,
-                on_bad_image=request.on_bad_image,
-                inputs_elsewhere=request.features is not None,
-                needed=columns,
-            )
-        if path.is_file() and suffix in (".npz", ".npy"):
-            from proselflc.data.sources import npz
 
-            return npz.examples(path, names, split=split)
+def _read_path(path: Path, request: Request, needs: ModelNeeds | None = None) -> Contents:
+    """Return the contents of an image folder, a table, or an .npz or .npy file."""
+    if path.is_dir():
+        from proselflc.data.sources import image_folder
 
-    from proselflc.data import examples
+        return image_folder.read(path, on_bad_image=request.on_bad_image, needs=needs)
+    if path.suffix.lower() in TABLES:
+        from proselflc.data.tables import table
 
-    return examples.of_dataset(open_data(replace(request, features=None)), names)
+        return table.read(
+            path,
+            label_column=request.label_column,
+            path_column=request.path_column,
+            text_column=request.text_column,
+            id_column=request.id_column,
+            ignored=request.ignore_column,
+            on_bad_image=request.on_bad_image,
+            inputs_elsewhere=request.features is not None,
+            needs=needs,
+        )
+    from proselflc.data.sources import npz
+
+    return npz.read(path, needs)
 
 
 def _must_name_data(request: Request) -> None:
     if not request.data:  # which as a path would be the working directory
-        raise InputError("--data is empty: give a name, a folder or a file")
+        raise invalid_option("data", "is empty", fix="give a name, a folder or a file")
 
 
 def _must_be_no_spreadsheet(request: Request) -> None:
     for path in (Path(request.data), request.labels):
         if path is not None and path.suffix.lower() in SPREADSHEETS and not path.is_dir():
             raise InputError(
-                f"{path} is a spreadsheet, which may hold several sheets: save the sheet as CSV "
-                "UTF-8, and give that file"
+                f"{path} is a spreadsheet, which may hold several sheets",
+                fix="save the sheet as CSV UTF-8, and give that file",
             )
 
 
 def _check_columns(request: Request) -> None:
-    """Columns are of a table: naming one where there is none is a mistake worth a word."""
+    """Refuse options that name a column where the data is not a table."""
     tables = [Path(request.data), *([request.labels] if request.labels else [])]
     if any(path.suffix.lower() in TABLES for path in tables):
         return
@@ -216,18 +214,20 @@ def _check_columns(request: Request) -> None:
         column = getattr(request, f"{name}_column")
         if column:
             column = column[0] if name == "ignore" else column
+            field = f"{name}_column"
             raise InputError(
-                f'--{name}-column "{column}" names a column, but '
-                f"{request.data or request.features} is no table: leave it out, or give a .csv, "
-                ".tsv or .parquet file"
+                f"{option(field, column)} names a column, but {request.data or request.features} "
+                "is not a table",
+                field=field,
+                fix="leave it out, or give a .csv, .tsv or .parquet file",
             )
 
 
 def _meant(path: Path) -> str:
-    """What was probably meant by a path that is not there: its neighbour, or a set with a name."""
+    """Return a hint on what a missing path probably meant: a neighbour, or a named data set."""
     try:
         beside = os.listdir(path.parent)
-    except OSError:  # not there either, or not ours to look into
+    except OSError:  # missing too, or not readable
         beside = []
     close = get_close_matches(path.name, beside, n=1, cutoff=0.75)
     if close:
@@ -240,50 +240,27 @@ def _meant(path: Path) -> str:
 def _open_path(request: Request) -> Dataset:
     path = Path(request.data)
     if path.is_dir():
-        return _open_folder(path, request)
-    if not is_regular(path):
-        raise InputError(f"there is no file or folder {path}" + _meant(path))
-    suffix = path.suffix.lower()
-    if suffix in TABLES:
-        from proselflc.data.tables import table
-
-        return table.load(
-            path,
-            label_column=request.label_column,
-            path_column=request.path_column,
-            text_column=request.text_column,
-            id_column=request.id_column,
-            ignored=request.ignore_column,
-            on_bad_image=request.on_bad_image,
-            inputs_elsewhere=request.features is not None,
+        published = _published(path)
+        if published is not None:
+            return published(replace(request, data_root=path))
+    elif not is_regular(path):
+        raise InputError(f"there is no file or folder {path}" + _meant(path), field="data")
+    elif path.suffix.lower() not in (*TABLES, ".npz"):
+        if path.name.startswith("cifar-10-"):
+            return _open_cifar10(replace(request, data_root=path))
+        if path.name.startswith("cifar-100-"):
+            return _open_cifar100(replace(request, data_root=path))
+        raise InputError(
+            f"{path} is not a .csv, .tsv or .parquet table, an .npz file, a folder of images, a "
+            "CIFAR archive or the name of a data set",
+            field="data",
+            fix=f"see {command('datasets')} for the names",
         )
-    if suffix == ".npz":
-        from proselflc.data.sources import npz
-
-        return npz.load(path)
-    if path.name.startswith(("cifar-10-", "cifar-100-")):
-        name: Literal["cifar10", "cifar100"] = (
-            "cifar10" if path.name.startswith("cifar-10-") else "cifar100"
-        )
-        return _open_cifar(name, replace(request, data_root=path))
-    raise InputError(
-        f"{path} is none of what --data takes: a .csv, .tsv or .parquet table, an .npz file, a "
-        "folder of images, a CIFAR archive, or a name that `proselflc datasets` lists"
-    )
-
-
-def _open_folder(path: Path, request: Request) -> Dataset:
-    """A folder by what lies in it: a named set in its published layout, else images."""
-    published = _published(path)
-    if published is not None:
-        return published(replace(request, data_root=path))
-    from proselflc.data.sources import image_folder
-
-    return image_folder.load(path, on_bad_image=request.on_bad_image)
+    return _read_path(path, request).dataset()
 
 
 def _published(path: Path) -> Callable[[Request], Dataset] | None:
-    """What opens a folder in the published layout of a named set; None if it is no such folder."""
+    """Return what opens a folder in the published layout of a named set; None for other folders."""
     if (path / "batches.meta").is_file():
         return _open_cifar10
     if (path / "meta").is_file() and (path / "train").is_file():
@@ -356,7 +333,7 @@ def _open_clothing1m(request: Request) -> Dataset:
 
 
 def root(request: Request) -> Path:
-    """Where named sets live: what the user says, else a folder of ours in the user's cache."""
+    """Return where named sets live: the folder of the request, else one in the user's cache."""
     if request.data_root is not None:
         return request.data_root
 
@@ -366,11 +343,13 @@ def root(request: Request) -> Path:
 
 
 def _folder_of(request: Request, name: str) -> Path:
-    """A set that nobody may hand on: its folder below the root, or the root itself."""
+    """Return the folder of a set that cannot be downloaded: below the root, or the root itself."""
     if request.data_root is None:
         raise InputError(
-            f"{name} cannot be downloaded for you: get it from its official page and say with "
-            f"--data-root DIR that it is in DIR or DIR/{name}"
+            f"{name} cannot be downloaded for you",
+            field="data_root",
+            fix=f"get it from its official page and name the folder it is in, or the folder of "
+            f"{name}/, with {option('data_root')}",
         )
     below = request.data_root / name
     return below if below.is_dir() else request.data_root

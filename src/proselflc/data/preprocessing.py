@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from proselflc.data.dataset import Features, Inputs, Texts
 from proselflc.data.images.image_scaling import ImageScaling, Window, warped
+from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Texts
 from proselflc.data.saved_form import Json, broken
 from proselflc.data.standardization import Standardization
 from proselflc.data.text_hashing import Bags, TextHashing
@@ -44,6 +44,7 @@ def fit(train: Inputs) -> Preprocessing:
         return TextHashing.fit(train)
     if isinstance(train, Features):
         return Standardization.fit(train)
+    assert isinstance(train, Images | ImageFiles)
     return ImageScaling.fit(train)
 
 

@@ -11,17 +11,8 @@ from decimal import Decimal
 
 import numpy as np
 
-from proselflc.data.dataset import (
-    Dataset,
-    Features,
-    ImageFiles,
-    Images,
-    Inputs,
-    Ints,
-    Part,
-    Texts,
-    checked,
-)
+from proselflc.data.dataset import Dataset, Part, checked
+from proselflc.data.inputs import Ints
 from proselflc.data.noise import exact
 from proselflc.errors import InputError, unknown
 
@@ -131,7 +122,7 @@ def with_trusted(dataset: Dataset, trusted: Dataset) -> Dataset:
             f"the trusted data {trusted.name} does not fit {dataset.name}: "
             + unknown("class", strange[0], dataset.names)
         )
-    expected, came = _form(dataset.train.inputs), _form(trusted.train.inputs)
+    expected, came = dataset.train.inputs.describe(), trusted.train.inputs.describe()
     if came != expected:
         raise InputError(
             f"the trusted data {trusted.name} has {came}, but {dataset.name} has {expected}: "
@@ -154,7 +145,7 @@ def with_trusted_learned(dataset: Dataset) -> Dataset:
     if not set(ids).isdisjoint(train.ids):
         ids = tuple(f"trusted/{one}" for one in ids)
     joined = Part(
-        _joined(train.inputs, trusted.inputs),
+        train.inputs.concat([trusted.inputs]),
         np.concatenate((train.labels, trusted.labels)),
         (*train.ids, *ids),
     )
@@ -170,27 +161,6 @@ def with_trusted_learned(dataset: Dataset) -> Dataset:
             sample_weight=None if weight is None else np.concatenate((weight, ones)),
         )
     )
-
-
-def _joined(one: Inputs, other: Inputs) -> Inputs:
-    """Inputs of the same form, one after the other."""
-    if isinstance(one, Images) and isinstance(other, Images):
-        return Images(np.concatenate((one.pixels, other.pixels)))
-    if isinstance(one, Features) and isinstance(other, Features):
-        return Features(np.concatenate((one.values, other.values)), one.columns)
-    if isinstance(one, ImageFiles) and isinstance(other, ImageFiles):
-        return ImageFiles((*one.paths, *other.paths))
-    assert isinstance(one, Texts)
-    assert isinstance(other, Texts)
-    return Texts((*one.texts, *other.texts))
-
-
-def _form(inputs: Inputs) -> str:
-    if isinstance(inputs, Images):
-        return "images of {}×{} with {} channels".format(*inputs.pixels.shape[1:])
-    if isinstance(inputs, Features):
-        return f"{inputs.values.shape[1]} features"
-    return {"ImageFiles": "image files", "Texts": "texts"}[type(inputs).__name__]
 
 
 def _shuffled_classes(labels: Ints, generator: np.random.Generator) -> list[Ints]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proselflc.data.dataset import Features, Inputs, kind_of
+from proselflc.data.inputs import Features, Inputs
 from proselflc.data.saved_form import Json, broken, fields_of, numbers
 from proselflc.errors import InputError
 
@@ -48,7 +48,7 @@ class Standardization:
     def check(self, inputs: Inputs) -> None:
         """Refuse inputs that are not a table with the columns that were fitted."""
         if not isinstance(inputs, Features):
-            raise InputError(f"this model was made for numeric features, got {kind_of(inputs)}")
+            raise InputError(f"this model was made for numeric features, got {inputs.kind}")
         self._positions(inputs)
 
     def __call__(self, inputs: Inputs) -> Tensor:

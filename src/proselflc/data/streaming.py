@@ -23,10 +23,11 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as MapStyle
 
 from proselflc.data.batches import Batch, Order, Share, generator_for, one_thread
-from proselflc.data.dataset import Bytes, ImageFiles, Ints, Part, Skipped
+from proselflc.data.dataset import Part, Skipped
 from proselflc.data.images import augment
 from proselflc.data.images.image import QUIET, OnBadImage
 from proselflc.data.images.image_scaling import ImageScaling, Window, warped
+from proselflc.data.inputs import Bytes, ImageFiles, Ints
 from proselflc.errors import InputError
 
 BATCHES_OF_64 = Order(64)  # the paper's for ImageNet and Clothing1M

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from proselflc.data.dataset import Bools, Inputs, Ints, Texts, kind_of
+from proselflc.data.inputs import Bools, Inputs, Ints, Texts
 from proselflc.data.saved_form import Json, broken, fields_of, integer, pair
 from proselflc.errors import InputError
 
@@ -127,7 +127,7 @@ class TextHashing:
     def check(self, inputs: Inputs) -> None:
         """Refuse inputs that are not texts."""
         if not isinstance(inputs, Texts):
-            raise InputError(f"this model was made for texts, got {kind_of(inputs)}")
+            raise InputError(f"this model was made for texts, got {inputs.kind}")
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """[N, L] int64 numbers of N texts, 0 for none; L is that of the longest, at least 1."""

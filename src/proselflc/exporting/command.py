@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from proselflc.auditing.examples import write_parquet
-from proselflc.data.dataset import ImageFiles, Ints, kind_of
 from proselflc.data.images.image import sift
+from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.data.labels import class_folders
 from proselflc.data.labels.class_folders import Link
 from proselflc.data.labels.label_files import read_label_table
@@ -297,7 +297,7 @@ def _write_links(corrected: Corrected, what: Export, folder: Path) -> list[str]:
     inputs = original.inputs(run, data=what.data)
     if not isinstance(inputs, ImageFiles):
         raise InputError(
-            f"the data of {run.path} are {kind_of(inputs)}, and only image files can be linked to: "
+            f"the data of {run.path} are {inputs.kind}, and only image files can be linked to: "
             "write the labels with --out FILE.csv"
         )
     is_from_python = run.config.get("data") == FROM_PYTHON

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.auditing.examples import check_examples
-from proselflc.data.dataset import Bools, Floats, Ints
+from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels.decisions import Decisions
 from proselflc.data.labels.exported import Exported
 from proselflc.data.labels.label_files import least_confidence

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from proselflc.auditing import noise_estimate, suspects
 from proselflc.auditing.examples import Judgement
 from proselflc.auditing.records import HeldOut, Records
-from proselflc.data.dataset import Bools, Floats, Ints
+from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.errors import InputError
 from proselflc.exporting.labels import issues_frame
 

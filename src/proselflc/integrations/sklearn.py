@@ -24,7 +24,8 @@ from proselflc.auditing import noise_estimate, suspects
 from proselflc.auditing.audit import noise_rate
 from proselflc.auditing.records import Records, slices
 from proselflc.data.batches import one_thread
-from proselflc.data.dataset import Bools, Dataset, Features, Floats, Ints, Part, checked
+from proselflc.data.dataset import Dataset, Part, checked
+from proselflc.data.inputs import Bools, Features, Floats, Ints
 from proselflc.errors import InputError, invalid_option
 from proselflc.exporting.labels import issues_frame
 from proselflc.models.small import mlp

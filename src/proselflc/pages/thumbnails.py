@@ -5,13 +5,9 @@ from __future__ import annotations
 import base64
 import io
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from proselflc.data.dataset import Bytes
-from proselflc.data.images import image
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -37,24 +33,8 @@ class Thumbnail:
     is_enlarged: bool
 
 
-def of_pixels(pixels: Bytes) -> Thumbnail:
-    """The thumbnail of an image [H, W, channels], channels 1 or 3."""
-    from PIL import Image
-
-    return _thumbnail(Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels))
-
-
-def of_file(path: Path) -> Thumbnail | None:
-    """The thumbnail of an image file, or None where it is none, is gone or is damaged."""
-    try:
-        with image.opened(path) as opened:
-            opened.draft("RGB", (2 * SIDE, 2 * SIDE))  # a JPEG is not worked out in full
-            return _thumbnail(image.rgb(opened))
-    except Exception:  # decoders raise nearly anything on hostile bytes
-        return None
-
-
-def _thumbnail(picture: Image.Image) -> Thumbnail:
+def of_picture(picture: Image.Image) -> Thumbnail:
+    """Return the thumbnail of a decoded image."""
     width, height = picture.size
     scale = SIDE / max(width, height)
     is_enlarged = max(width, height) <= SMALL

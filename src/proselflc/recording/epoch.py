@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from proselflc.data.dataset import Bools, Ints
+from proselflc.data.inputs import Bools, Ints
 from proselflc.errors import InputError
 
 _FORGOTTEN = 3  # epochs' worth of examples without anybody saying where one ends

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from proselflc.data import kept_inputs
-from proselflc.data.dataset import Features, Inputs, Ints, check_rows, check_unicode
+from proselflc.data.dataset import Part, check_rows, check_unicode
+from proselflc.data.inputs import Features, Inputs, Ints
 from proselflc.data.labels import label_values
 from proselflc.data.labels.label_values import LabelValues
 from proselflc.data.opening import open_data
@@ -81,7 +82,7 @@ class RecordedExamples:
             kept_inputs.check(about.inputs)  # now, and not when the first epoch is over
         check_unicode("what is to be recorded", "class", about.names)
         nothing = Features(np.zeros((n, 0), np.float32))
-        check_rows("what is to be recorded", about.inputs or nothing, about.ids)
+        check_rows("what is to be recorded", Part(about.inputs or nothing, None, about.ids))
         return about
 
     @classmethod

@@ -23,7 +23,7 @@ from proselflc.auditing.doubts import too_short
 from proselflc.correction.criteria import CrossEntropy, Distillation
 from proselflc.correction.criterion import Criterion
 from proselflc.data.batches import Batch
-from proselflc.data.dataset import Ints
+from proselflc.data.inputs import Ints
 from proselflc.errors import InputError
 from proselflc.recording.batch import shown_batch
 from proselflc.recording.epoch import EpochUnderWay

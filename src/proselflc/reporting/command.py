@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proselflc.data.dataset import Features, ImageFiles, Images, Inputs, Texts
+from proselflc.data.inputs import Inputs
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError
 from proselflc.files.whole import whole_file
@@ -125,6 +125,6 @@ def check_out(path: Path, overwrite: bool) -> None:
 
 
 def _inputs(x: object) -> Inputs:
-    if isinstance(x, Images | ImageFiles | Texts | Features):
+    if isinstance(x, Inputs):
         return x
     return arrays.inputs(x, "inputs")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proselflc.data.dataset import Bools
+from proselflc.data.inputs import Bools
 from proselflc.pages.drawing import (
     ROUND,
     Drawing,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Features, Floats, ImageFiles, Images, Inputs, Ints, Texts
+from proselflc.data.inputs import Features, Floats, Inputs, Ints, Preview
 from proselflc.errors import InputError
 from proselflc.pages import thumbnails
 from proselflc.pages.names import TEXT, on_page
@@ -232,13 +232,15 @@ def looks(inputs: Inputs, rows: Ints, table: pa.Table) -> list[Looks]:
             f"there are {len(inputs)} inputs, but the run is of {len(table)} examples: give those "
             "that it was trained on, in their order"
         )
-    if isinstance(inputs, Images):
-        return [Looks(picture=thumbnails.of_pixels(inputs.pixels[row])) for row in rows]
-    if isinstance(inputs, ImageFiles):
-        return [Looks(picture=thumbnails.of_file(inputs.paths[row])) for row in rows]
-    if isinstance(inputs, Texts):
-        return [Looks(text=on_page(inputs.texts[row], TEXT)) for row in rows]
-    return [Looks(deviations=found) for found in _deviations(inputs, rows, codes(table)[0])]
+    if isinstance(inputs, Features):
+        return [Looks(deviations=found) for found in _deviations(inputs, rows, codes(table)[0])]
+    return [_looks(inputs.preview(int(row), thumbnails.SIDE)) for row in rows]
+
+
+def _looks(preview: Preview) -> Looks:
+    picture = None if preview.picture is None else thumbnails.of_picture(preview.picture)
+    text = None if preview.text is None else on_page(preview.text, TEXT)
+    return Looks(picture, text)
 
 
 def _deviations(

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from proselflc.auditing.examples import read_examples
-from proselflc.data.dataset import Inputs, in_order
+from proselflc.data.dataset import in_order
+from proselflc.data.inputs import Inputs
 from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.pages.html_page import Tile, begins_with, is_ours, rendered

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from proselflc.data.batches import Order
-from proselflc.data.dataset import Floats, Inputs, Ints, Part
+from proselflc.data.dataset import Part
+from proselflc.data.inputs import Floats, Inputs, Ints
 from proselflc.errors import InputError
 from proselflc.run.reader import Run
 from proselflc.training.inference import predict_batches

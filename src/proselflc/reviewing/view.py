@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Features, Floats, ImageFiles, Images, Inputs, Ints, Texts
-from proselflc.data.images import image
+from proselflc.data.inputs import Features, Floats, Inputs, Ints, Texts
 from proselflc.errors import InputError
 from proselflc.models.named_code import names_code
 from proselflc.pages.names import TITLE, in_the_middle, on_page, warning_of_code
@@ -143,11 +142,7 @@ class ReviewView:
     @property
     def kind(self) -> str | None:
         """Return the kind of the examples; None if they cannot be shown."""
-        if isinstance(self.inputs, Images | ImageFiles):
-            return "image"
-        if isinstance(self.inputs, Texts):
-            return "text"
-        return None if self.inputs is None else "table"
+        return None if self.inputs is None else self.inputs.medium
 
     def standing(self, index: int) -> Json:
         """Return the decision about an example: a class id, −1 for none, or −2 for unsure."""
@@ -378,19 +373,8 @@ def encode(inputs: Inputs, index: int, side: int) -> Picture | None:
     Its longer side has at most `side` pixels; small images keep their size. Return None if the
     example is not an image, or its file is missing or damaged.
     """
-    from PIL import Image
-
-    if isinstance(inputs, Images):
-        pixels = inputs.pixels[index]
-        return _encode(Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels), side)
-    if not isinstance(inputs, ImageFiles):
-        return None
-    try:
-        with image.opened(inputs.paths[index]) as opened:
-            opened.draft("RGB", (2 * side, 2 * side))  # a JPEG need not be decoded at full size
-            return _encode(image.rgb(opened), side)
-    except Exception:  # decoders raise nearly anything on hostile bytes
-        return None
+    picture = inputs.preview(index, side).picture
+    return None if picture is None else _encode(picture, side)
 
 
 def _encode(picture: Image.Image, side: int) -> Picture:

@@ -14,7 +14,8 @@ from proselflc.auditing.records import slices
 from proselflc.data import noise
 from proselflc.data import splits as splits_of
 from proselflc.data.batches import Order
-from proselflc.data.dataset import Bools, Dataset, Ints, Part
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.inputs import Bools, Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.random_streams import random_stream
@@ -194,7 +195,7 @@ def _examples(run: Run, data: Data) -> Dataset:
         if features is not None:
             from proselflc.data.sources import features as embeddings
 
-            found = embeddings.attach(found, features)
+            found = embeddings.with_features(found, features)
     inputs = found.train.inputs
     if not np.array_equal(rows, np.arange(len(inputs))):
         inputs = inputs.take(rows)

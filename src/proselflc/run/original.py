@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from proselflc.data import kept_inputs, opening, splits
-from proselflc.data.dataset import Dataset, Inputs, Ints
+from proselflc.data.dataset import Dataset
+from proselflc.data.inputs import Inputs, Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, Request

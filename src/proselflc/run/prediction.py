@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Floats, Inputs, Ints
-from proselflc.data.examples import Examples, Wanted
+from proselflc.data.contents import SplitChoice
+from proselflc.data.dataset import Part, Skipped
+from proselflc.data.inputs import Floats, Inputs, Ints
 from proselflc.data.memory_budget import gigabytes, keeps_all
 from proselflc.data.opening import open_inputs
 from proselflc.data.request import TABLES, Request
@@ -53,10 +54,19 @@ class TopPredictions:
 
 @dataclass(frozen=True)
 class PredictedExamples:
-    """Examples and a model's predictions for them."""
+    """Examples and a model's predictions for them.
 
-    examples: Examples
+    Attributes:
+        data: what the user asked for.
+        examples: n examples, labelled or not.
+        predictions: of the n examples.
+        skipped: examples that could not be read.
+    """
+
+    data: str
+    examples: Part[Ints | None]
     predictions: Predictions | TopPredictions
+    skipped: tuple[Skipped, ...] = ()
 
     @property
     def accuracy(self) -> float | None:
@@ -78,7 +88,9 @@ class PredictedExamples:
         return columns
 
 
-def predict(run: Run, request: Request, split: Wanted, *, workers: int = 2) -> PredictedExamples:
+def predict(
+    run: Run, request: Request, split: SplitChoice, *, workers: int = 2
+) -> PredictedExamples:
     """Open the data and predict it with the run's model.
 
     A model of numbers gets only the columns of a table that it was trained on. Columns that the
@@ -87,10 +99,14 @@ def predict(run: Run, request: Request, split: Wanted, *, workers: int = 2) -> P
     scaling = run.preprocessing
     columns = scaling.columns if isinstance(scaling, Standardization) else None
     named = _with_trained_columns(run, request)
-    examples = open_inputs(named, run.names, split=split, columns=columns)
+    found = open_inputs(named, run.names, split=split, columns=columns)
+    examples = found.joined()
+    predictions: Predictions | TopPredictions
     if keeps_all(len(examples), len(run.names)):
-        return PredictedExamples(examples, run.predict_inputs(examples.inputs, workers=workers))
-    return PredictedExamples(examples, _top_predictions(run, examples.inputs, workers))
+        predictions = run.predict_inputs(examples.inputs, workers=workers)
+    else:
+        predictions = _top_predictions(run, examples.inputs, workers)
+    return PredictedExamples(found.name, examples, predictions, found.skipped)
 
 
 def _top_predictions(run: Run, inputs: Inputs, workers: int) -> TopPredictions:

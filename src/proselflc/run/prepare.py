@@ -18,8 +18,9 @@ from proselflc.auditing.examples import read_examples
 from proselflc.data import memory_budget, noise, splits
 from proselflc.data.batches import Batches, Order
 from proselflc.data.corruption import corrupted, surprises
-from proselflc.data.dataset import Dataset, ImageFiles, Images, Inputs, Ints, Part, checked, kind_of
+from proselflc.data.dataset import Dataset, Part, checked
 from proselflc.data.images.image import usual_length
+from proselflc.data.inputs import ImageFiles, Images, Inputs, Ints
 from proselflc.data.labels import labels as labels_of
 from proselflc.data.labels.decisions import read_decisions
 from proselflc.data.labels.labels import Labels
@@ -395,8 +396,7 @@ def choose_normalization(
         height, width, channels = config.image_size, config.image_size, 3
     elif config.normalize not in (None, pixels.DATA):
         raise InputError(
-            f"{option('normalize', config.normalize)} is for images, but these are "
-            f"{kind_of(inputs)}",
+            f"{option('normalize', config.normalize)} is for images, but these are {inputs.kind}",
             field="normalize",
             fix="leave it out",
         )

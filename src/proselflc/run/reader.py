@@ -19,7 +19,8 @@ from proselflc.auditing.audit import Audit
 from proselflc.auditing.examples import read_examples
 from proselflc.auditing.records import Records
 from proselflc.data.batches import Order
-from proselflc.data.dataset import Floats, Inputs, Ints, Part, check_rows
+from proselflc.data.dataset import Part, check_rows
+from proselflc.data.inputs import Floats, Inputs, Ints
 from proselflc.data.labels.class_matrix import ClassMatrix, checked_transition
 from proselflc.data.labels.decisions import Decisions, read_decisions
 from proselflc.data.labels.label_values import LabelValues, Returned, returned
@@ -301,11 +302,11 @@ class Run:
         """Yield positions [N] and probabilities [N, C] of the inputs, batch by batch in order."""
         n = len(inputs)
         self.preprocessing.check(inputs)
-        ids = tuple(str(k) for k in range(n))
-        check_rows("the inputs to predict", inputs, ids)
+        part = Part(inputs, np.zeros(n, np.int64), tuple(str(k) for k in range(n)))
+        check_rows("the inputs to predict", part)
         if not n:
             return
-        part, order = Part(inputs, np.zeros(n, np.int64), ids), Order(batch_size, shuffle=False)
+        order = Order(batch_size, shuffle=False)
         batches = loader(part, self.preprocessing, order, workers=workers)
         device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
         for batch, logits in predict_batches(self.model, batches, device):

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from proselflc import wording
 from proselflc.auditing import doubts
-from proselflc.data.dataset import Dataset, Ints
+from proselflc.data.dataset import Dataset
+from proselflc.data.inputs import Ints
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from proselflc.data.batches import Batches, Loader, Order, PadCropFlip
-from proselflc.data.dataset import ImageFiles, Part
+from proselflc.data.dataset import Part
+from proselflc.data.inputs import ImageFiles
 from proselflc.data.preprocessing import (
     ImageScaling,
     Preprocessing,

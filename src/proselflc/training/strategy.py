@@ -23,7 +23,7 @@ from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data import memory_budget
 from proselflc.data.batches import Batch
-from proselflc.data.dataset import Bools, Floats, Ints
+from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.training.recipe import Precision

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proselflc.data.dataset import Floats
+from proselflc.data.inputs import Floats
 from proselflc.data.request import Request
 from proselflc.data.tables.odd_data import alike_classes, looks_like_ids
 from proselflc.run.config import Config

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proselflc.data.dataset import Bytes
+from proselflc.data.inputs import Bytes
 
 
 class Placement(NamedTuple):

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 
-from proselflc.data.dataset import Bytes, Ints, Skipped
+from proselflc.data.dataset import Skipped
+from proselflc.data.inputs import Bytes, Ints
 from proselflc.errors import InputError
 from proselflc.files.regular import NotRegularError, open_regular
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from proselflc.data.dataset import Bytes, ImageFiles, Images, Inputs, kind_of
 from proselflc.data.images import augment, image
+from proselflc.data.inputs import Bytes, ImageFiles, Images, Inputs
 from proselflc.data.saved_form import Json, broken, fields_of, numbers, pair
 from proselflc.errors import InputError
 
@@ -100,7 +100,7 @@ class ImageScaling:
         if isinstance(inputs, ImageFiles):
             return
         if not isinstance(inputs, Images):
-            raise InputError(f"this model was made for images, got {kind_of(inputs)}")
+            raise InputError(f"this model was made for images, got {inputs.kind}")
         height, width, channels = inputs.pixels.shape[1:]
         if (height, width) != self.size or channels != self.channels:
             raise InputError(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from proselflc.data.dataset import Ints
+from proselflc.data.inputs import Ints
 from proselflc.errors import InputError
 
 Link: TypeAlias = Literal["symbolic", "hard", "copy"]

@@ -9,7 +9,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Bools, Floats, Ints
+from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels.labels import class_ids_of, strings_of
 from proselflc.data.sources import npz
 from proselflc.errors import InputError

@@ -13,7 +13,8 @@ from proselflc.files.regular import is_regular
 from proselflc.files.text import must_be_file
 
 if TYPE_CHECKING:
-    from proselflc.data.dataset import Dataset, Ints
+    from proselflc.data.dataset import Dataset
+    from proselflc.data.inputs import Ints
 
 # Which labels of a CIFAR-N file stand for it: all there are, or the hardest.
 CIFAR_N_COLUMNS = {"CIFAR-10_human": "worse_label", "CIFAR-100_human": "noisy_label"}
@@ -29,7 +30,7 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
     it is the given labels that are read. The label files of CIFAR-10N and CIFAR-100N, by their
     published names, go with CIFAR.
     """
-    from proselflc.data import examples
+    from proselflc.data import contents
 
     if path.is_dir():
         return _read_run(dataset, path, least_confidence(request.reviewed, request.min_confidence))
@@ -47,11 +48,11 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
         if exported.is_exported(path):
             corrected = exported.load(path)
             row = _rows(path, corrected.ids, len(corrected.ids), dataset)
-            class_ids = examples.class_ids(corrected.names, dataset.names, str(path))
+            class_ids = contents.class_ids(corrected.names, dataset.names, str(path))
             return class_ids[corrected.labels[row]], dataset.clean
         labels = Labels.load(path)
         row = _rows(path, labels.ids, len(labels.ids), dataset)
-        class_ids = examples.class_ids(labels.names, dataset.names, str(path), or_numbers=True)
+        class_ids = contents.class_ids(labels.names, dataset.names, str(path), or_numbers=True)
         clean = None if labels.clean is None else class_ids[labels.clean[row]]
         return class_ids[labels.given[row]], clean
 
@@ -67,7 +68,7 @@ def read_label_table(dataset: Dataset, path: Path, request: Request) -> tuple[In
     """
     import numpy as np
 
-    from proselflc.data import examples
+    from proselflc.data import contents
     from proselflc.data.tables import table
 
     ids, given = table.read_labels(
@@ -79,7 +80,7 @@ def read_label_table(dataset: Dataset, path: Path, request: Request) -> tuple[In
         own = _as_known(own, dataset.names, path)
         ids = None if ids is None else _as_known(ids, set(dataset.train.ids), path)
     row = _rows(path, ids, len(given), dataset)
-    return row, examples.class_ids(own, dataset.names, str(path), or_numbers=True)[which]
+    return row, contents.class_ids(own, dataset.names, str(path), or_numbers=True)[which]
 
 
 def _as_known(cells: Sequence[str], known: Collection[str], path: Path) -> tuple[str, ...]:
@@ -139,7 +140,7 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
     """
     import numpy as np
 
-    from proselflc.data.examples import class_ids
+    from proselflc.data.contents import class_ids
     from proselflc.data.labels.decisions import NAME, read_decisions
     from proselflc.data.labels.labels import Labels
     from proselflc.data.tables import table, table_file

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Bools, Dataset, Ints
+from proselflc.data.dataset import Dataset
+from proselflc.data.inputs import Bools, Ints
 from proselflc.data.labels import class_matrix, label_values
 from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.labels.label_values import LabelValues

@@ -11,18 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import (
-    Dataset,
-    Features,
-    ImageFiles,
-    Images,
-    Inputs,
-    Ints,
-    Part,
-    Texts,
-    checked,
-    in_order,
-)
+from proselflc.data.dataset import Dataset, Part, checked, in_order
+from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.data.labels import label_values
 from proselflc.data.sources import npz
 from proselflc.data.tables.frame_index import ids_of

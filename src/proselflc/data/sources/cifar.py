@@ -20,7 +20,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Bytes, Dataset, Images, Ints, Part, checked
+from proselflc.data.dataset import Dataset, Part, checked
+from proselflc.data.inputs import Bytes, Images, Ints
 from proselflc.data.sources import download, unpickling
 from proselflc.data.sources.archive import SUFFIXES, Member, read_members
 from proselflc.errors import InputError, unknown

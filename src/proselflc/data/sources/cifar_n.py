@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from proselflc.data.dataset import Dataset, Ints, checked
+from proselflc.data.dataset import Dataset, checked
+from proselflc.data.inputs import Ints
 from proselflc.data.sources import cifar, download, npz, unpickling
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import open_regular

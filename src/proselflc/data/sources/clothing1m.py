@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from proselflc.data.dataset import Dataset, ImageFiles, Part, Skipped, checked
+from proselflc.data.dataset import Dataset, Part, Skipped, checked
 from proselflc.data.images.image import OnBadImage
+from proselflc.data.inputs import ImageFiles
 from proselflc.errors import InputError
 from proselflc.files.text import lines
 from proselflc.wording import option

@@ -6,7 +6,8 @@ import hashlib
 
 import numpy as np
 
-from proselflc.data.dataset import Dataset, Images, Ints, Part, checked
+from proselflc.data.dataset import Dataset, Part, checked
+from proselflc.data.inputs import Images, Ints
 
 TRAIN = 1297
 TEST = 500

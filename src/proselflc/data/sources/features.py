@@ -10,43 +10,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Dataset, Features, Part, checked
-from proselflc.data.examples import SPLITS, Examples
+from proselflc.data.dataset import SPLITS, Dataset, L_co, Part, checked
+from proselflc.data.inputs import Features
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
 
 _KEYS = {"train": "x", "test": "x_test", "validation": "x_validation"}
 
 
-def attach(dataset: Dataset, path: Path) -> Dataset:
-    """The same examples, labels and ids with features [n, D] as their inputs, row for row.
+def with_features(dataset: Dataset, path: Path) -> Dataset:
+    """Return the data set with features [n, D] as its inputs; see `attach`."""
+    return checked(dataset.with_parts(attach(dataset.parts, path, dataset.name)))
+
+
+def attach(parts: Mapping[str, Part[L_co]], path: Path, name: str) -> dict[str, Part[L_co]]:
+    """Return the parts with features [n, D] as their inputs, row for row.
 
     Args:
-        dataset: what the features are of.
-        path: an `.npz` with `x` for the training examples and, for each other split that the data
-            set has, `x_test` and `x_validation`; or an `.npy` with the rows of train, test and
-            validation one after the other.
+        parts: the examples by their split.
+        path: an `.npz` with `x` for the training examples and, for each other split that there is,
+            `x_test` and `x_validation`; or an `.npy` with the rows of train, test and validation
+            one after the other.
+        name: the data set, for errors.
 
     Raises:
         InputError: a split without features, or another number of rows than it has examples.
     """
-    splits = {"train": dataset.train, "test": dataset.test, "validation": dataset.validation}
-    parts = {split: part for split, part in splits.items() if part is not None}
-    values = _values(path, {split: len(part) for split, part in parts.items()}, dataset.name)
-    new = {s: Part(Features(values[s]), part.labels, part.ids) for s, part in parts.items()}
-    return checked(
-        replace(
-            dataset,
-            train=new["train"],
-            test=new.get("test"),
-            validation=new.get("validation"),
-        )
-    )
-
-
-def attach_to_examples(parts: Mapping[str, Examples], path: Path) -> dict[str, Examples]:
-    """As `attach`, for all the splits of examples to judge."""
-    name = next(iter(parts.values())).name
     values = _values(path, {split: len(parts[split]) for split in SPLITS if split in parts}, name)
     return {split: replace(part, inputs=Features(values[split])) for split, part in parts.items()}
 

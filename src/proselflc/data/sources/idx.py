@@ -12,7 +12,8 @@ from typing import IO, cast
 
 import numpy as np
 
-from proselflc.data.dataset import Bytes, Dataset, Images, Part, checked
+from proselflc.data.dataset import Dataset, Part, checked
+from proselflc.data.inputs import Bytes, Images
 from proselflc.data.sources import download
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import open_regular

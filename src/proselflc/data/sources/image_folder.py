@@ -3,137 +3,127 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from proselflc.data.dataset import Dataset, ImageFiles, Part, Skipped, checked, in_order
-from proselflc.data.examples import Examples, Wanted, chosen, class_ids
+from proselflc.data.contents import Contents, ModelNeeds, choose_splits, class_ids
+from proselflc.data.dataset import Part, Skipped, in_order
 from proselflc.data.images.image import SUFFIXES, OnBadImage, sift
+from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.errors import InputError, unknown
 
 # What a folder beside train/ may be called, and what it holds.
 _SPLITS = {"train": "train", "test": "test", "val": "validation", "validation": "validation"}
 
 
-def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
-    """Read a folder with one folder per class, optionally below train/, test/ and val/.
+def read(
+    path: Path, *, on_bad_image: OnBadImage = "error", needs: ModelNeeds | None = None
+) -> Contents:
+    """Return the contents of a folder with one folder per class, or below train/, test/ and val/.
 
-    Images lie at any depth below their class folder. Hidden files and files that are no images by
-    their ending are ignored. Classes are sorted as people do ("class 9" before "class 10") and are
-    those of train; ids are paths relative to `path`, with forward slashes. Links to folders, and to
+    Images lie at any depth below their class folder. Hidden files and files that are not images by
+    their ending are ignored. Classes are those of train in natural order ("class 9" before
+    "class 10"); ids are paths relative to `path`, with forward slashes. Links to folders, and to
     files outside `path`, are not followed but listed in `skipped`. Only headers are read here; a
     file damaged further on shows when a batch decodes it.
+
+    For a model, only the splits asked for are read. A split, or the whole folder, may then also
+    hold images and no folders, or folders none of which is named like a class, such as albums by
+    year: these have no labels.
     """
-    _must_be_folder(path)
+    if not path.is_dir():
+        what = "is a file" if path.exists() else "does not exist"
+        raise InputError(f"{path} {what}: expected a folder with one folder of images per class")
     top = scan(path)
     splits = _splits(path, top)
-    if "train" not in splits:
+    if needs is None and "train" not in splits:
         raise InputError(
-            f'{path} holds "{next(iter(splits.values()))}" but no "train" folder: add one with a '
-            "folder per class"
+            f'{path} holds "{next(iter(splits.values()))}" but no "train" folder',
+            fix="add one with a folder per class",
         )
-    beside = Found(links=list(top.links), ignored=top.ignored)  # what is no example
-    examples: dict[str, list[tuple[str, str]]] = {}  # split → (class, relative path) of each image
-    for split, below in splits.items():
-        level = scan(path, below) if below else top
-        if level.images:
-            raise InputError(
-                f"the image {path / level.images[0]} lies in no class folder: move it into the "
-                "folder of its class, or out of the way"
-            )
-        examples[split] = []
-        if below:
-            beside.links += level.links
-            beside.ignored += level.ignored
-        for folder in level.folders:
-            found = walk(path, folder)
-            beside.links += found.links
-            beside.ignored += found.ignored
-            if split == "train" and not found.images:
-                raise InputError(_nothing(path / folder, found))
-            name = text(folder.rsplit("/", 1)[-1])
-            examples[split] += [(name, image) for image in found.images]
-    if not examples["train"]:
-        raise InputError(_nothing(path, beside))
-
-    names = in_order(name for name, _ in examples["train"])
-    place = {name: k for k, name in enumerate(names)}
-    parts: dict[str, Part] = {}
-    skipped = beside.left_out()
-    for split, found_here in examples.items():
-        for name, image in found_here:
-            if name not in place:
-                raise InputError(f"{path / image}: {unknown('class', name, names)}")
-        # Folders come in the order of the disk; training should not depend on it.
-        found_here.sort(key=lambda example: (place[example[0]], example[1]))
-        ids = tuple(text(image) for _, image in found_here)
-        files = ImageFiles(tuple(path / image for _, image in found_here))
-        labels = np.array([place[name] for name, _ in found_here], dtype=np.int64)
-        keep, bad = sift(
-            files.paths, ids, [name for name, _ in found_here], on_bad_image=on_bad_image
+    skipped = [] if "" in splits.values() else top.left_out()
+    found: dict[str, dict[str, str]] = {}  # split → the class folder of each image, "" for none
+    for split in splits if needs is None else choose_splits(splits, needs.split, str(path)):
+        level = scan(path, splits[split]) if splits[split] else top
+        found[split], beside = _folders(path, splits[split], level, None if needs else split)
+        skipped += beside.left_out()
+    names = needs.names if needs else in_order(found["train"].values())
+    parts: dict[str, Part[Ints | None]] = {}
+    for split, folder_of in found.items():
+        images, labels = (
+            _labelled(path, folder_of, names)
+            if needs is None
+            else (_perhaps_labelled(path, folder_of, names))
         )
-        skipped += bad
-        parts[split] = Part(files, labels, ids).take(keep)
-    return checked(
-        Dataset(
-            str(path),
-            parts["train"],
-            names,
-            test=parts.get("test"),
-            validation=parts.get("validation"),
-            skipped=tuple(skipped),
-        )
-    )
-
-
-def examples(
-    path: Path, names: Sequence[str], *, split: Wanted = None, on_bad_image: OnBadImage = "error"
-) -> dict[str, Examples]:
-    """The splits of a folder as `load` takes it, for a model with these classes.
-
-    A split, or the whole folder, may also hold images and no folders, or folders of which none is
-    named like a class, such as albums by year: these have no labels. No class must have images,
-    and none but the splits asked for are looked at.
-    """
-    _must_be_folder(path)
-    top = scan(path)
-    splits = _splits(path, top)
-    parts: dict[str, Examples] = {}
-    for one in chosen(splits, split, str(path)):
-        level = scan(path, splits[one]) if splits[one] else top
-        beside = Found(links=list(level.links), ignored=level.ignored)
-        folder_of = dict.fromkeys(level.images, "")
-        for folder in level.folders:
-            found = walk(path, folder)
-            beside.links += found.links
-            beside.ignored += found.ignored
-            folder_of |= dict.fromkeys(found.images, text(folder.rsplit("/", 1)[-1]))
-        if not folder_of:
-            raise InputError(_nothing(path / splits[one], beside))
-        if level.images and len(level.images) < len(folder_of):
-            raise InputError(
-                f"{path / splits[one]} holds images, such as {text(min(level.images))}, beside "
-                f'folders, such as "{text(min(level.folders))}": sort all images into folders of '
-                "their classes, or none"
-            )
-        images = sorted(folder_of)
         ids = tuple(text(image) for image in images)
         files = ImageFiles(tuple(path / image for image in images))
-        labels = None
-        if not level.images and set(folder_of.values()) & set(names):
-            labels = class_ids([folder_of[image] for image in images], names, str(path))
-        keep, bad = sift(files.paths, ids, None, on_bad_image=on_bad_image)
-        parts[one] = Examples(
-            str(path),
-            files.take(keep),
-            tuple(ids[i] for i in keep),
-            None if labels is None else labels[keep],
-            (*beside.left_out(), *bad),
+        classes = None if needs else [folder_of[image] for image in images]
+        keep, bad = sift(files.paths, ids, classes, on_bad_image=on_bad_image)
+        skipped += bad
+        parts[split] = Part(files, labels, ids).take(keep)
+    return Contents(str(path), parts, names, skipped=tuple(skipped))
+
+
+def _folders(
+    path: Path, below: str, level: Found, learned: str | None
+) -> tuple[dict[str, str], Found]:
+    """Return the class folder of every image of a split, and what else lies there.
+
+    Args:
+        path: the root.
+        below: the folder of the split.
+        level: what that folder holds.
+        learned: the split if it is learned from, whose images all lie in class folders; None if
+            they may lie beside each other.
+    """
+    if learned and level.images:
+        raise InputError(
+            f"the image {path / level.images[0]} is not in a class folder",
+            fix="move it into the folder of its class, or out of the way",
         )
-    return parts
+    folder_of = dict.fromkeys(level.images, "")
+    beside = Found(links=list(level.links), ignored=level.ignored)
+    for folder in level.folders:
+        found = walk(path, folder)
+        beside.links += found.links
+        beside.ignored += found.ignored
+        if learned == "train" and not found.images:
+            raise InputError(_no_images(path / folder, found))
+        folder_of |= dict.fromkeys(found.images, text(folder.rsplit("/", 1)[-1]))
+    if not folder_of and learned in (None, "train"):
+        raise InputError(_no_images(path / below, beside))
+    if level.images and len(level.images) < len(folder_of):
+        raise InputError(
+            f"{path / below} holds images, such as {text(min(level.images))}, beside folders, such "
+            f'as "{text(min(level.folders))}"',
+            fix="sort all images into folders of their classes, or none",
+        )
+    return folder_of, beside
+
+
+def _labelled(
+    path: Path, folder_of: Mapping[str, str], names: Sequence[str]
+) -> tuple[list[str], Ints]:
+    """Return the images by class and name, as the order of the disk is arbitrary, and labels."""
+    place = {name: k for k, name in enumerate(names)}
+    for image, name in folder_of.items():
+        if name not in place:
+            raise InputError(f"{path / image}: {unknown('class', name, names)}")
+    images = sorted(folder_of, key=lambda image: (place[folder_of[image]], image))
+    return images, np.array([place[folder_of[image]] for image in images], dtype=np.int64)
+
+
+def _perhaps_labelled(
+    path: Path, folder_of: Mapping[str, str], names: Sequence[str]
+) -> tuple[list[str], Ints | None]:
+    """Return the images by name, and labels if some folder is named like a class."""
+    images = sorted(folder_of)
+    if "" in folder_of.values() or not set(folder_of.values()) & set(names):
+        return images, None
+    return images, class_ids([folder_of[image] for image in images], names, str(path))
 
 
 @dataclass
@@ -194,12 +184,6 @@ def text(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _must_be_folder(path: Path) -> None:
-    if not path.is_dir():
-        what = "is a file" if path.exists() else "does not exist"
-        raise InputError(f"{path} {what}: expected a folder with one folder of images per class")
-
-
 def _leads_away(root: Path, link: Path, is_image: bool) -> bool:
     """Whether the link leads to a folder, round in a circle, or to an image outside the root."""
     try:
@@ -238,7 +222,7 @@ def _splits(path: Path, top: Found) -> dict[str, str]:
     return {split: splits[split] for split in ("train", "validation", "test") if split in splits}
 
 
-def _nothing(folder: Path, found: Found) -> str:
+def _no_images(folder: Path, found: Found) -> str:
     """Say that no image was found below the folder, and what was there instead."""
     there = [f"{found.ignored} files that are no images by their ending"] if found.ignored else []
     if found.links:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from proselflc.data.dataset import Dataset, ImageFiles, Part, Skipped, checked
+from proselflc.data.dataset import Dataset, Part, Skipped, checked
 from proselflc.data.images.image import OnBadImage
+from proselflc.data.inputs import ImageFiles
 from proselflc.data.sources.image_folder import Found, scan, text, walk
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import open_regular

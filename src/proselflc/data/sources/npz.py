@@ -13,7 +13,8 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -22,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from proselflc.data.dataset import Dataset, Features, Images, Inputs, Ints, Part, checked
-from proselflc.data.examples import Examples, Wanted, chosen, renumbered
+from proselflc.data.contents import Contents, ModelNeeds, choose_splits, renumbered
+from proselflc.data.dataset import Part
+from proselflc.data.inputs import Features, Images, Inputs, Ints
 from proselflc.errors import InputError
 from proselflc.files.regular import open_regular
 
@@ -53,8 +55,8 @@ DAMAGE = (
 )
 
 
-def load(path: Path) -> Dataset:
-    """A data set in one file.
+def read(path: Path, needs: ModelNeeds | None = None) -> Contents:
+    """Return the contents of an `.npz` file, or of an `.npy` file as an `x` alone.
 
     | array | holds |
     |---|---|
@@ -67,74 +69,50 @@ def load(path: Path) -> Dataset:
 
     An image's channels are 1 or 3. Where the last axis has 1 or 3 it is the channels; otherwise
     axis 1 must. So [n, 3, 32, 3] is read as 3 rows of 32 pixels. Without `ids` the examples are
-    "train/000000" and so on; without `names` the classes are "0" to the largest label.
+    "train/000000" and so on; without `names` the classes are "0" to the largest label, or a
+    model's class ids. For a model there may be `x_validation`, as in a file of embeddings, any
+    `x` may be missing, and so may every `y`.
     """
-    wanted = ("x", "y", "x_test", "y_test", "ids", "clean", "names")
-    found = arrays(path, wanted)
-    for name in ("x", "y"):
-        _require(found, name, path)
-    for name, other in (("x_test", "y_test"), ("y_test", "x_test")):
-        if name in found:
-            _require(found, other, path)
-    labels: dict[str, Ints] = {
-        name: _labels(found[name], name, path) for name in ("y", "y_test", "clean") if name in found
-    }
-    names = _names(found.get("names"), labels, path)
-    train = _part(found, labels, "", found.get("ids"), path)
-    clean = labels.get("clean")
-    if clean is not None:
-        if len(clean) != len(train):
-            raise InputError(
-                f"{path} has {len(clean)} labels in clean, but {len(train)} rows in x: they must "
-                "go row for row"
-            )
-        if len(clean) and int(clean.max()) >= len(names):
-            raise InputError(
-                f"{path} has label {int(clean.max())} in clean, but {len(names)} classes"
-            )
-    test = _part(found, labels, "_test", None, path) if "x_test" in found else None
-    if test is not None:
-        _alike(train.inputs, test.inputs, "x_test", path)
-    return checked(Dataset(name=path.name, train=train, names=names, test=test, clean=clean))
-
-
-def examples(path: Path, names: Sequence[str], *, split: Wanted = None) -> dict[str, Examples]:
-    """The splits of a file as `load` takes it, for a model with these classes.
-
-    Labels may be missing; without `names` in the file they are the model's class ids. There may be
-    `x_validation` too, as in a file of embeddings, and an `.npy` file is an `x` alone.
-    """
-    suffixes = {"train": "", "test": "_test", "validation": "_validation"}
-    wanted = [xy + suffix for suffix in suffixes.values() for xy in ("x", "y")]
+    splits = {"train": "", "test": "_test"}
+    if needs is not None:
+        splits["validation"] = "_validation"
+    keys = [xy + suffix for suffix in splits.values() for xy in ("x", "y")]
     if path.suffix.lower() == ".npy":
         found = {"x": array(path)}
     else:
-        found = arrays(path, (*wanted, "ids", "names"))
+        found = arrays(path, (*keys, "ids", "names", *(() if needs else ("clean",))))
     labels = {
-        name: _labels(found[name], name, path)
-        for name in wanted
-        if name.startswith("y") and name in found
+        name: _labels(found[name], name, path) for name in (*keys[1::2], "clean") if name in found
     }
-    for name in labels:
-        _require(found, name.replace("y", "x", 1), path)
-    own = _names(found.get("names"), labels, path) if labels else ()
-    here = {split: suffix for split, suffix in suffixes.items() if f"x{suffix}" in found}
+    for name in keys:
+        is_needed = name in ("x", "y") or _twin(name) in found
+        if is_needed if needs is None else _twin(name) in labels:
+            _require(found, name, path)
+    here = {split: suffix for split, suffix in splits.items() if f"x{suffix}" in found}
     if not here:
         _require(found, "x", path)
-    parts: dict[str, Examples] = {}
-    for one in chosen(here, split, path.name):
-        inputs, ids = _rows(found, here[one], found.get("ids") if one == "train" else None, path)
-        y = labels.get(f"y{here[one]}")
-        if y is not None:
-            _row_for_row(len(ids), len(y), here[one], path)
-            if len(y) and int(y.max()) >= len(own):
-                raise InputError(
-                    f"{path} has label {int(y.max())} in y{here[one]}, but {len(own)} classes"
-                )
-            y = renumbered(y, own, names, str(path), or_numbers="names" not in found)
-        parts[one] = Examples(path.name, inputs, ids, y)
-        _alike(next(iter(parts.values())).inputs, inputs, f"x{here[one]}", path)
-    return parts
+    names = _names(found.get("names"), labels, path) if labels else ()
+    parts: dict[str, Part[Ints | None]] = {}
+    for split in here if needs is None else choose_splits(here, needs.split, path.name):
+        suffix = here[split]
+        y = labels.get(f"y{suffix}")
+        part = _part(found, y, suffix, found.get("ids") if split == "train" else None, path)
+        if needs is not None and y is not None:
+            _check_classes(y, f"y{suffix}", names, path)
+            y = renumbered(y, names, needs.names, str(path), or_numbers="names" not in found)
+            part = replace(part, labels=y)
+        parts[split] = part
+        _check_alike(next(iter(parts.values())).inputs, part.inputs, f"x{suffix}", path)
+    clean = labels.get("clean")
+    if clean is not None:
+        _check_rows(len(parts["train"]), clean, "clean", "x", path)
+        _check_classes(clean, "clean", names, path)
+    return Contents(path.name, parts, names, clean)
+
+
+def _twin(name: str) -> str:
+    """Return the name of the labels of some inputs, or of the inputs of some labels."""
+    return ("y" if name[0] == "x" else "x") + name[1:]
 
 
 def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
@@ -323,50 +301,41 @@ def _texts(values: Array, name: str, path: Path) -> tuple[str, ...]:
 
 
 def _part(
-    found: Mapping[str, Array],
-    labels: Mapping[str, Ints],
-    suffix: str,
-    ids: Array | None,
-    path: Path,
-) -> Part:
-    y = labels["y" + suffix]
-    _row_for_row(len(found["x" + suffix]) if found["x" + suffix].ndim else 0, len(y), suffix, path)
-    inputs, named = _rows(found, suffix, ids, path)
-    return Part(inputs, y, named)
-
-
-def _rows(
-    found: Mapping[str, Array], suffix: str, ids: Array | None, path: Path
-) -> tuple[Inputs, tuple[str, ...]]:
-    """The inputs of a split and their names."""
+    found: Mapping[str, Array], y: Ints | None, suffix: str, ids: Array | None, path: Path
+) -> Part[Ints | None]:
     x = found["x" + suffix]
     what = f'"x{suffix}" in {path}'
-    inputs: Inputs
-    if x.dtype == np.uint8 and x.ndim in (3, 4):
-        inputs = Images(images(x, what))
-    else:
-        inputs = Features(features(x, what))
+    if y is not None:
+        _check_rows(len(x) if x.ndim else 0, y, f"y{suffix}", f"x{suffix}", path)
+    is_image = x.dtype == np.uint8 and x.ndim in (3, 4)
+    inputs = Images(images(x, what)) if is_image else Features(features(x, what))
     split = suffix.removeprefix("_") or "train"
     if ids is None:
-        return inputs, tuple(f"{split}/{i:06d}" for i in range(len(x)))
+        return Part(inputs, y, tuple(f"{split}/{i:06d}" for i in range(len(x))))
     named = _texts(ids, "ids", path)
     if len(named) != len(x):
         raise InputError(f"{path} has {len(named)} ids, but {len(x)} rows in x{suffix}")
-    return inputs, named
+    return Part(inputs, y, named)
 
 
-def _row_for_row(rows: int, labels: int, suffix: str, path: Path) -> None:
-    if rows != labels:
+def _check_rows(rows: int, labels: Ints, name: str, of: str, path: Path) -> None:
+    if rows != len(labels):
         raise InputError(
-            f"{path} has {labels} labels in y{suffix}, but {rows} rows in x{suffix}: they must go "
-            "row for row"
+            f"{path} has {len(labels)} labels in {name}, but {rows} rows in {of}",
+            fix="they must go row for row",
         )
 
 
-def _alike(inputs: Inputs, others: Inputs, name: str, path: Path) -> None:
-    if _form(others) != _form(inputs):
+def _check_classes(labels: Ints, name: str, names: Collection[str], path: Path) -> None:
+    if len(labels) and int(labels.max()) >= len(names):
+        raise InputError(f"{path} has label {labels.max()} in {name}, but {len(names)} classes")
+
+
+def _check_alike(inputs: Inputs, others: Inputs, name: str, path: Path) -> None:
+    if others.describe() != inputs.describe():
         raise InputError(
-            f"{path} has {_form(inputs)} in x, but {_form(others)} in {name}: they must be alike"
+            f"{path} has {inputs.describe()} in x, but {others.describe()} in {name}",
+            fix="they must be alike",
         )
 
 
@@ -382,13 +351,6 @@ def images(x: Array, what: str) -> npt.NDArray[np.uint8]:
             "[n, C, H, W] with 1 or 3 channels C"
         )
     return np.ascontiguousarray(x)
-
-
-def _form(inputs: Inputs) -> str:
-    if isinstance(inputs, Images):
-        return f"images of shape {list(inputs.pixels.shape[1:])}"
-    assert isinstance(inputs, Features)
-    return f"{inputs.values.shape[1]} features"
 
 
 def _listed(names: Collection[str]) -> str:

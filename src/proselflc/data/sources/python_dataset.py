@@ -9,20 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import (
-    Bytes,
-    Dataset,
-    Features,
-    Floats,
-    Images,
-    Inputs,
-    Ints,
-    Part,
-    Texts,
-    checked,
-    in_order,
-)
+from proselflc.data.dataset import Dataset, Part, checked, in_order
 from proselflc.data.images.image import rgb
+from proselflc.data.inputs import Bytes, Features, Floats, Images, Inputs, Ints, Texts
 from proselflc.data.labels.label_values import LabelValues, like
 from proselflc.data.tables.table import SPLITS
 from proselflc.data.tables.table_roles import LABEL, PATH, TEXT
@@ -370,13 +359,8 @@ def _words(x: _Input) -> str:
 
 
 def _same_kind(train: Inputs, other: Inputs, what: str) -> None:
-    alike = type(train) is type(other)
-    if isinstance(train, Features) and isinstance(other, Features):
-        alike = train.values.shape[1] == other.values.shape[1]
-    if isinstance(train, Images) and isinstance(other, Images):
-        alike = train.pixels.shape[1:] == other.pixels.shape[1:]
-    if not alike:
+    if train.describe() != other.describe():
         raise InputError(
-            f"the examples of {what} are not like those to learn from: give both the same kind and "
-            "size of inputs"
+            f"{what} has {other.describe()}, but those to learn from are {train.describe()}",
+            fix="give both the same kind and size of inputs",
         )

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from proselflc.data.dataset import Dataset, Features, Floats
+from proselflc.data.dataset import Dataset
+from proselflc.data.inputs import Features, Floats
 from proselflc.data.request import Request
 from proselflc.data.tables.table_file import short
 from proselflc.data.tables.unusable_columns import listed, option

@@ -10,20 +10,10 @@ from typing import Literal
 
 import numpy as np
 
-from proselflc.data.dataset import (
-    Dataset,
-    Features,
-    ImageFiles,
-    Inputs,
-    Ints,
-    Part,
-    Skipped,
-    Texts,
-    checked,
-    in_order,
-)
-from proselflc.data.examples import Examples, Wanted, chosen
+from proselflc.data.contents import Contents, ModelNeeds, choose_splits
+from proselflc.data.dataset import Part, Skipped, in_order
 from proselflc.data.images.image import OnBadImage, sift
+from proselflc.data.inputs import Features, ImageFiles, Inputs, Ints, Texts
 from proselflc.data.tables.table_file import (
     NoNumberError,
     Table,
@@ -58,7 +48,7 @@ SPLITS = {
 }
 
 
-def load(
+def read(
     path: Path,
     *,
     label_column: str | None = None,
@@ -68,12 +58,13 @@ def load(
     ignored: Sequence[str] = (),
     on_bad_image: OnBadImage = "error",
     inputs_elsewhere: bool = False,
-) -> Dataset:
-    """Read a table with a label column and image paths, texts or numbers.
+    needs: ModelNeeds | None = None,
+) -> Contents:
+    """Return the contents of a table with a label column and image paths, texts or numbers.
 
     Columns that are not named are found by their usual names, but for those that are `ignored`.
     Without a path or a text column, every remaining column is a feature and must hold numbers.
-    Labels lose the white space around them; classes are sorted as people do, integers by value. A
+    Labels lose the white space around them; classes are in natural order, integers by value. A
     column `split` tells train, test and validation apart; a column `clean` or `clean_label` gives
     the true labels of train. Ids come from the id column (or pandas' unnamed first column), else
     they are the paths, else the row numbers from 0.
@@ -86,83 +77,41 @@ def load(
 
     With `inputs_elsewhere`, what is left of the columns is not read: the examples get no features,
     for the caller to put embeddings in their place.
+
+    For a model, there need not be a label column, and it may be empty for a whole split, which
+    then has no labels.
     """
     table = open_table(path)
-    roles = roles_of(table, label_column, path_column, text_column, id_column, ignored)
-    label = needed_label(table, roles.label)
+    needed = None if needs is None else needs.columns
+    roles = roles_of(table, label_column, path_column, text_column, id_column, ignored, needed)
+    label = roles.label if needs else needed_label(table, roles.label)
     _must_have_rows(table)
-    given = _filled(table, label, "label")
-    parts = _split_rows(table, roles.split)
-    true = _true_labels(table, roles.clean, parts["train"], given)
-    names = in_order([*(given[i] for i in parts["train"]), *true])
-    class_ids = _encode(table, given, names, label)
-    inputs, example_ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere)
-
-    whole = Part(inputs, class_ids, tuple(example_ids))
-    clean_labels = _encode(table, true, names, roles.clean or "") if true else None
+    given = [] if needs or label is None else _filled(table, label, "label")
+    rows_of = _split_rows(table, roles.split)
+    true = [] if needs else _true_labels(table, roles.clean, rows_of["train"], given)
+    if needs is not None:
+        names = needs.names
+        filled = {split: rows for split, rows in rows_of.items() if len(rows)}
+        rows_of = {split: filled[split] for split in choose_splits(filled, needs.split, str(path))}
+    else:
+        names = in_order([*(given[i] for i in rows_of["train"]), *true])
+    clean = _encode(table, true, names, roles.clean or "") if true else None
+    class_ids = None if needs else _encode(table, given, names, label or "")
+    inputs, ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere, needed=needed)
     skipped: list[Skipped] = []
-    taken: dict[str, Part] = {}
-    for name, rows in parts.items():
-        part = whole.take(rows)
+    parts: dict[str, Part[Ints | None]] = {}
+    for split, rows in rows_of.items():
+        labels = _known_labels(table, label, rows, names) if class_ids is None else class_ids[rows]
+        part = Part(inputs.take(rows), labels, tuple(ids[i] for i in rows))
         if isinstance(part.inputs, ImageFiles):
-            keep, bad = sift(
-                part.inputs.paths, part.ids, [given[i] for i in rows], on_bad_image=on_bad_image
-            )
+            classes = None if needs else [given[i] for i in rows]
+            keep, bad = sift(part.inputs.paths, part.ids, classes, on_bad_image=on_bad_image)
             skipped += bad
             part = part.take(keep)
-            if name == "train" and clean_labels is not None:
-                clean_labels = clean_labels[keep]
-        taken[name] = part
-    return checked(
-        Dataset(
-            str(path),
-            taken["train"],
-            names,
-            test=taken.get("test"),
-            validation=taken.get("validation"),
-            clean=clean_labels,
-            skipped=tuple(skipped),
-        )
-    )
-
-
-def examples(
-    path: Path,
-    names: Sequence[str],
-    *,
-    split: Wanted = None,
-    label_column: str | None = None,
-    path_column: str | None = None,
-    text_column: str | None = None,
-    id_column: str | None = None,
-    ignored: Sequence[str] = (),
-    on_bad_image: OnBadImage = "error",
-    inputs_elsewhere: bool = False,
-    needed: Sequence[str] | None = None,
-) -> dict[str, Examples]:
-    """The splits of a table as `load` takes it, for a model with these classes.
-
-    There need not be a label column, and it may be empty for a whole split: that has no labels. A
-    model that was made for columns of numbers says which are `needed`; others may hold anything.
-    """
-    table = open_table(path)
-    roles = roles_of(table, label_column, path_column, text_column, id_column, ignored, needed)
-    _must_have_rows(table)
-    inputs, example_ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere, needed=needed)
-    found = {one: rows for one, rows in _split_rows(table, roles.split).items() if len(rows)}
-    parts: dict[str, Examples] = {}
-    for one in chosen(found, split, str(path)):
-        rows = found[one]
-        labels = _known_labels(table, roles.label, rows, names)
-        some = inputs.take(rows)
-        ids = tuple(example_ids[i] for i in rows)
-        skipped: tuple[Skipped, ...] = ()
-        if isinstance(some, ImageFiles):
-            keep, skipped = sift(some.paths, ids, None, on_bad_image=on_bad_image)
-            some, ids = some.take(keep), tuple(ids[i] for i in keep)
-            labels = None if labels is None else labels[keep]
-        parts[one] = Examples(str(path), some, ids, labels, skipped)
-    return parts
+            if split == "train" and clean is not None:
+                clean = clean[keep]
+        parts[split] = part
+    return Contents(str(path), parts, names, clean, tuple(skipped))
 
 
 def read_labels(

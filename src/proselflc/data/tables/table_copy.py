@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from proselflc.data.dataset import Ints
+from proselflc.data.inputs import Ints
 from proselflc.data.tables.parquet_footer import codec
 from proselflc.data.tables.spreadsheet import neutralised, quoted
 from proselflc.data.tables.table_file import Delimited, Parquet, Table, one_line

@@ -9,25 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proselflc.data.dataset import (
-    Dataset,
-    Features,
-    ImageFiles,
-    Images,
-    Inputs,
-    Part,
-    Skipped,
-    Texts,
-)
-from proselflc.data.examples import (
-    Examples,
-    Wanted,
-    chosen,
+from proselflc.data.contents import (
+    Contents,
+    SplitChoice,
+    choose_splits,
     class_ids,
-    joined,
-    of_dataset,
+    contents_of,
     renumbered,
 )
+from proselflc.data.dataset import Dataset, Part, Skipped
+from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.errors import InputError
 
 
@@ -43,34 +34,38 @@ from proselflc.errors import InputError
         ({"validation", "test", "train"}, "all", ("train", "test", "validation")),
     ],
 )
-def test_which_split_is_meant(available: set[str], wanted: Wanted, splits: tuple[str, ...]) -> None:
-    assert chosen(available, wanted, "x") == splits
-    assert chosen(splits, wanted, "x") == splits  # choosing twice is choosing once
+def test_which_split_is_meant(
+    available: set[str], wanted: SplitChoice, splits: tuple[str, ...]
+) -> None:
+    assert choose_splits(available, wanted, "x") == splits
+    assert choose_splits(splits, wanted, "x") == splits  # choosing twice is choosing once
 
 
 def test_a_split_that_is_not_there_is_named() -> None:
     with pytest.raises(InputError, match="pets has no test part, only train and validation: choo"):
-        chosen(("train", "validation"), "test", "pets")
+        choose_splits(("train", "validation"), "test", "pets")
+
+
+def joined(*parts: Part[Ints | None]) -> Part[Ints | None]:
+    return Contents("t", dict(zip(("train", "test"), parts, strict=False))).joined()
 
 
 def test_splits_are_joined_in_order() -> None:
-    bad = Skipped("z", "it is damaged")
-    first = Examples("t", Texts(("a", "b")), ("1", "2"), np.array([0, 1]))
-    second = Examples("t", Texts(("c",)), ("3",), np.array([1]), (bad,))
-    whole = joined([first, second])
+    first = Part(Texts(("a", "b")), np.array([0, 1]), ("1", "2"))
+    second = Part(Texts(("c",)), np.array([1]), ("3",))
+    whole = joined(first, second)
     assert whole.inputs == Texts(("a", "b", "c"))
     assert whole.ids == ("1", "2", "3")
     assert whole.labels is not None
     assert whole.labels.tolist() == [0, 1, 1]
-    assert whole.skipped == (bad,)
     assert len(whole) == 3
 
 
 def test_of_splits_with_and_without_labels_none_has_labels() -> None:
-    first = Examples("t", Texts(("a",)), ("1",), np.array([0]))
-    second = Examples("t", Texts(("b",)), ("2",), None)
-    assert joined([first]).labels is not None
-    assert joined([first, second]).labels is None
+    first = Part(Texts(("a",)), np.array([0]), ("1",))
+    second = Part(Texts(("b",)), None, ("2",))
+    assert joined(first).labels is not None
+    assert joined(first, second).labels is None
 
 
 PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 2, 2, 3)
@@ -88,7 +83,7 @@ PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 2, 2, 3)
     ],
 )
 def test_every_kind_of_input_can_be_joined(one: Inputs, other: Inputs) -> None:
-    whole = joined([Examples("t", one, ("1", "2"), None), Examples("t", other, ("3",), None)])
+    whole = joined(Part(one, None, ("1", "2")), Part(other, None, ("3",)))
     assert type(whole.inputs) is type(one)
     for index, expected in ((np.array([0, 1]), one), (np.array([2]), other)):
         assert repr(whole.inputs.take(index)) == repr(expected)
@@ -99,20 +94,20 @@ def test_every_kind_of_input_can_be_joined(one: Inputs, other: Inputs) -> None:
     [Images(np.zeros((1, 3, 3, 3), np.uint8)), Features(np.zeros((1, 2), np.float32))],
 )
 def test_splits_that_differ_in_shape_are_not_joined(other: Inputs) -> None:
-    parts = [Examples("t", Images(PIXELS), ("1", "2"), None), Examples("t", other, ("3",), None)]
-    with pytest.raises(InputError, match=r"the splits hold images.* of different shapes"):
-        joined(parts)
+    parts = Part(Images(PIXELS), None, ("1", "2")), Part(other, None, ("3",))
+    with pytest.raises(InputError, match=r"the splits hold images of 2×2 .* cannot be joined"):
+        joined(*parts)
 
 
 def test_joined_examples_are_checked() -> None:
-    part = Examples("t", Texts(("a",)), ("1",), None)
+    part = Part(Texts(("a",)), None, ("1",))
     with pytest.raises(InputError, match='t has the id "1" more than once'):
-        joined([part, part])
+        joined(part, part)
     with pytest.raises(InputError, match="t holds no examples"):
-        joined([Examples("t", Texts(()), (), None)])
+        joined(Part(Texts(()), None, ()))
     endless = Features(np.array([[1.0], [np.inf]], np.float32))
     with pytest.raises(InputError, match=r'NaN or infinite features in 1 rows.*id "b"'):
-        joined([Examples("t", endless, ("a", "b"), None)])
+        joined(Part(endless, None, ("a", "b")))
 
 
 @given(st.permutations(["cat", "dog", "cow", "hen"]), st.lists(st.integers(0, 3), max_size=9))
@@ -139,7 +134,7 @@ def test_numbers_are_class_ids_only_where_they_are_no_names_and_may_be() -> None
         class_ids(["3", "0"], words, "t", or_numbers=True)
 
 
-def test_a_data_set_becomes_examples_by_split() -> None:
+def test_a_data_set_is_read_by_a_model_with_its_own_classes() -> None:
     def part(prefix: str, labels: list[int]) -> Part:
         ids = tuple(f"{prefix}{i}" for i in range(len(labels)))
         return Part(Texts(ids), np.array(labels), ids)
@@ -148,13 +143,14 @@ def test_a_data_set_becomes_examples_by_split() -> None:
     dataset = Dataset(
         "pets", part("a", [0, 1]), ("dog", "cat"), test=part("b", [1]), skipped=(skip,)
     )
-    parts = of_dataset(dataset, ("cat", "cow", "dog"))
+    contents = contents_of(dataset, ("cat", "cow", "dog"))
+    parts = contents.parts
     assert list(parts) == ["train", "test"]
     assert parts["train"].labels is not None
     assert parts["train"].labels.tolist() == [2, 0]
     assert parts["test"].labels is not None
     assert parts["test"].labels.tolist() == [0]
     assert parts["test"].ids == ("b0",)
-    assert joined(list(parts.values())).skipped == (skip,)
+    assert contents.skipped == (skip,)
     with pytest.raises(InputError, match='pets: unknown class "dog"'):
-        of_dataset(dataset, ("cat", "cow"))
+        contents_of(dataset, ("cat", "cow"))
