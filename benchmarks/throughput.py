@@ -42,8 +42,8 @@ from torch.utils.data import DataLoader, Dataset
 from proselflc.data.dataset import Dataset as LabelledData
 from proselflc.data.dataset import Part
 from proselflc.data.images import augment
+from proselflc.data.images.image_scaling import ImageScaling
 from proselflc.data.inputs import Bytes, Images, Ints
-from proselflc.data.preprocessing import ImageScaling
 from proselflc.models import catalogue
 from proselflc.models.shape import ImageShape
 from proselflc.run.config import Config

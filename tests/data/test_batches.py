@@ -14,8 +14,10 @@ from torch.testing import assert_close
 from proselflc.data.batches import Batch, Loader, Order, PadCropFlip, generator_for
 from proselflc.data.dataset import Part
 from proselflc.data.images.augment import pad_crop, placements
+from proselflc.data.images.image_scaling import ImageScaling
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
-from proselflc.data.preprocessing import ImageScaling, Standardization, TextHashing
+from proselflc.data.preprocessing import Standardization
+from proselflc.data.text_hashing import TextHashing
 from proselflc.errors import InputError
 
 
@@ -288,7 +290,7 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
         Loader(files, scaling)
     with pytest.raises(InputError, match="not images"):
         Loader(features, Standardization((0.0, 0.0), (1.0, 1.0)), augmentation=PadCropFlip())
-    with pytest.raises(InputError, match="6×6 with 3 channels, got 8×8 with 3"):
+    with pytest.raises(InputError, match="6×6 with 3 channels, got images of 8×8"):
         Loader(image_part(4, size=8), scaling)
     with pytest.raises(InputError, match="with 1"):
         Loader(image_part(4, channels=1), scaling)

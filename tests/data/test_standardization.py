@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from proselflc.data.inputs import Features
-from proselflc.data.standardization import (
-    Standardization,
-)
+from proselflc.data.preprocessing import Standardization
 from proselflc.errors import InputError
 
 

@@ -16,8 +16,8 @@ from proselflc.data import streaming as streaming_module
 from proselflc.data.batches import Batch, Order, generator_for
 from proselflc.data.dataset import Part
 from proselflc.data.images import augment
+from proselflc.data.images.image_scaling import ImageScaling, warped
 from proselflc.data.inputs import Bytes, ImageFiles, Images
-from proselflc.data.preprocessing import ImageScaling, warped
 from proselflc.data.streaming import FileLoader, RandomCrop
 from proselflc.errors import InputError
 

@@ -183,7 +183,7 @@ def test_it_trains_from_python_in_parts_with_an_average(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_more_than_one_process_is_refused(name: str) -> None:
     from proselflc.data.inputs import Features
-    from proselflc.data.preprocessing import fit
+    from proselflc.data.serving import fit
     from proselflc.training.strategy import RunContext
 
     context = RunContext(

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from proselflc.data.batches import Batch
 from proselflc.data.inputs import Features, Ints
-from proselflc.data.preprocessing import fit
+from proselflc.data.serving import fit
 from proselflc.training import processes
 from proselflc.training.checkpoint import State
 from proselflc.training.loop import Training, train_steps

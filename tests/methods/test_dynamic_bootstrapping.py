@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 from proselflc.data.batches import Batch
 from proselflc.data.inputs import Texts
-from proselflc.data.preprocessing import fit
+from proselflc.data.serving import fit
 from proselflc.errors import InputError
 from proselflc.methods.dynamic_bootstrapping import (
     DynamicBootstrapping,

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from proselflc.data import memory_budget
 from proselflc.data.batches import Batch
 from proselflc.data.inputs import Features, Ints
-from proselflc.data.preprocessing import fit
+from proselflc.data.serving import fit
 from proselflc.errors import InputError
 from proselflc.methods.joint import BEGIN, FIRST, RING, Joint
 from proselflc.training import processes

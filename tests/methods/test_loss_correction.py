@@ -18,7 +18,7 @@ from proselflc import methods
 from proselflc.cli import app as cli
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.inputs import Features
-from proselflc.data.preprocessing import fit
+from proselflc.data.serving import fit
 from proselflc.errors import InputError
 from proselflc.methods.loss_correction import FIRST, LossCorrection
 from proselflc.training import checkpoint, processes

@@ -19,7 +19,7 @@ from proselflc.cli import app as cli
 from proselflc.data.batches import Batch
 from proselflc.data.inputs import Features
 from proselflc.data.labels.matrix_files import read_mask
-from proselflc.data.preprocessing import fit
+from proselflc.data.serving import fit
 from proselflc.errors import InputError
 from proselflc.methods import masking
 from proselflc.methods.masking import CLIP, Masking, structure

@@ -18,7 +18,7 @@ import proselflc
 from proselflc import functional, methods
 from proselflc.cli import method_options
 from proselflc.data.inputs import Features
-from proselflc.data.preprocessing import fit
+from proselflc.data.serving import fit
 from proselflc.errors import InputError
 from proselflc.training.strategy import RunContext, Strategy
 from proselflc.wording import option

@@ -24,8 +24,8 @@ from proselflc.data.batches import Batch
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Bools, Features, ImageFiles, Texts
 from proselflc.data.opening import open_data
-from proselflc.data.preprocessing import fit
 from proselflc.data.request import Request
+from proselflc.data.serving import fit
 from proselflc.errors import InputError
 from proselflc.methods.pseudo_label import PseudoLabel
 from proselflc.run.config import Config

@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data import memory_budget
 from proselflc.data.inputs import Features
-from proselflc.data.preprocessing import fit
+from proselflc.data.serving import fit
 from proselflc.errors import InputError
 from proselflc.methods import s_adaptation
 from proselflc.methods.s_adaptation import FIRST, LAYERS, NoiseLayer

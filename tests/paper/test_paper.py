@@ -16,8 +16,8 @@ from PIL import Image
 
 from proselflc import methods
 from proselflc.data.dataset import Dataset, Part
+from proselflc.data.images.image_scaling import ImageScaling
 from proselflc.data.inputs import ImageFiles
-from proselflc.data.preprocessing import ImageScaling
 from proselflc.paper import printed, tables
 from proselflc.paper.plan import RunPlan, find_scale
 from proselflc.paper.records import RecordStore

@@ -10,7 +10,7 @@ import torch
 
 import proselflc
 from proselflc.data.inputs import Features
-from proselflc.data.standardization import Standardization
+from proselflc.data.preprocessing import Standardization
 from proselflc.errors import InputError
 from proselflc.reviewing.neighbours import POOL, Neighbours
 from proselflc.run.reader import Run

@@ -9,7 +9,7 @@ import pytest
 
 from proselflc import methods
 from proselflc.data.inputs import Features
-from proselflc.data.preprocessing import fit
+from proselflc.data.serving import fit
 from proselflc.errors import InputError
 from proselflc.run.config import Config
 from proselflc.searching import search_space

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Part
+from proselflc.data.images.image_scaling import ImageScaling
 from proselflc.data.inputs import Features, Floats, ImageFiles, Images, Inputs, Texts
 from proselflc.data.opening import open_data
-from proselflc.data.preprocessing import ImageScaling
 from proselflc.data.request import Request
 from proselflc.data.streaming import FileLoader
 from proselflc.errors import InputError, invalid_option

@@ -14,14 +14,11 @@ from torch import Tensor
 
 from proselflc.data.dataset import Part
 from proselflc.data.images import augment
+from proselflc.data.images.image_scaling import ImageScaling
 from proselflc.data.inputs import Features, ImageFiles, Images, Ints, Texts
-from proselflc.data.preprocessing import (
-    Bags,
-    ImageScaling,
-    Preprocessing,
-    TextHashing,
-)
+from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.random_streams import stream_seed
+from proselflc.data.text_hashing import Bags, TextHashing
 from proselflc.errors import InputError
 
 

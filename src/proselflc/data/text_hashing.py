@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from proselflc.data.inputs import Bools, Inputs, Ints, Texts
-from proselflc.data.saved_form import Json, broken, fields_of, integer, pair
+from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
+from proselflc.models.shape import BagShape
 
+_Length: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=16)]
+_Range: TypeAlias = tuple[_Length, _Length]
 _Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 _PRIME = np.uint64(0x100000001B3)  # FNV-1a with 64 bits, over code points instead of bytes
@@ -40,7 +42,7 @@ class Bags:
     bounds: Ints
 
     def padded(self, index: Ints) -> Tensor:
-        """[N, L] int64 the bags of the texts at index [N], filled up with 0 to the longest."""
+        """Return [N, L] int64 the bags of the texts at index [N], padded with 0 to the longest."""
         starts = self.bounds[index]
         lengths = self.bounds[index + 1] - starts
         columns = np.arange(max(1, int(lengths.max(initial=0))))
@@ -52,37 +54,37 @@ class Bags:
 
 
 @dataclass(frozen=True)
-class TextHashing:
-    """Texts as bags of n-grams, each named by a number: what an `nn.EmbeddingBag` takes.
+class TextHashing(Preprocessing):
+    """Texts as bags of hashed n-grams, for an `nn.EmbeddingBag`.
 
-    A text is normalised (NFKC, lower case, white space folded) and taken apart into runs of words
-    and runs of characters inside a word and its two borders. A run is hashed into one of `buckets`
-    buckets; buckets that training texts hardly ever used are left out, for their embeddings would
-    be noise, and the others are numbered from 1. Number 0 fills up: `padding_idx=0`. Every run
-    counts once per text. Words come first, so that of an overlong text these are kept.
+    A text is normalised (NFKC, lower case, white space folded) and split into runs of words and
+    runs of characters inside a word and its two borders. A run is hashed into one of `buckets`
+    buckets; buckets that training texts hardly ever used are left out, because their embeddings
+    would be noise, and the others are numbered from 1. Number 0 is padding: `padding_idx=0`. Every
+    run counts once per text. Words come first, so that they are kept of an overlong text.
 
     Attributes:
-        buckets: how many buckets there are, a power of two.
+        buckets: the number of buckets, a power of two.
         words: shortest and longest run of words; (1, 0) for none.
         characters: shortest and longest run of characters; (1, 0) for none.
-        longest: at most so many numbers per text.
-        letters: at most so many characters are read of each text.
+        longest: the largest number of n-grams per text.
+        letters: the number of characters read of each text.
         seen: a bit per bucket, least significant first: whether training texts use it.
     """
 
-    buckets: int
-    words: tuple[int, int]
-    characters: tuple[int, int]
-    longest: int
-    letters: int
+    buckets: Annotated[int, msgspec.Meta(ge=8, le=2**24)]
+    words: _Range
+    characters: _Range
+    longest: Annotated[int, msgspec.Meta(ge=1, le=2**20)]
+    letters: Annotated[int, msgspec.Meta(ge=1, le=2**24)]
     seen: bytes
+    kind = "texts"
 
     def __post_init__(self) -> None:
         if self.buckets < 8 or self.buckets & (self.buckets - 1):
             raise InputError(f"buckets must be a power of two from 8 on, got {self.buckets}")
         if min(self.words[0], self.characters[0], self.longest, self.letters) < 1:
-            raise InputError("runs of words and characters, longest and letters begin at 1")
-        assert len(self.seen) * 8 == self.buckets
+            raise InputError("words, characters, longest and letters begin at 1")
 
     @classmethod
     def fit(
@@ -98,7 +100,7 @@ class TextHashing:
     ) -> TextHashing:
         """Find the buckets that at least `min_examples` of the training texts use.
 
-        What occurs in one text only says nothing about any other, and helps to memorise a wrong
+        An n-gram of a single text says nothing about other texts and helps to memorise a wrong
         label.
         """
         hashing = cls(buckets, words, characters, longest, letters, b"\xff" * (buckets // 8))
@@ -116,8 +118,12 @@ class TextHashing:
 
     @property
     def num_embeddings(self) -> int:
-        """Numbers a bag may hold, 0 included: rows of the embedding."""
+        """Return the rows of the embedding: the numbers a bag may hold, 0 included."""
         return 1 + int(self._seen.sum())
+
+    @property
+    def shape(self) -> BagShape:
+        return BagShape(self.num_embeddings)
 
     @cached_property
     def _seen(self) -> Bools:
@@ -130,13 +136,13 @@ class TextHashing:
             raise InputError(f"this model was made for texts, got {inputs.kind}")
 
     def __call__(self, inputs: Inputs) -> Tensor:
-        """[N, L] int64 numbers of N texts, 0 for none; L is that of the longest, at least 1."""
+        """Return [N, L] int64 the bags of N texts, padded with 0 to the longest, L ≥ 1."""
         self.check(inputs)
         assert isinstance(inputs, Texts)
         return self.bags(inputs).padded(np.arange(len(inputs)))
 
     def bags(self, inputs: Texts) -> Bags:
-        """The bags of all n texts."""
+        """Return the bags of all n texts."""
         number = np.where(self._seen, np.cumsum(self._seen), 0).astype(np.int32)  # [buckets]
         numbers = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
@@ -151,7 +157,7 @@ class TextHashing:
         return Bags(np.concatenate(numbers), np.cumsum(np.concatenate(lengths)))
 
     def _chunks(self, texts: Sequence[str]) -> Iterator[list[str]]:
-        """Normalised texts, about a million letters at a time."""
+        """Yield normalised texts, about a million letters at a time."""
         chunk: list[str] = []
         letters = 0
         for text in texts:
@@ -165,7 +171,7 @@ class TextHashing:
             yield chunk
 
     def _runs(self, chunk: list[str]) -> tuple[Ints, Ints]:
-        """The distinct buckets of every normalised text, words first, as pairs (text, bucket)."""
+        """Return the distinct buckets of every text, words first, as pairs (text, bucket)."""
         joined = "".join(chunk).encode("utf-32-le", "surrogatepass")
         letters = np.frombuffer(joined, "<u4").astype(np.uint64)
         owner = np.repeat(np.arange(len(chunk)), [len(text) for text in chunk])
@@ -195,41 +201,13 @@ class TextHashing:
         first = first[np.argsort(text[first], kind="stable")]
         return text[first], bucket[first]
 
-    def to_json(self) -> Json:
-        return {
-            "kind": "texts",
-            "buckets": self.buckets,
-            "words": list(self.words),
-            "characters": list(self.characters),
-            "longest": self.longest,
-            "letters": self.letters,
-            "seen": base64.b64encode(self.seen).decode("ascii"),
-        }
-
-    @classmethod
-    def from_json(cls, value: object) -> TextHashing:
-        names = ("buckets", "words", "characters", "longest", "letters", "seen")
-        fields = fields_of(value, "texts", names)
-        buckets = integer(fields["buckets"], "buckets", 8, 2**24)
-        seen = fields["seen"]
-        try:
-            bits = base64.b64decode(seen if isinstance(seen, str) else "?", validate=True)
-        except (binascii.Error, ValueError):
-            raise broken("seen must be base64 text") from None
-        if len(bits) * 8 != buckets:
-            raise broken("seen must hold a bit for each bucket")
-        return cls(
-            buckets,
-            pair(fields, "words", 0, 16),
-            pair(fields, "characters", 0, 16),
-            integer(fields["longest"], "longest", 1, 2**20),
-            integer(fields["letters"], "letters", 1, 2**24),
-            bits,
-        )
+    def validate(self) -> None:
+        if len(self.seen) * 8 != self.buckets:
+            raise ValueError("seen must hold a bit for each bucket")
 
 
 def _hashed_words(letters: _Hashes, starts: Ints, lengths: Ints) -> _Hashes:
-    """[words] the hash of every word, letter by letter for all words at once."""
+    """Return [words] the hash of every word, letter by letter for all words at once."""
     word = np.full(len(starts), _BASIS, np.uint64)
     for k in range(int(lengths.max(initial=0))):
         still = np.flatnonzero(lengths > k)
@@ -238,7 +216,7 @@ def _hashed_words(letters: _Hashes, starts: Ints, lengths: Ints) -> _Hashes:
 
 
 def _hashed_runs(units: _Hashes, n: int, *, salt: int) -> _Hashes:
-    """[m − n + 1] the hash of every run of n of the m units; the salt keeps kinds apart."""
+    """Return [m − n + 1] the hash of every run of n of m units; the salt keeps kinds apart."""
     run = np.full(len(units) - n + 1, _BASIS ^ salt, np.uint64)
     for k in range(n):
         run = (run ^ units[k : len(units) - n + 1 + k]) * _PRIME
@@ -247,6 +225,6 @@ def _hashed_runs(units: _Hashes, n: int, *, salt: int) -> _Hashes:
 
 
 def _within_a_word(space: Bools, n: int) -> Bools:
-    """[m − n + 1] whether a run of n letters lies in one word and its two borders."""
+    """Return [m − n + 1] whether a run of n letters is in one word and its two borders."""
     windows = np.lib.stride_tricks.sliding_window_view(space, n)
     return np.asarray(~windows[:, 1:-1].any(axis=1) & ~windows.all(axis=1))

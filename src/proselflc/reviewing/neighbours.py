@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Part
 from proselflc.data.inputs import Floats, Inputs, Ints
+from proselflc.data.serving import loader
 from proselflc.errors import InputError
 from proselflc.run.reader import Run
 from proselflc.training.inference import predict_batches
-from proselflc.training.serving import loader
 
 POOL = 64  # examples of a class that are compared
 _CACHED = 64  # classes whose features are kept

@@ -17,8 +17,8 @@ from proselflc.data.dataset import Part, Skipped
 from proselflc.data.inputs import Floats, Inputs, Ints
 from proselflc.data.memory_budget import gigabytes, keeps_all
 from proselflc.data.opening import open_inputs
+from proselflc.data.preprocessing import Standardization
 from proselflc.data.request import TABLES, Request
-from proselflc.data.standardization import Standardization
 from proselflc.data.tables import spreadsheet
 from proselflc.data.tables.table import columns_there
 from proselflc.errors import InputError, invalid_option

@@ -20,14 +20,16 @@ from proselflc.data.batches import Batches, Order
 from proselflc.data.corruption import corrupted, surprises
 from proselflc.data.dataset import Dataset, Part, checked
 from proselflc.data.images.image import usual_length
+from proselflc.data.images.image_scaling import ImageScaling
 from proselflc.data.inputs import ImageFiles, Images, Inputs, Ints
 from proselflc.data.labels import labels as labels_of
 from proselflc.data.labels.decisions import read_decisions
 from proselflc.data.labels.labels import Labels
 from proselflc.data.opening import for_other_table, open_data
-from proselflc.data.preprocessing import ImageScaling, Preprocessing, fit
+from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.random_streams import random_stream
 from proselflc.data.request import FROM_PYTHON, TABLES, Request
+from proselflc.data.serving import fit, loader
 from proselflc.data.tables import odd_data
 from proselflc.errors import InputError
 from proselflc.models import catalogue, pixels
@@ -35,7 +37,6 @@ from proselflc.models.shape import ImageShape
 from proselflc.run.config import Config
 from proselflc.training.recipe import EPOCHS
 from proselflc.training.run_directory import RunDirectory, read_toml
-from proselflc.training.serving import loader, shape_of
 from proselflc.training.strategy import RunContext, Strategy
 from proselflc.wording import option
 
@@ -144,7 +145,7 @@ def prepare(
         normalize = choose_normalization(config, dataset.train.inputs, notes.append)
         config = replace(config, normalize=normalize)
     scaling = preprocessing or _fitted(config, dataset.train.inputs, report)
-    shape = shape_of(scaling)
+    shape = scaling.shape
     recipe = config.recipe
     batch_size = min(128, n) if recipe.batch_size is None else recipe.batch_size
     if batch_size > n:

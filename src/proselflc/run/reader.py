@@ -27,6 +27,7 @@ from proselflc.data.labels.label_values import LabelValues, Returned, returned
 from proselflc.data.labels.labels import Labels
 from proselflc.data.memory_budget import require
 from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.serving import loader
 from proselflc.data.sources import arrays, npz
 from proselflc.errors import InputError
 from proselflc.files import manifest
@@ -38,7 +39,6 @@ from proselflc.training.inference import predict_batches
 from proselflc.training.observations import Epochs, Mean, Rows
 from proselflc.training.run_directory import Json, RunDirectory, read_toml
 from proselflc.training.saved_model import SavedModel, finished_run
-from proselflc.training.serving import loader
 from proselflc.wording import command
 
 if TYPE_CHECKING:

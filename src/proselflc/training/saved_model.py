@@ -11,14 +11,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from proselflc.data import preprocessing
+from proselflc.data import serving
 from proselflc.data.labels.label_values import LabelValues
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.models import catalogue
 from proselflc.models.weights import load_strictly, read_state
 from proselflc.training.run_directory import RunDirectory
-from proselflc.training.serving import shape_of
 from proselflc.wording import command, option
 
 
@@ -66,7 +65,7 @@ class SavedModel:
     @cached_property
     def preprocessing(self) -> Preprocessing:
         """Return the preprocessing of the model's inputs."""
-        return preprocessing.from_json(self._description.preprocessing)
+        return serving.from_json(self._description.preprocessing)
 
     @property
     def claimed_name(self) -> str:
@@ -101,7 +100,7 @@ class SavedModel:
             InputError: the user has not named the code that makes it, the code fails, or the
                 weights do not fit.
         """
-        shape = shape_of(self.preprocessing)
+        shape = self.preprocessing.shape
         module = catalogue.build(self.model_name, shape, len(self.names), generator_seed=0)
         weights = self.directory.checked(self.directory.weights)
         state = read_state(weights)

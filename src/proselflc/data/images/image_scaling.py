@@ -5,28 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
 from proselflc.data.images import augment, image
-from proselflc.data.inputs import Bytes, ImageFiles, Images, Inputs
-from proselflc.data.saved_form import Json, broken, fields_of, numbers, pair
+from proselflc.data.inputs import Bytes, ImageFiles, Images, Inputs, describe_images
+from proselflc.data.preprocessing import Numbers, Preprocessing
 from proselflc.errors import InputError
+from proselflc.models.shape import ImageShape
 
 if TYPE_CHECKING:
     from PIL import Image
 
 _NEAR = 4  # how many times larger an image may be than what it is warped to, for torch to do it
 
+_Length: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=16384)]
+_Size: TypeAlias = tuple[_Length, _Length]
 Window: TypeAlias = tuple[int, int, int, int]  # top, left, height, width
 
 
 @dataclass(frozen=True)
-class ImageScaling:
+class ImageScaling(Preprocessing):
     """Images as a model sees them: of one size, every channel with mean 0 and deviation 1.
 
     Files are warped to `warp` whatever their shape, and the middle `size` of that is used; the
@@ -38,14 +42,20 @@ class ImageScaling:
         warp: height and width that files are warped to, at least `size`.
     """
 
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    size: tuple[int, int]
-    warp: tuple[int, int]
+    mean: Numbers
+    std: Numbers
+    size: _Size
+    warp: _Size
+    kind = "images"
 
     @property
     def channels(self) -> int:
+        """Return the number of channels."""
         return len(self.mean)
+
+    @property
+    def shape(self) -> ImageShape:
+        return ImageShape(self.channels, *self.size)
 
     @classmethod
     def fit(
@@ -101,12 +111,9 @@ class ImageScaling:
             return
         if not isinstance(inputs, Images):
             raise InputError(f"this model was made for images, got {inputs.kind}")
-        height, width, channels = inputs.pixels.shape[1:]
-        if (height, width) != self.size or channels != self.channels:
-            raise InputError(
-                f"this model was made for images of {_by(self.size)} with {self.channels} "
-                f"channels, got {_by((height, width))} with {channels}"
-            )
+        expected = describe_images(*self.size, self.channels)
+        if inputs.describe() != expected:
+            raise InputError(f"this model was made for {expected}, got {inputs.describe()}")
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """[N, channels, h, w] float32 for N images; files are read here and now."""
@@ -131,27 +138,14 @@ class ImageScaling:
         x = augment.normalize(pixels.contiguous(), mean, std, out=out)
         return x.contiguous(memory_format=torch.channels_last) if channels_last else x
 
-    def to_json(self) -> Json:
-        return {
-            "kind": "images",
-            "mean": list(self.mean),
-            "std": list(self.std),
-            "size": list(self.size),
-            "warp": list(self.warp),
-        }
-
-    @classmethod
-    def from_json(cls, value: object) -> ImageScaling:
-        fields = fields_of(value, "images", ("mean", "std", "size", "warp"))
-        mean, std = numbers(fields, "mean"), numbers(fields, "std")
-        size, warp = pair(fields, "size", 1, 16384), pair(fields, "warp", 1, 16384)
+    def validate(self) -> None:
+        mean, std = self.mean, self.std
         if len(mean) != len(std) or len(mean) not in (1, 3):
-            raise broken("mean and std must hold 1 or 3 numbers each")
+            raise ValueError("mean and std must hold 1 or 3 numbers each")
         if not all(0 <= m <= 1 for m in mean) or not all(1e-12 <= s <= 1e3 for s in std):
-            raise broken("mean must lie in 0 … 1, and std be positive")
-        if warp[0] < size[0] or warp[1] < size[1]:
-            raise broken("warp must be at least size")
-        return cls(mean, std, size, warp)
+            raise ValueError("mean must lie in 0 … 1, and std be positive")
+        if self.warp[0] < self.size[0] or self.warp[1] < self.size[1]:
+            raise ValueError("warp must be at least size")
 
 
 def warped(
