@@ -66,7 +66,8 @@ def loader(
             part, preprocessing, order, random, workers=workers, channels_last=channels_last
         )
     # 4 pixels of 32, as is usual for CIFAR, and in proportion for other sizes.
-    is_image = isinstance(preprocessing, ImageScaling)
-    room = max(1, round(min(preprocessing.size) / 8)) if is_image else 1
+    room = 1
+    if isinstance(preprocessing, ImageScaling):
+        room = max(1, round(min(preprocessing.size) / 8))
     padding = PadCropFlip(room if crop else 0, flip) if crop or flip else None
     return Loader(part, preprocessing, order, padding, channels_last=channels_last)
