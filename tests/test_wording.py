@@ -19,7 +19,6 @@ TO_DO = (
     "auditing",
     "data",
     "exporting",
-    "models",
     "pages",
     "recording",
     "reporting",

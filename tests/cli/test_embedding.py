@@ -270,7 +270,7 @@ def test_broken_weights_are_refused(here: Path, content: bytes, suffix: str) -> 
     with pytest.raises(InputError, match="no weights file"):
         load_embedder("own_model:Channels", weights=here / "missing.pt")
     torch.save([1, 2], here / "list.pt")
-    with pytest.raises(InputError, match="holds no state dict"):
+    with pytest.raises(InputError, match="does not hold a state dict"):
         load_embedder("own_model:Channels", weights=here / "list.pt")
 
 

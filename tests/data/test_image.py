@@ -208,7 +208,7 @@ def test_what_is_no_image(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
     for name, why in {
         "empty.png": "it is empty",
-        "text.png": "it is no JPEG",
+        "text.png": "it is not a JPEG",
         "folder.png": "not a regular file",
         "pipe.png": "not a regular file",
         "none.png": "there is no such file",
@@ -223,7 +223,7 @@ def test_other_formats_of_pillow_are_not_opened(tmp_path: Path) -> None:
     # Some of them start other programs; none has an ending that is read here.
     path = tmp_path / "a.png"
     Image.new("RGB", (2, 2)).save(path, format="PPM")
-    with pytest.raises(InputError, match="it is no JPEG"):
+    with pytest.raises(InputError, match="it is not a JPEG"):
         image.read(path)
 
 
@@ -252,7 +252,7 @@ def test_damage_that_pillow_logs_stays_off_stderr(tmp_path: Path) -> None:
     # In a process of its own: pytest has log handlers, which keep Pillow quiet anyway.
     code = f"from proselflc.data.images import image; print(image.probe(image.Path({str(path)!r})))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "no JPEG" in run.stdout
+    assert "not a JPEG" in run.stdout
     assert run.stderr == ""
 
 
@@ -298,8 +298,8 @@ def test_sift(tmp_path: Path) -> None:
     keep, skipped = image.sift(paths, ids, classes, on_bad_image="skip")
     assert keep.tolist() == [0, 2, 3]
     assert [s.id for s in skipped] == ["b"]
-    assert "no JPEG" in skipped[0].reason
-    with pytest.raises(InputError, match=r"cannot read the image .*bad\.png: it is no JPEG"):
+    assert "not a JPEG" in skipped[0].reason
+    with pytest.raises(InputError, match=r"cannot read the image .*bad\.png: it is not a JPEG"):
         image.sift(paths, ids, classes, on_bad_image="error")
     with pytest.raises(InputError, match=r'no image of class "z" can be read, .*bad\.png'):
         image.sift(paths, ids, ["x", "z", "x", "y"], on_bad_image="skip")

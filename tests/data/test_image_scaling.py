@@ -185,7 +185,7 @@ def test_what_cannot_be_an_image_is_refused(tmp_path: Path) -> None:
     header += (1).to_bytes(2, "little") + (24).to_bytes(2, "little") + bytes(24)
     with pytest.raises(ValueError, match="pixels"):
         warped(header, (8, 8))
-    with pytest.raises(ValueError, match="it is no JPEG"):
+    with pytest.raises(ValueError, match="it is not a JPEG"):
         warped(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", (8, 8))
     with pytest.raises(ValueError, match="not a regular file"):
         warped(tmp_path, (8, 8))

@@ -430,7 +430,7 @@ def test_paths_of_a_table_that_leave_its_folder(tmp_path: Path, say: Say, link: 
     (data / "table.csv").write_text("path,label\n/etc/hostname,a\n../outside/1.png,b\n")
     code, complaint = say("train", "--data", data / "table.csv", *words, "--overwrite")
     assert code == 2
-    assert "cannot read the image /etc/hostname: it is no JPEG, PNG" in complaint
+    assert "cannot read the image /etc/hostname: it is not a JPEG, PNG" in complaint
 
 
 DAMAGED = {

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from proselflc.models.cifar_resnet import CifarResNet
+from proselflc.models.resnet import CifarResNet
 
 
 def closed_form(n: int, channels: int, C: int) -> int:

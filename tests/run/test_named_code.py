@@ -81,7 +81,7 @@ def test_a_file_does_not_choose_the_code(
     assert said.err.startswith(f"{file} would have this command import the Python module evil,")
     assert f"in {here} first" in said.err
     assert "call make in it" in said.err
-    assert said.err.endswith("repeat it on the command line with --model evil:make\n")
+    assert said.err.endswith("name it yourself with --model evil:make\n")
 
 
 def test_what_the_sentence_says_works(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ from torch.utils.data import Dataset as MapStyle
 from proselflc.data.batches import Batch, Order, Share, generator_for, one_thread
 from proselflc.data.dataset import Part, Skipped
 from proselflc.data.images import augment
-from proselflc.data.images.image import QUIET, OnBadImage
+from proselflc.data.images.image import QUIET, OnBadImage, unreadable
 from proselflc.data.images.image_scaling import ImageScaling, Window, warped
 from proselflc.data.inputs import Bytes, ImageFiles, Ints
 from proselflc.errors import InputError
@@ -149,10 +149,7 @@ def _served(
     for slot, sent, rows, positions, bad in dones:
         for position, reason in bad:
             if loader.on_bad_image == "error":
-                raise InputError(
-                    f'cannot read the image "{ids[position]}": {reason}; replace or remove it, '
-                    "or leave unreadable images out with --on-bad-image skip"
-                )
+                raise unreadable(f'"{ids[position]}"', reason)
             if ids[position] not in known:
                 known.add(ids[position])
                 loader.skipped.append(Skipped(ids[position], reason))

@@ -1,4 +1,4 @@
-"""The models by name, what each takes and how it is best trained, and how one is made."""
+"""The models by name: what each takes, how it is best trained, and how it is built."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from proselflc.errors import InputError, unknown
-from proselflc.models import factory, resnet, small, text
-from proselflc.models.cifar_resnet import CifarResNet
+from proselflc.models import factory, resnet, small
 from proselflc.models.named_code import LIBRARIES
 from proselflc.models.shape import KINDS, BagShape, FeatureShape, ImageShape, Shape, example
 from proselflc.models.weights import load_pretrained, read_state, words
@@ -24,10 +23,11 @@ class Model:
     """A network, and the recipe it is trained with unless the user says otherwise.
 
     Attributes:
-        title: what it is, in a few words.
+        title: a short description.
         where: the section of the paper that uses it, or "–".
-        takes: the kinds of input it is made for.
-        build: makes it for a shape and C classes, drawing its weights from torch's generator.
+        takes: the shapes of input it is made for.
+        build: the function that makes it for a shape and C classes, with weights drawn from
+            torch's generator.
         optimizer, lr, weight_decay: the recipe.
     """
 
@@ -55,7 +55,7 @@ def _mlp(shape: Shape, num_classes: int) -> nn.Module:
 def _cifar_resnet(depth: int) -> Build:
     def build(shape: Shape, num_classes: int) -> nn.Module:
         assert isinstance(shape, ImageShape)
-        return CifarResNet(depth, shape.channels, num_classes)
+        return resnet.CifarResNet(depth, shape.channels, num_classes)
 
     return build
 
@@ -70,7 +70,7 @@ def _resnet(make: Callable[[int, int], nn.Module]) -> Build:
 
 def _embedding_bag(shape: Shape, num_classes: int) -> nn.Module:
     assert isinstance(shape, BagShape)
-    return text.embedding_bag(shape.num_embeddings, num_classes)
+    return small.embedding_bag(shape.num_embeddings, num_classes)
 
 
 _IMAGES: tuple[type[Shape], ...] = (ImageShape,)
@@ -103,7 +103,7 @@ _ELSEWHERE = "package.module:factory, timm:NAME or torchvision:NAME"
 
 
 def default_name(shape: Shape) -> str:
-    """The model for a user who names none: one that a CPU can train where that is possible."""
+    """Return the model to use if the user names none: one that a CPU can train if possible."""
     if isinstance(shape, ImageShape):
         return "convnet" if max(shape.height, shape.width) <= 64 else "resnet18"
     return "mlp" if isinstance(shape, FeatureShape) else "embedding_bag"
@@ -118,17 +118,17 @@ def build(
     weights: Path | None = None,
     report: Callable[[str], None] | None = None,
 ) -> nn.Module:
-    """Make a model, with weights that the seed alone decides, and try it out on two examples.
+    """Build a model with weights that depend on the seed only, and try it on two examples.
 
     Args:
         name: one of `MODELS`; `package.module:factory`, which is called with `num_classes` and
             `shape` as far as its signature has them; or, where they are installed, `timm:NAME`
             and `torchvision:NAME`.
-        shape: what it will see.
-        num_classes: C.
+        shape: the shape of one example.
+        num_classes: the number of classes C.
         generator_seed: decides the initial weights; torch's own generator is left as it was.
         weights: a file with trained weights, see `load_pretrained`.
-        report: is told in a sentence if the classifier of these weights was left out.
+        report: called with a sentence if the classifier of these weights was left out.
 
     Returns:
         a module that maps a batch of that shape to logits [N, C], in training mode.
@@ -150,26 +150,30 @@ def build(
             new = load_pretrained(module, read_state(weights), weights)
             if new and report is not None:
                 report(
-                    f"{', '.join(new)} start afresh: the classifier in {weights} is for another "
-                    f"number of classes than {num_classes}"
+                    f"{', '.join(new)} are initialised anew: the classifier in {weights} is not "
+                    f"for {num_classes} classes"
                 )
         logits = tried(name, module, shape, num_classes)
     if weights is not None and not bool(logits.isfinite().all()):
-        raise InputError(f"the weights in {weights} give NaN or infinite logits: are they damaged?")
+        raise InputError(
+            f"the weights in {weights} give NaN or infinite logits",
+            field="weights",
+            fix="check that the file is not damaged",
+        )
     return module.train()
 
 
 def _maker(name: str, shape: Shape) -> Build:
-    """What makes the model of that name; refuses a name that is unknown or takes other inputs."""
+    """Return what builds the model of that name, if it is known and takes these inputs."""
     kind, colon, rest = name.partition(":")
     if not colon:
         if name not in MODELS:
-            raise InputError(f"{unknown('model', name, MODELS)}; or {_ELSEWHERE}")
+            raise InputError(f"{unknown('model', name, MODELS)}; or {_ELSEWHERE}", field="model")
         if type(shape) not in MODELS[name].takes:
             raise _misfit(name, MODELS[name].takes, shape)
         return MODELS[name].build
     if not kind or not rest:
-        raise InputError(f'model "{name}" lacks a part: expected {_ELSEWHERE}')
+        raise InputError(f'model "{name}" lacks a part: expected {_ELSEWHERE}', field="model")
     if kind not in LIBRARIES:
         return lambda shape, num_classes: factory.call_factory(
             kind,
@@ -197,9 +201,9 @@ def _misfit(name: str, takes: tuple[type[Shape], ...], shape: Shape) -> InputErr
 
 @contextmanager
 def _generator(seed: int) -> Iterator[None]:
-    """torch's generator seeded, and put back afterwards.
+    """Seed torch's generator, and restore it afterwards.
 
-    On the CPU alone, where models are made: `torch.manual_seed` would also seed the other devices.
+    Only the CPU's, where models are made: `torch.manual_seed` would also seed other devices.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -207,7 +211,7 @@ def _generator(seed: int) -> Iterator[None]:
 
 
 def tried(name: str, module: nn.Module, shape: Shape, num_classes: int) -> Tensor:
-    """[2, C] what the module gives for two examples, in evaluation mode."""
+    """Return the module's logits [2, C] for two examples, in evaluation mode."""
     x = example(shape)
     module.eval()
     try:

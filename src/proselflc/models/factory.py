@@ -1,4 +1,4 @@
-"""Models from elsewhere: a function of the user's, timm, torchvision."""
+"""Models from elsewhere: a function of the user, timm, torchvision."""
 
 import importlib
 import inspect
@@ -17,7 +17,7 @@ from proselflc.models.weights import words
 def call_factory(
     package: str, name: str, *, arguments: Mapping[str, object], gives: str
 ) -> nn.Module:
-    """The module that `package.module:factory` makes.
+    """Return the module that `package.module:factory` makes.
 
     Args:
         package, name: where the factory is; the current directory is searched first.
@@ -49,7 +49,7 @@ def call_factory(
 
 
 def import_timm(name: str) -> ModuleType:
-    """timm, if it is installed and has a model of that name."""
+    """Return timm, if it is installed and has a model of that name."""
     timm = _imported("timm", 'pip install "proselflc[timm]"')
     if not timm.is_model(name):
         raise _unknown("timm", name, timm.list_models())
@@ -57,7 +57,7 @@ def import_timm(name: str) -> ModuleType:
 
 
 def timm_model(name: str, *, channels: int, num_classes: int) -> nn.Module:
-    """An untrained timm model for images with so many channels."""
+    """Return an untrained timm model for images with this number of channels."""
     timm = import_timm(name)
     try:
         module: nn.Module = timm.create_model(
@@ -69,7 +69,7 @@ def timm_model(name: str, *, channels: int, num_classes: int) -> nn.Module:
 
 
 def torchvision_model(name: str, *, num_classes: int) -> nn.Module:
-    """An untrained torchvision model, which takes images with three channels."""
+    """Return an untrained torchvision model, which takes images with three channels."""
     models = _imported("torchvision", "install the one that goes with this torch").models
     known = models.list_models(module=models)  # without those that find objects or segment
     if name not in known:
@@ -82,7 +82,7 @@ def torchvision_model(name: str, *, num_classes: int) -> nn.Module:
 
 
 def _taken(factory: Callable[..., object], arguments: Mapping[str, object]) -> list[str]:
-    """Which of the arguments a callable takes by keyword."""
+    """Return which of the arguments a callable takes by keyword."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError):  # some built-in callables have none
@@ -102,7 +102,7 @@ def _imported(name: str, advice: str) -> ModuleType:
 
 
 def _unknown(library: str, name: str, known: list[str]) -> InputError:
-    """A library has over a thousand models: name the nearest instead of all."""
+    """Return an error that names the nearest of a library's thousand models, not all of them."""
     close = get_close_matches(name, known, n=1)
     hint = f'did you mean "{close[0]}"?' if close else "its list_models() lists them"
     return InputError(f'{library} has no model "{name}"; {hint}')

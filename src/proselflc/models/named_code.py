@@ -1,21 +1,21 @@
-"""Code that makes a model: which names stand for such code, and who may have it executed.
+"""Code that makes a model: which names stand for it, and when it may be executed.
 
-`package.module:factory` is imported and called. Who runs a command names it there, or in a call;
-a file may come from anybody, so what a file names is executed only where the user repeats it.
+`package.module:factory` is imported and called. The user names it on the command line or in a call.
+A file is not trusted: code that it names is executed only if the user names it too.
 """
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from proselflc.errors import InputError
+from proselflc.wording import on_command_line, option
 
 LIBRARIES = ("timm", "torchvision")  # whose models are made by name: nothing else is imported
 
 
 def names_code(model: object) -> bool:
-    """Whether a model's name is `package.module:factory`, which would be imported.
+    """Return whether a model's name is `package.module:factory`, which would be imported.
 
     >>> names_code("my_models:small"), names_code("timm:resnet18"), names_code("mlp")
     (True, False, False)
@@ -25,30 +25,32 @@ def names_code(model: object) -> bool:
 
 
 def flag_for(model: object) -> str:
-    """What a command needs that goes on with a model of the user's own; empty for others.
+    """Return what a command needs to continue with a model of the user's own, else "".
 
     >>> flag_for("my_models:small")
     ' --model my_models:small'
     """
-    return f" --model {shlex.quote(str(model))}" if names_code(model) else ""
+    if not names_code(model):
+        return ""
+    with on_command_line():
+        return " " + option("model", str(model))
 
 
 def check_repeated(model: str, source: Path, repeated: str | None) -> None:
     """Refuse code that a file names and the user does not.
 
     Args:
-        model: as the file has it.
+        model: the model in the file.
         source: the file.
-        repeated: what the user says on this call that the model is, or None.
-
-    Raises:
-        InputError: the user has not said which model it is.
+        repeated: the model that the user names, or None.
     """
     if repeated is not None or not names_code(model):
         return
     module, _, factory = model.partition(":")
     raise InputError(
         f"{source} would have this command import the Python module {module}, which is looked for "
-        f"in {Path.cwd()} first, and call {factory} in it to make the model: a file may come from "
-        f"anybody, so if you trust that code, repeat it on the command line with{flag_for(model)}"
+        f"in {Path.cwd()} first, and call {factory} in it to make the model, but a file is not "
+        "trusted to name code",
+        field="model",
+        fix=f"if you trust that code, name it yourself with {option('model', model)}",
     )

@@ -1,7 +1,7 @@
-"""How pixels are scaled for weights that were trained elsewhere: by the mean and deviation of then.
+"""How pixels must be scaled for trained weights: by the mean and deviation of their training.
 
-Weights know what they were trained on. Pixels that are scaled otherwise reach the first layer
-shifted and stretched, and what was learned before is worth less.
+Pixels that are scaled otherwise reach the first layer shifted and stretched, and the weights are
+worth less.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proselflc.errors import InputError
+from proselflc.errors import InputError, invalid_option
+from proselflc.wording import option
 
-_RESNETS = ("resnet18", "resnet50")  # of ours, with torchvision's names of their weights
-_FROM_A_HUB = ("model.safetensors", "pytorch_model.bin")  # and so are those of a run of ours
+_RESNETS = ("resnet18", "resnet50")  # with torchvision's names of their weights
+_FROM_A_HUB = ("model.safetensors", "pytorch_model.bin")  # a run's weights have the first name too
 _LARGEST = 1 << 20  # bytes of a description that is read
 
 
@@ -40,14 +41,14 @@ class Pixels:
             )
 
     def in_short(self) -> str:
-        """The same for people to read."""
+        """Return a short description."""
         if self in (IMAGENET, AS_THEY_ARE):
             return str(self)
         mean, std = (", ".join(f"{one:.3f}" for one in some) for some in (self.mean, self.std))
         return f"mean {mean}, deviation {std}"
 
     def __str__(self) -> str:
-        """As `parse` takes it."""
+        """Return the text that `parse` reads."""
         known = {IMAGENET: "imagenet", AS_THEY_ARE: "none"}
         return known.get(self) or f"{_listed(self.mean)}/{_listed(self.std)}"
 
@@ -59,13 +60,13 @@ DATA = "data"  # measured on the training images
 
 
 def parse(text: str) -> Pixels | None:
-    """What `--normalize` says; None for "data", which is measured.
+    """Return the scaling that a value of the option `normalize` means; None for "data".
 
     >>> parse("0.5,0.5,0.5/0.25,0.25,0.25")
     Pixels(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 
     Raises:
-        InputError: it says nothing that could be meant.
+        InputError: the text is not a scaling.
     """
     if text == DATA:
         return None
@@ -76,26 +77,27 @@ def parse(text: str) -> Pixels | None:
     try:
         numbers = [tuple(float(one) for one in part.split(",")) for part in (mean, std)]
     except ValueError:
-        raise InputError(
-            f'--normalize is "{text[:80]}": expected data, imagenet, none, or means and deviations '
-            "of pixels / 255 such as 0.5,0.5,0.5/0.5,0.5,0.5"
+        raise invalid_option(
+            "normalize",
+            f'is "{text[:80]}": expected data, imagenet, none, or means and deviations of '
+            "pixels / 255 such as 0.5,0.5,0.5/0.5,0.5,0.5",
         ) from None
     return Pixels(*numbers)
 
 
 def expected(model: str, weights: Path) -> Pixels | None:
-    """What the pixels must be like for weights in a file; None where nothing says it.
+    """Return the scaling that weights in a file expect; None if it is unknown.
 
-    First counts what lies beside the file: the `model.json` of a run of ours, or the configuration
-    that Hugging Face and timm write. Then the model: timm says what its own were trained with, and
-    all of torchvision's were trained with ImageNet's.
+    A description beside the file comes first: the `model.json` of a run, or the configuration that
+    Hugging Face and timm write. Then the model: timm describes its own, and all of torchvision's
+    were trained with ImageNet's scaling.
 
     Args:
-        model: its name, as `--model` takes it.
+        model: the model's name.
         weights: the file.
 
     Raises:
-        InputError: what lies beside the file is damaged, or timm does not know the model.
+        InputError: the description is damaged, or timm does not know the model.
     """
     beside = _beside(weights) if weights.name in _FROM_A_HUB else None
     if beside is not None:
@@ -107,7 +109,7 @@ def expected(model: str, weights: Path) -> Pixels | None:
 
 
 def of_timm(name: str) -> Pixels:
-    """What timm says that its weights of a model were trained with."""
+    """Return the scaling with which timm's weights of a model were trained."""
     from proselflc.models.factory import import_timm
 
     found = import_timm(name).get_pretrained_cfg(name)
@@ -116,8 +118,8 @@ def of_timm(name: str) -> Pixels:
 
 
 def _beside(weights: Path) -> Pixels | None:
-    """What a description in the same folder says."""
-    path = weights.parent / "model.json"  # of a run of ours
+    """Return the scaling in a description in the same folder."""
+    path = weights.parent / "model.json"  # of a run
     ours = _read(path).get("preprocessing")
     if isinstance(ours, Mapping) and ours.get("kind") == "images":
         return _made(path, ours.get("mean"), ours.get("std"))
@@ -137,12 +139,14 @@ def _made(path: Path, mean: Any, std: Any) -> Pixels:
         return Pixels(tuple(map(float, mean)), tuple(map(float, std)))
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{path} does not say how pixels are scaled ({error}): say it with --normalize"
+            f"{path} does not say how pixels are scaled ({error})",
+            field="normalize",
+            fix=f"give the scaling with {option('normalize')}",
         ) from None
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; an empty one where there is no such file."""
+    """Return a JSON object; an empty one if there is no such file."""
     if not path.is_file():
         return {}
     try:

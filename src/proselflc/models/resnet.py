@@ -1,15 +1,87 @@
-"""The residual networks for large images of He et al. 2016, section 4.1: ResNet-18 and ResNet-50.
+"""The residual networks of He et al. 2016: for small images (section 4.2) and for large (4.1).
 
-Parameters have the names and shapes of the files that torchvision publishes, so that ImageNet
-weights, which the paper's Clothing1M recipe starts from, can be loaded.
+The paper's ResNet-44 is of the first kind. Parameters of ResNet-18 and ResNet-50 have the names and
+shapes of the files that torchvision publishes, so that ImageNet weights, from which the paper's
+Clothing1M recipe starts, can be loaded.
 """
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proselflc.models.cifar_resnet import initialize_convolutions
+STAGES = (16, 32, 64)  # channels for small images; the later two stages begin with a stride of 2
+WIDTHS = (64, 128, 256, 512)  # of the four stages for large images; all but the first halve maps
 
-WIDTHS = (64, 128, 256, 512)  # of the four stages; all but the first halve the maps
+
+class CifarResNet(nn.Module):
+    """Depth 6n + 2: a convolution, three stages of n blocks of two convolutions, a linear layer.
+
+    Shortcuts have no parameters (option A). The last maps are averaged whole, so that images may
+    have any size; from 8 pixels on the last stage still sees more than one place.
+
+    Args:
+        depth: 20, 32, 44, 56, or any other 6n + 2.
+        channels: of the images.
+        num_classes: the number of classes C.
+    """
+
+    def __init__(self, depth: int, channels: int, num_classes: int) -> None:
+        super().__init__()
+        n, rest = divmod(depth - 2, 6)
+        assert n >= 1, "6n + 2 is at least 8"
+        assert rest == 0, "the depth is 6n + 2"
+        before = STAGES[0]
+        self.conv = _conv3x3(channels, before)
+        self.bn = nn.BatchNorm2d(before)
+        blocks: list[nn.Module] = []
+        for width in STAGES:
+            blocks.extend(_Block(before if i == 0 else width, width) for i in range(n))
+            before = width
+        self.blocks = nn.Sequential(*blocks)
+        self.fc = nn.Linear(before, num_classes)
+        initialize_convolutions(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits [N, C] of images [N, channels, h, w]."""
+        x = F.relu(self.bn(self.conv(x)), inplace=True)
+        x = self.blocks(x)
+        logits: Tensor = self.fc(x.mean((2, 3)))
+        return logits
+
+
+class _Block(nn.Module):
+    """Two convolutions and a shortcut; where the channels grow, the maps shrink to a half."""
+
+    def __init__(self, before: int, width: int) -> None:
+        super().__init__()
+        self.stride = 1 if before == width else 2
+        self.extra = width - before
+        self.conv1 = _conv3x3(before, width, self.stride)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = _conv3x3(width, width)
+        self.bn2 = nn.BatchNorm2d(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return maps [N, width, h / stride, w / stride] of maps [N, before, h, w]."""
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = self.bn2(self.conv2(y))
+        if self.extra:  # every other pixel, and channels of zeros behind the ones there are
+            x = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.extra))
+        y += x
+        return F.relu(y, inplace=True)
+
+
+def initialize_convolutions(module: nn.Module) -> None:
+    """Draw the weights of convolutions as He et al. 2015 do, N(0, 2 / (outputs · kernel area)).
+
+    Batch norms stay at scale 1 and offset 0, linear layers as torch makes them.
+    """
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+
+
+def _conv3x3(before: int, width: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(before, width, 3, stride, padding=1, bias=False)
 
 
 class ResNet(nn.Module):
@@ -20,7 +92,7 @@ class ResNet(nn.Module):
         bottleneck: blocks of 1×1, 3×3 and 1×1 convolutions instead of two 3×3; the last of them
             gives four times the stage's width.
         channels: of the images.
-        num_classes: C.
+        num_classes: the number of classes C.
     """
 
     def __init__(
@@ -48,7 +120,7 @@ class ResNet(nn.Module):
         initialize_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, C] logits of images [N, channels, h, w]."""
+        """Return logits [N, C] of images [N, channels, h, w]."""
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)
         x = F.max_pool2d(x, 3, 2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -65,7 +137,7 @@ def resnet50(channels: int, num_classes: int) -> ResNet:
 
 
 class _Basic(nn.Module):
-    """[N, width, h / stride, w / stride] by two 3×3 convolutions and a shortcut."""
+    """Two 3×3 convolutions and a shortcut, to maps [N, width, h / stride, w / stride]."""
 
     expansion = 1
 
@@ -85,10 +157,10 @@ class _Basic(nn.Module):
 
 
 class _Bottleneck(nn.Module):
-    """[N, 4 width, h / stride, w / stride] by 1×1, 3×3 and 1×1 convolutions and a shortcut.
+    """1×1, 3×3 and 1×1 convolutions and a shortcut, to [N, 4 width, h / stride, w / stride].
 
-    The 3×3 convolution has the stride, where the article gives it to the first 1×1: the published
-    weights are of this form, which loses no pixels.
+    The 3×3 convolution has the stride, unlike in the article, where the first 1×1 has it: the
+    published weights are of this form, which loses no pixels.
     """
 
     expansion = 4
@@ -113,7 +185,7 @@ class _Bottleneck(nn.Module):
 
 
 def _projection(before: int, after: int, stride: int) -> nn.Sequential | None:
-    """The shortcut's 1×1 convolution where the shape changes (option B), else the identity."""
+    """Return the shortcut's 1×1 convolution if the shape changes (option B), else None."""
     if before == after and stride == 1:
         return None
     return nn.Sequential(

@@ -1,4 +1,4 @@
-"""What one example looks like to a model."""
+"""The shape of the examples that a model takes."""
 
 from dataclasses import dataclass, fields
 from typing import TypeAlias
@@ -11,7 +11,7 @@ from proselflc.errors import InputError
 
 @dataclass(frozen=True)
 class ImageShape:
-    """A model sees [N, channels, height, width] float32."""
+    """Batches [N, channels, height, width] float32."""
 
     channels: int
     height: int
@@ -23,7 +23,7 @@ class ImageShape:
 
 @dataclass(frozen=True)
 class FeatureShape:
-    """A model sees [N, width] float32."""
+    """Batches [N, width] float32."""
 
     width: int
 
@@ -33,7 +33,7 @@ class FeatureShape:
 
 @dataclass(frozen=True)
 class BagShape:
-    """A model sees [N, L] int64, numbers below `num_embeddings`, filled up with 0."""
+    """Batches [N, L] int64 of numbers below `num_embeddings`, padded with 0."""
 
     num_embeddings: int
 
@@ -51,9 +51,9 @@ KINDS: dict[type[Shape], str] = {
 
 
 def example(shape: Shape) -> Tensor:
-    """Two examples of zeros, to try a model out.
+    """Return two examples of zeros, to try a model.
 
-    [2, channels, height, width] float32, [2, width] float32, or [2, 1] int64.
+    They are [2, channels, height, width] float32, [2, width] float32, or [2, 1] int64.
     """
     if isinstance(shape, ImageShape):
         return torch.zeros(2, shape.channels, shape.height, shape.width)

@@ -1,4 +1,4 @@
-"""Networks that a CPU trains in minutes: three convolutions, and a multilayer perceptron."""
+"""Networks that a CPU trains in minutes: three convolutions, a perceptron, a bag of embeddings."""
 
 import math
 from collections import OrderedDict
@@ -8,14 +8,15 @@ from torch import nn
 CONVOLUTIONS = (32, 64, 128)  # channels
 COARSEST = 4  # the last maps are pooled to at most so many rows and columns
 HIDDEN = 256
+DIMENSIONS = 64  # of an embedding
 
 
 def convnet(
     channels: int, height: int, width: int, num_classes: int, *, dropout: float = 0.0
 ) -> nn.Sequential:
-    """Three 3×3 convolutions of stride 2 and a linear layer, each with batch norm, and another.
+    """Return three 3×3 convolutions of stride 2 and a linear layer with batch norm, and another.
 
-    Maps [N, channels, height, width] to logits [N, C]. Up to 32 pixels the last maps are used as
+    It maps [N, channels, height, width] to logits [N, C]. Up to 32 pixels the last maps are used as
     they are; larger ones are averaged over squares, to keep the linear layer small.
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
@@ -41,9 +42,9 @@ def convnet(
 
 
 def mlp(inputs: int, num_classes: int, *, hidden: tuple[int, ...] = (128,)) -> nn.Sequential:
-    """Linear layers with ReLU between them, without batch norm.
+    """Return linear layers with ReLU between them, without batch norm.
 
-    Maps [N, …] with `inputs` numbers per example, images included, to logits [N, C].
+    They map [N, …] with `inputs` numbers per example, images included, to logits [N, C].
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
     for i, width in enumerate(hidden, 1):
@@ -52,3 +53,17 @@ def mlp(inputs: int, num_classes: int, *, hidden: tuple[int, ...] = (128,)) -> n
         inputs = width
     layers["fc"] = nn.Linear(inputs, num_classes)
     return nn.Sequential(layers)
+
+
+def embedding_bag(num_embeddings: int, num_classes: int) -> nn.Sequential:
+    """Return the mean of the embeddings of a text's n-grams and a linear layer.
+
+    They map bags [N, L] int64, padded with 0, to logits [N, C]. Padding does not count, and an
+    empty bag has embedding 0, so that its logits are the linear layer's bias.
+    """
+    return nn.Sequential(
+        OrderedDict(
+            embedding=nn.EmbeddingBag(num_embeddings, DIMENSIONS, mode="mean", padding_idx=0),
+            fc=nn.Linear(DIMENSIONS, num_classes),
+        )
+    )

@@ -1,4 +1,4 @@
-"""Trained weights from a file of the user's: read without running code, loaded without guessing."""
+"""Trained weights of the user: read without running code, loaded without guessing."""
 
 import os
 import pickle
@@ -17,10 +17,10 @@ _NAMED = 3  # how many names of each kind an error lists
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """Names and tensors of a safetensors file, or of a state dict that `torch.save` wrote.
+    """Return the tensors of a safetensors file, or of a state dict that `torch.save` wrote.
 
-    Nothing that a file says is run. The wrappers `state_dict` and `model` of checkpoints are taken
-    off, and so is the prefix `module.` of a model that was trained in several processes.
+    No code in a file is run. The wrappers `state_dict` and `model` of checkpoints are removed, and
+    so is the prefix `module.` of a model that was trained in several processes.
     """
     if not is_regular(path):
         raise InputError(f"there is no weights file {path}")
@@ -49,14 +49,14 @@ def read_state(path: Path) -> dict[str, Tensor]:
     if not isinstance(state, dict) or not all(
         isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()
     ):
-        raise InputError(f"{path} holds no state dict: expected names and their tensors")
+        raise InputError(f"{path} does not hold a state dict: expected names and their tensors")
     if state and all(name.startswith("module.") for name in state):
         state = {name.removeprefix("module."): value for name, value in state.items()}
     return state
 
 
 def load_strictly(module: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    """Put the weights into the module; every name and shape must fit.
+    """Load the weights into the module; every name and shape must fit.
 
     Args:
         path: where they came from, for the error.
@@ -69,7 +69,7 @@ def load_strictly(module: nn.Module, state: dict[str, Tensor], path: Path) -> No
 
 
 def load_pretrained(module: nn.Module, state: dict[str, Tensor], path: Path) -> tuple[str, ...]:
-    """Put weights into the module that may have been trained for another number of classes.
+    """Load weights that may have been trained for another number of classes.
 
     The classifier is the last layer that the module registered, linear or a convolution. Where it
     differs in the number of its outputs alone it stays as it is; all else must fit, as in
@@ -89,12 +89,12 @@ def load_pretrained(module: nn.Module, state: dict[str, Tensor], path: Path) -> 
 
 
 def words(error: Exception) -> str:
-    """What an error says, on one line and not too long."""
+    """Return the text of an error, on one line and not too long."""
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _classifier(module: nn.Module) -> tuple[str, ...]:
-    """Names of the parameters of the last layer, if it is one that can give classes."""
+    """Return the names of the parameters of the last layer, if it can be a classifier."""
     prefix, last = "", module
     for name, part in module.named_modules():
         if next(part.parameters(recurse=False), None) is not None:
@@ -106,7 +106,7 @@ def _classifier(module: nn.Module) -> tuple[str, ...]:
 
 
 def _other_classes(shapes: list[tuple[torch.Size, torch.Size]]) -> bool:
-    """Whether the file's layer differs from the model's in its first dimension, and in that alone.
+    """Return whether the file's layer differs from the model's in its first dimension only.
 
     Args:
         shapes: of every parameter of the layer, in the model and in the file.
@@ -121,9 +121,9 @@ def _fits(own: Tensor, value: Tensor) -> bool:
 
 
 def _mismatch(module: nn.Module, state: dict[str, Tensor]) -> str:
-    """What is missing, unexpected or of another shape, in a few words; empty if nothing is."""
+    """Return what is missing, unexpected or of another shape; empty if nothing is."""
     own = module.state_dict()
-    # Older files hold no count of batches, and torch does without.
+    # Older files hold no count of batches, which torch does not need.
     counts = ("num_batches_tracked",)
     missing = [name for name in own if name not in state and not name.endswith(counts)]
     unexpected = [name for name in state if name not in own]
@@ -141,7 +141,7 @@ def _mismatch(module: nn.Module, state: dict[str, Tensor]) -> str:
 
 
 def _first(names: Iterable[str]) -> str:
-    """A few names, and how many more there are."""
+    """Return a few names, and how many more there are."""
     listed = list(names)
     more = len(listed) - _NAMED
     return ", ".join(listed[:_NAMED]) + (f" and {more} more" if more > 0 else "")

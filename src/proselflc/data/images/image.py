@@ -1,4 +1,4 @@
-"""One image file, decoded safely: whatever is inside, RGB bytes come out or a plain error."""
+"""Image files, decoded safely: whatever is inside, the result is RGB bytes or a plain error."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from proselflc.data.dataset import Skipped
 from proselflc.data.inputs import Bytes, Ints
 from proselflc.errors import InputError
 from proselflc.files.regular import NotRegularError, open_regular
+from proselflc.wording import option
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -35,7 +36,6 @@ MAX_BYTES = 2**30  # some decoders read the whole file at once
 _LARGE = 2**24
 _PIXELS_PER_BYTE = 10_000
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
-_ADVICE = "replace or remove it, or leave unreadable images out with --on-bad-image skip"
 
 
 # Pillow logs some damage; without a handler that would go to stderr beside our own sentence.
@@ -43,28 +43,38 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
 def read(path: Path) -> Bytes:
-    """The image as [H, W, 3] bytes; see `decode`."""
+    """Return the image as [H, W, 3] bytes; see `decode`."""
     return np.array(decode(path))  # a copy: arrays over Pillow's memory cannot be written to
 
 
 def decode(path: Path) -> Image.Image:
-    """The file as an upright Pillow image of mode RGB, its pixels loaded.
+    """Return the file as an upright Pillow image of mode RGB, its pixels loaded.
 
     Of several frames the first counts. Colour profiles are not applied.
 
     Raises:
-        InputError: the file is missing, truncated, too large or no image; it is named.
+        InputError: the file is missing, truncated, too large or not an image.
     """
     try:
         with opened(path) as image:
             return rgb(image)
     # Decoders raise nearly anything on hostile bytes: struct.error, SyntaxError, IndexError, …
     except Exception as error:
-        raise InputError(f"cannot read the image {path}: {reason(error)}; {_ADVICE}") from None
+        raise unreadable(path, reason(error)) from None
+
+
+def unreadable(image: object, why: str | None) -> InputError:
+    """Return the error for an image that cannot be read."""
+    skip = option("on_bad_image", "skip")
+    return InputError(
+        f"cannot read the image {image}: {why}",
+        field="on_bad_image",
+        fix=f"replace or remove it, or leave unreadable images out with {skip}",
+    )
 
 
 def rgb(image: Image.Image) -> Image.Image:
-    """Any Pillow image as RGB of 8 bits: turned upright, transparency over white.
+    """Return any Pillow image as RGB of 8 bits: turned upright, transparency over white.
 
     Of 16 bits the upper eight are kept, as Pillow does for colour. Pixels of 32 bits have no agreed
     range and are refused with a ValueError.
@@ -92,9 +102,9 @@ def rgb(image: Image.Image) -> Image.Image:
 
 @contextmanager
 def opened(source: Path | bytes) -> Iterator[Image.Image]:
-    """An image file, or the bytes of one, with its header read and judged but no pixels decoded.
+    """Open an image file, or the bytes of one: its header is read and checked, no pixels decoded.
 
-    Whatever is raised here, or while its pixels are decoded, `reason` puts into words.
+    `reason` describes whatever is raised here or while its pixels are decoded.
     """
     from PIL import Image
 
@@ -117,7 +127,7 @@ def opened(source: Path | bytes) -> Iterator[Image.Image]:
 
 
 def reason(error: Exception) -> str:
-    """What is wrong with an image, for a sentence that has named it."""
+    """Return what is wrong with an image, for a sentence that has named it."""
     from PIL import Image, UnidentifiedImageError
 
     if isinstance(error, FileNotFoundError):
@@ -125,7 +135,7 @@ def reason(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return "there is no permission to read it"
     if isinstance(error, UnidentifiedImageError):
-        return "it is no JPEG, PNG, WebP, BMP, GIF or TIFF image, or its header is damaged"
+        return "it is not a JPEG, PNG, WebP, BMP, GIF or TIFF image, or its header is damaged"
     if isinstance(error, Image.DecompressionBombError):
         return f"its header claims more than {MAX_PIXELS:,} pixels"
     words = " ".join(str(error).split())[:200]
@@ -133,7 +143,7 @@ def reason(error: Exception) -> str:
 
 
 def probe(path: Path) -> str | None:
-    """Why the file cannot be read, judged by its header alone, or None if it looks well.
+    """Return why the file cannot be read, judged by its header alone, or None if it looks sound.
 
     Decodes no pixels: a file truncated behind its header passes here and fails in `decode`.
     """
@@ -145,7 +155,7 @@ def probe(path: Path) -> str | None:
 
 
 def usual_length(paths: Sequence[Path], sample: int = 25) -> int:
-    """The median over some images of their longer side, in pixels, by their headers; at least 1."""
+    """Return the median longer side of some images in pixels, by their headers; at least 1."""
     lengths = [1]
     for i in np.unique(np.linspace(0, len(paths) - 1, min(sample, len(paths))).astype(np.int64)):
         with contextlib.suppress(Exception), opened(paths[i]) as image:  # it is named elsewhere
@@ -154,7 +164,7 @@ def usual_length(paths: Sequence[Path], sample: int = 25) -> int:
 
 
 def trial(path: Path) -> str | None:
-    """Why the file cannot be read, found out by reading it, or None if it can be."""
+    """Return why the file cannot be read, found out by reading it, or None if it can be."""
     try:
         with opened(path) as image:
             image.draft("RGB", (1, 1))  # a JPEG is read to its end, but not worked out in full
@@ -171,10 +181,10 @@ def sift(
     *,
     on_bad_image: OnBadImage,
 ) -> tuple[Ints, tuple[Skipped, ...]]:
-    """The positions of the images that can be read, and what was left out.
+    """Return the positions of the images that can be read, and those left out.
 
-    To name a bad image at once the headers will do, since any other fails by name when its turn
-    comes. To leave bad ones out, each is read once, so that rows and labels stay in step later.
+    Headers suffice to name a bad image at once, since any other fails by name when a batch reads
+    it. To leave bad ones out, each is read once, so that rows and labels stay aligned later.
 
     Args:
         paths: n image files.
@@ -196,9 +206,7 @@ def sift(
     bad = [i for i, found in enumerate(reasons) if found is not None]
     if bad and on_bad_image == "error":
         more = f" (and {len(bad) - 1} more images)" if len(bad) > 1 else ""
-        raise InputError(
-            f"cannot read the image {paths[bad[0]]}{more}: {reasons[bad[0]]}; {_ADVICE}"
-        )
+        raise unreadable(f"{paths[bad[0]]}{more}", reasons[bad[0]])
     keep = np.array([i for i, found in enumerate(reasons) if found is None], dtype=np.int64)
     groups = ["" for _ in paths] if classes is None else classes
     lost = {groups[i] for i in bad} - {groups[i] for i in keep}
@@ -271,7 +279,7 @@ def _check_size(size: int) -> None:
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:
-    """How to turn the image upright by its EXIF orientation."""
+    """Return how to turn the image upright by its EXIF orientation."""
     from PIL.Image import Transpose
 
     try:
