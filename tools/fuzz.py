@@ -1,4 +1,4 @@
-"""Damage every file that proselflc reads, in many ways, and count what its commands make of it.
+"""Damage every file that proselflc reads in many ways, and count the outcomes of its commands.
 
 python tools/fuzz.py --cases 20000             writes benchmarks/results/fuzz.json
 python tools/fuzz.py --case 1281 --seed 0      repeats one case and prints all about it
@@ -30,7 +30,7 @@ SILENT = 300  # seconds without a word after which a process is taken to hang
 
 
 def work(line: Connection, numbers: range, seed: int) -> None:
-    """Run cases in a process of its own; each result goes through the line, None at the end."""
+    """Run cases in a worker process; send each result through the pipe, and None at the end."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         for result in Fuzzer(Path(folder), seed, drawing=DRAWING).run(numbers):
             line.send(result)
@@ -38,7 +38,7 @@ def work(line: Connection, numbers: range, seed: int) -> None:
 
 
 def results(cases: int, processes: int, seed: int) -> Iterator[Result]:
-    """Results of all cases, from several processes; one that hangs for good is killed."""
+    """Yield the results of all cases from several processes, killing one that hangs."""
     context = multiprocessing.get_context("spawn")
     running = {}
     for k in range(processes):
@@ -91,7 +91,7 @@ def main() -> int:
     files: set[str] = set()
 
     def write() -> int:
-        """Write the counts so far; how many cases they are of."""
+        """Write the counts so far, and return the number of cases."""
         cases = sum(map(len, seen.values()))
         groups = {
             group: {"cases": len(seen[group]), **dict(sorted(counts[group].items()))}

@@ -1,4 +1,4 @@
-"""Cases by their numbers: which file is damaged, in which way, and what commands make of it."""
+"""Cases by number: the damaged file, the kind of damage, and the outcome of each command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from fuzzing import asking, scene
+from fuzzing import corpus, requests
 from fuzzing.commands import COMMANDS
 from fuzzing.formats import FORMATS
 from fuzzing.outcome import Ended, Kind, ended, judged
@@ -24,7 +24,7 @@ HUGE = 8 << 30  # bytes of a file that is mostly a hole
 
 
 class Result(NamedTuple):
-    """What became of one command in one case.
+    """The outcome of one command in one case.
 
     Attributes:
         number: of the case.
@@ -46,7 +46,7 @@ class Result(NamedTuple):
 
 
 class Fuzzer:
-    """Runs cases in a folder of its own, which it fills and keeps as it was.
+    """A runner of cases in its own folder, which it fills and restores.
 
     Args:
         folder: an empty one.
@@ -62,8 +62,8 @@ class Fuzzer:
         self._kept: dict[str, tuple[os.stat_result, bytes]] = {}
         self._expected: dict[tuple[str, bool], Ended] = {}
         self._drawn: list[bytes] = []
-        scene.make(folder)
-        with scene.inside(folder):
+        corpus.create(folder)
+        with corpus.working_directory(folder):
             for path, entry in sorted(_files(".", ())):
                 self._kept[path] = (entry.stat(), Path(path).read_bytes())
             runs = ("other", "half_of_other", "folding_other")
@@ -76,13 +76,13 @@ class Fuzzer:
         gc.freeze()
 
     def run(self, numbers: Iterable[int]) -> Iterator[Result]:
-        """Run the cases with these numbers; an outcome per command."""
+        """Run the cases with these numbers and yield an outcome per command."""
         from proselflc.files.whole import fleeting
 
         with ExitStack() as stack:
-            stack.enter_context(scene.inside(self.folder))
+            stack.enter_context(corpus.working_directory(self.folder))
             stack.enter_context(fleeting())
-            stack.callback(asking.close)
+            stack.callback(requests.close)
             for number in numbers:
                 draws = self.drawing > 0 and number // len(self._order) % self.drawing == 0
                 with nullcontext() if draws else _one_figure(self._drawn):
@@ -119,7 +119,7 @@ class Fuzzer:
         return found
 
     def _damage(self, path: Path, subject: Subject, draw: random.Random) -> str:
-        """Damage a file and say how."""
+        """Damage a file and return a description."""
         content, chance = path.read_bytes(), draw.random()
         if chance < PLACES:
             return _replace(path, draw)
@@ -137,7 +137,7 @@ class Fuzzer:
         return name
 
     def _restore(self, keep: str = "", *, all_of_it: bool = False) -> str:
-        """Put everything back but one path; what was changed outside the runs, in words.
+        """Restore everything but one path; return a description of changes outside the runs.
 
         Args:
             keep: the path.
@@ -168,7 +168,7 @@ class Fuzzer:
 
 
 def _files(folder: str, skipped: Container[str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Whatever is no folder below a folder."""
+    """Return everything below a folder that is not a folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
             path = entry.path.removeprefix("./")
@@ -183,7 +183,7 @@ def _same(now: os.stat_result, was: os.stat_result) -> bool:
 
 
 def _replace(path: Path, draw: random.Random) -> str:
-    """Put something else than a file in the place of a file; what, in words."""
+    """Replace a file by something else, and return a description."""
     path.unlink()
     what = draw.choice(
         (
@@ -196,7 +196,7 @@ def _replace(path: Path, draw: random.Random) -> str:
     elif what == "a FIFO":
         os.mkfifo(path)
     elif what == "a socket":
-        with socket.socket(socket.AF_UNIX) as one, scene.inside(path.parent):
+        with socket.socket(socket.AF_UNIX) as one, corpus.working_directory(path.parent):
             one.bind(path.name)
     elif what == "a link to nowhere":
         path.symlink_to("nowhere")
@@ -219,7 +219,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _one_figure(drawn: list[bytes]) -> Iterator[None]:
-    """Have every figure of a report be the first one that was drawn, which is kept in a list."""
+    """Draw only the first figure of a report and reuse it for all others, for speed."""
     from proselflc.pages import drawing
 
     before: Callable[..., bytes] = drawing._rendered
@@ -237,7 +237,7 @@ def _one_figure(drawn: list[bytes]) -> Iterator[None]:
 
 
 def _under_manifest(folder: Path) -> set[str]:
-    """The files whose checksums the finished runs keep."""
+    """Return the files whose checksums the finished runs keep."""
     from proselflc.files import manifest
 
     runs = [path.parent for path in folder.glob(f"*/{manifest.NAME}")]

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fuzzing import asking
-from fuzzing.scene import SMALL
+from fuzzing import requests
+from fuzzing.corpus import SMALL
 
-# What runs a command in the scene's folder: exit code and result from what stands for stdout.
+# What runs a command in the folder of the corpus: exit code and result from what stands for stdout.
 Action = Callable[[io.TextIOWrapper], tuple[int, str]]
 TIMES = ("seconds", "images_per_second")
 
@@ -41,7 +41,7 @@ def _contents(patterns: tuple[str, ...]) -> str:
 
 
 def _content(path: Path) -> str:
-    """Return a file as text that can be compared; times are left out."""
+    """Return a file as comparable text, without times."""
     with path.open("rb") as file:
         content = file.read(1 << 24)
     if path.suffix in (".json", ".jsonl"):
@@ -77,7 +77,7 @@ def called(function: Callable[[], object]) -> Action:
 def train(
     data: str, *, model: str = "mlp", method: str = "proselflc", epochs: int = 1, **more: Any
 ) -> Action:
-    """Return a training as the command line has it once its options are read."""
+    """Return an action that trains as the command line does once its options are read."""
 
     def function() -> object:
         from proselflc.data.request import Request
@@ -123,7 +123,7 @@ def _trained(*options: str) -> Action:
 
 
 def _cifar10(place: str) -> Action:
-    """Return a reading of CIFAR-10 with the checksums of what is there, so that it is decoded."""
+    """Return an action that reads CIFAR-10 with the checksums of the files at hand."""
 
     def load() -> object:
         import hashlib
@@ -167,7 +167,7 @@ def _mask() -> object:
 
 
 def _loaded(name: str) -> Action:
-    """Return a reading of a data set without training on it."""
+    """Return an action that reads a data set without training on it."""
 
     def load() -> object:
         from proselflc.data.opening import open_data
@@ -190,11 +190,11 @@ COMMANDS: dict[str, Action] = {
     "export --reviewed": line("export", "run", "--reviewed"),
     "report": line("report", "run", *PAGE, written=("page.html",)),
     "report recorded": line("report", "recorded", *PAGE, written=("page.html",)),
-    "review": asking.review("run"),
-    "review recorded": asking.review("recorded"),
-    "review recorded texts": asking.review("recorded_texts"),
-    "review: decide": asking.decide("run", Path("data/decision.json")),
-    "review: ask": asking.questions("run", Path("data/addresses.txt")),
+    "review": requests.review("run"),
+    "review recorded": requests.review("recorded"),
+    "review recorded texts": requests.review("recorded_texts"),
+    "review: decide": requests.decide("run", Path("data/decision.json")),
+    "review: ask": requests.questions("run", Path("data/addresses.txt")),
     "resume": _resume("half_of_run"),
     "resume finished": line("train", "--out", "run", "--resume", "--quiet"),
     "train --config run": _trained("--config", "run/config.toml", "--epochs", "2"),

@@ -30,7 +30,7 @@ from fuzzing.mutations import (
 
 
 def npy_parts(content: bytes) -> tuple[dict[str, Any], bytes] | None:
-    """Header and data of an `.npy` file, or None where it is not one."""
+    """Return header and data of an `.npy` file, or None if it is not one."""
     if content[:6] != b"\x93NUMPY" or len(content) < 10:
         return None
     (length,) = struct.unpack("<H", content[8:10])
@@ -39,7 +39,7 @@ def npy_parts(content: bytes) -> tuple[dict[str, Any], bytes] | None:
 
 
 def npy_joined(header: str, data: bytes, version: int = 1, length: int | None = None) -> bytes:
-    """An `.npy` file with this header."""
+    """Return an `.npy` file with this header."""
     encoded = header.encode("latin-1", "replace") + b"\n"
     encoded = encoded[:60000]
     said = len(encoded) if length is None else length
@@ -47,7 +47,7 @@ def npy_joined(header: str, data: bytes, version: int = 1, length: int | None = 
 
 
 def npy_header(content: bytes, draw: Random) -> bytes:
-    """An `.npy` file whose header says something else."""
+    """Return an `.npy` file with a different header."""
     parts = npy_parts(content)
     if parts is None:
         return flip_bits(content, draw)
@@ -82,7 +82,7 @@ def npy_header(content: bytes, draw: Random) -> bytes:
 
 
 def npy_text(content: bytes, draw: Random) -> bytes:
-    """An `.npy` file whose header is not what Python's literals look like."""
+    """Return an `.npy` file whose header is not a valid Python literal."""
     parts = npy_parts(content)
     if parts is None:
         return flip_bits(content, draw)
@@ -107,7 +107,7 @@ def npy_text(content: bytes, draw: Random) -> bytes:
 
 
 def npy_data(content: bytes, draw: Random) -> bytes:
-    """An `.npy` file with other numbers: not finite, extreme, all zero."""
+    """Return an `.npy` file with other numbers: not finite, extreme or zero."""
     try:
         array = np.load(io.BytesIO(content), allow_pickle=False).copy()
     except (ValueError, OSError, EOFError):
@@ -136,7 +136,7 @@ NPY: tuple[Change, ...] = (*(npy_header,) * 8, *(npy_text,) * 4, *(npy_data,) * 
 
 
 def zip_member(content: bytes, draw: Random) -> bytes:
-    """A zip file of arrays with one member damaged, left out, doubled, renamed or added."""
+    """Return a zip file of arrays with a member damaged, removed, doubled, renamed or added."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = [(name, archive.read(name)) for name in archive.namelist()]
@@ -178,7 +178,7 @@ def _zipped(members: Sequence[tuple[str, bytes]], packing: int) -> bytes:
 
 
 def zip_directory(content: bytes, draw: Random) -> bytes:
-    """A zip file whose directory lies: flags, sizes, methods, offsets."""
+    """Return a zip file with a wrong directory: flags, sizes, methods, offsets."""
     at = content.rfind(b"PK\x01\x02") if draw.random() < 0.7 else content.find(b"PK\x03\x04")
     if at < 0:
         return flip_bits(content, draw)
@@ -194,7 +194,7 @@ NPZ: tuple[Change, ...] = (*(zip_member,) * 14, *(zip_directory,) * 5, *BYTES)
 
 
 def safetensors_header(content: bytes, draw: Random) -> bytes:
-    """Tensors whose header says something else."""
+    """Return a safetensors file with a different header."""
     (length,) = struct.unpack("<Q", content[:8])
     header = json_value(content[8 : 8 + length], draw)
     said = draw.choice((len(header),) * 6 + (0, len(header) + 1, 2**63, 100_000_001))
@@ -202,7 +202,7 @@ def safetensors_header(content: bytes, draw: Random) -> bytes:
 
 
 def safetensors_data(content: bytes, draw: Random) -> bytes:
-    """Tensors with other numbers."""
+    """Return a safetensors file with other numbers."""
     (length,) = struct.unpack("<Q", content[:8])
     start = 8 + length + 4 * draw.randrange(max(1, (len(content) - 8 - length) // 4))
     number = struct.pack("<f", draw.choice((float("nan"), float("inf"), 1e38, -1.0, 0.0)))
@@ -220,7 +220,7 @@ SAFETENSORS: tuple[Change, ...] = (
 
 
 def parquet_table(content: bytes, draw: Random) -> bytes:
-    """A table that is whole and holds something else than is expected."""
+    """Return a valid Parquet table with unexpected content."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -273,7 +273,7 @@ PARQUET: tuple[Change, ...] = (*(parquet_table,) * 10, *BYTES)
 
 
 def pickle_code(content: bytes, draw: Random) -> bytes:
-    """A pickle that calls something, or whose opcodes lie about lengths."""
+    """Return a pickle that calls something, or whose opcodes give wrong lengths."""
     calls = (
         b"cos\nsystem\n(S'touch outside/executed'\ntR.",
         b'cbuiltins\neval\n(S\'open("outside/executed","w")\'\ntR.',
@@ -296,7 +296,7 @@ PICKLE: tuple[Change, ...] = (*(pickle_code,) * 3, *BYTES)
 
 
 def tar_members(content: bytes, draw: Random) -> bytes:
-    """An archive with a member that is a link or a device, or has a name that leaves the folder."""
+    """Return an archive with a link, a device, or a name that leaves the folder."""
     buffer = io.BytesIO()
     try:
         with tarfile.open(fileobj=io.BytesIO(content)) as old:
@@ -336,7 +336,7 @@ TAR: tuple[Change, ...] = (*(tar_members,) * 8, *BYTES)
 
 
 def png_size(content: bytes, draw: Random) -> bytes:
-    """A picture whose header claims another size."""
+    """Return a picture whose header claims another size."""
     if content[12:16] != b"IHDR":
         return flip_bits(content, draw)
     sides = [draw.choice((0, 1, 7, 20_000, 100_000, 2**31 - 1)) for _ in range(2)]
@@ -348,7 +348,7 @@ PICTURE: tuple[Change, ...] = (*(png_size,) * 4, *BYTES)
 
 
 def idx_header(content: bytes, draw: Random) -> bytes:
-    """An idx file whose header says something else."""
+    """Return an idx file with a different header."""
     at = draw.choice((2, 3, 4, 5, 7, 8, 11))
     number = draw.choice((b"\0", b"\x01", b"\xff", b"\x7f\xff\xff\xff", b"\xff" * 8, b"\x0d"))
     return content[:at] + number + content[at + len(number) :]

@@ -36,7 +36,7 @@ def flip_bits(content: bytes, draw: Random) -> bytes:
 
 
 def truncate(content: bytes, draw: Random) -> bytes:
-    """Keep the beginning: nothing, a byte, a header, about half, all but the end."""
+    """Truncate: keep nothing, a byte, a header, about half, or all but the end."""
     n = len(content)
     kept = (0, 1, 4, 8, 16, 64, n // 4, n // 2, n - 64, n - 8, n - 2, n - 1, draw.randrange(n + 1))
     return content[: max(0, min(n, draw.choice(kept)))]
@@ -48,7 +48,7 @@ def behead(content: bytes, draw: Random) -> bytes:
 
 
 def zero_block(content: bytes, draw: Random) -> bytes:
-    """Fill a block with zeros, or with ones, as a disk that lost a sector does."""
+    """Fill a block with zeros or ones, as a disk with a lost sector does."""
     start, length = _block(content, draw)
     fill = draw.choice((b"\0", b"\0", b"\xff"))
     return content[:start] + fill * length + content[start + length :]
@@ -61,7 +61,7 @@ def double_block(content: bytes, draw: Random) -> bytes:
 
 
 def drop_block(content: bytes, draw: Random) -> bytes:
-    """Leave a block out."""
+    """Remove a block."""
     start, length = _block(content, draw)
     return content[:start] + content[start + length :]
 
@@ -93,24 +93,24 @@ def extreme_number(content: bytes, draw: Random) -> bytes:
 
 
 def append(content: bytes, draw: Random) -> bytes:
-    """Go on after the end."""
+    """Append bytes after the end."""
     return content + draw.choice((b"\0", b"\n", b"x" * 100, b"\0" * 4096, content, b"\xff\xfe{"))
 
 
 def insert(content: bytes, draw: Random) -> bytes:
-    """Put odd bytes somewhere."""
+    """Insert odd bytes somewhere."""
     start = draw.randrange(len(content) + 1)
     odd = draw.choice((b"\0", b"\xff", b"\xef\xbb\xbf", b"\x1b[31m", b"\r", "é".encode(), b"\n\n"))
     return content[:start] + odd + content[start:]
 
 
 def noise(content: bytes, draw: Random) -> bytes:
-    """Be as long and hold random bytes."""
+    """Return random bytes of the same length."""
     return draw.randbytes(len(content))
 
 
 def empty(content: bytes, draw: Random) -> bytes:
-    """Hold nothing."""
+    """Return nothing."""
     return b""
 
 
@@ -129,7 +129,7 @@ BYTES: tuple[Change, ...] = (
 
 
 def _odd(draw: Random) -> object:
-    """A value that a reader may not expect; text after `_RAW` goes into JSON as it is."""
+    """Return a value that a reader may not expect; text after `_RAW` goes into JSON unchanged."""
     return draw.choice(
         (
             *(None, True, False, 0, 1, -1, 2**31, 2**63, 10**400, -(10**400), 0.5, 1e308, -0.0),
@@ -143,7 +143,7 @@ def _odd(draw: Random) -> object:
 
 
 def _places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path to every value within a value, its own first."""
+    """Yield the path to every value within a value, its own first."""
     inner: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         inner = list(value.items())
@@ -153,7 +153,7 @@ def _places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def change_value(value: Any, draw: Random) -> Any:
-    """The same value with one thing changed in it: replaced, left out, wrapped or added."""
+    """Return a value with one change: something replaced, removed, wrapped or added."""
     path = draw.choice(_places(value))
     if not path:
         return draw.choice((_odd(draw), [value], {"value": value}, value))
@@ -179,7 +179,7 @@ def change_value(value: Any, draw: Random) -> Any:
 
 
 def _json_text(value: object) -> str:
-    """JSON in which raw text stands as it is."""
+    """Return JSON in which raw text is kept unchanged."""
     text = json.dumps(value)
     marker = json.dumps(_RAW)[1:-1]
     pieces = text.split('"' + marker)
@@ -191,7 +191,7 @@ def _json_text(value: object) -> str:
 
 
 def json_value(content: bytes, draw: Random) -> bytes:
-    """JSON with a value changed."""
+    """Return JSON with a value changed."""
     try:
         value = json.loads(content)
     except ValueError:
@@ -200,7 +200,7 @@ def json_value(content: bytes, draw: Random) -> bytes:
 
 
 def json_double_key(content: bytes, draw: Random) -> bytes:
-    """JSON with a key twice."""
+    """Return JSON with a repeated key."""
     text = content.decode()
     if not text.lstrip().startswith("{"):
         return flip_bits(content, draw)
@@ -214,7 +214,7 @@ JSON: tuple[Change, ...] = (*(json_value,) * 12, json_double_key, *BYTES)
 
 
 def json_line(content: bytes, draw: Random) -> bytes:
-    """Lines of JSON with one line changed, left out, doubled, moved, or something between them."""
+    """Return JSON lines with a line changed, removed, doubled, moved or inserted."""
     lines = content.splitlines(keepends=True)
     if not lines:
         return b"{}\n"
@@ -241,7 +241,7 @@ JSONL: tuple[Change, ...] = (*(json_line,) * 14, *BYTES)
 
 
 def toml_value(content: bytes, draw: Random) -> bytes:
-    """TOML with a value changed; what TOML cannot hold becomes a string."""
+    """Return TOML with a value changed; values that TOML cannot hold become strings."""
     import tomli_w
 
     try:
@@ -265,7 +265,7 @@ def toml_value(content: bytes, draw: Random) -> bytes:
 
 
 def toml_line(content: bytes, draw: Random) -> bytes:
-    """TOML with a line doubled, left out, or an odd line added."""
+    """Return TOML with a line doubled or removed, or an odd line added."""
     lines = content.splitlines(keepends=True)
     k = draw.randrange(len(lines) + 1)
     odd = (
@@ -291,7 +291,7 @@ TOML: tuple[Change, ...] = (*(toml_value,) * 10, *(toml_line,) * 6, *BYTES)
 
 
 def text_cell(content: bytes, draw: Random) -> bytes:
-    """A table or list with a cell replaced."""
+    """Return a table or list with a cell replaced."""
     lines = content.split(b"\n")
     k = draw.randrange(len(lines))
     separator = b"\t" if b"\t" in content else b" " if b"," not in content else b","
@@ -316,7 +316,7 @@ def text_cell(content: bytes, draw: Random) -> bytes:
 
 
 def text_line(content: bytes, draw: Random) -> bytes:
-    """Text with lines doubled, left out, joined, cut short or in another encoding."""
+    """Return text with lines doubled, removed, joined, truncated or in another encoding."""
     lines = content.split(b"\n")
     k, how = draw.randrange(len(lines)), draw.randrange(9)
     if how == 0:

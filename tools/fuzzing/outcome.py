@@ -1,4 +1,4 @@
-"""What became of a command that was given a damaged file."""
+"""The outcome of a command on a damaged file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEMORY = 3 << 30  # bytes that it may take beyond what the process has
 
 
 class Hang(BaseException):
-    """A command took longer than it may."""
+    """A command exceeded its time limit."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Ended:
 
 
 def ended(action: Callable[[io.TextIOWrapper], tuple[int, str]]) -> Ended:
-    """Call what runs a command, with bounds on its time and memory.
+    """Run a command with limits on its time and memory.
 
     Args:
         action: is given what stands for stdout; returns an exit code and a result.
@@ -76,7 +76,7 @@ def ended(action: Callable[[io.TextIOWrapper], tuple[int, str]]) -> Ended:
 
 
 def judged(found: Ended, expected: Ended, checked: str | None) -> tuple[Kind, str]:
-    """The kind of an outcome, and what is wrong with it in words.
+    """Return the kind of an outcome, and a description of what is wrong with it.
 
     Args:
         found: with the damaged file.
@@ -113,7 +113,7 @@ def _difference(found: str, expected: str) -> str:
 
 @contextlib.contextmanager
 def _bounds() -> Iterator[None]:
-    """Let nothing take too long or too much memory; what was set before is set again."""
+    """Limit time and memory within a block."""
 
     ticks = 0
 

@@ -1,4 +1,4 @@
-"""The server of a review, asked within this process: nothing listens to a network."""
+"""Requests to the review server within this process, without a network."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _loops: list[asyncio.AbstractEventLoop] = []
 
 
 def close() -> None:
-    """Close what the questions of this process were asked in."""
+    """Close the event loops of this process."""
     while _loops:
         _loops.pop().close()
 
 
 def review(run: str) -> Action:
-    """Return the start of a review, with the questions that its page asks first."""
+    """Return an action that starts a review and makes the first requests of its page."""
 
     def action(stdout: io.TextIOWrapper) -> tuple[int, str]:
         import uvicorn
@@ -59,7 +59,7 @@ def review(run: str) -> Action:
 
 
 def decide(run: str, file: Path) -> Action:
-    """Return a decision whose request has the content of a file."""
+    """Return an action that posts the content of a file as a decision."""
 
     def action(stdout: io.TextIOWrapper) -> tuple[int, str]:
         try:
@@ -72,7 +72,7 @@ def decide(run: str, file: Path) -> Action:
 
 
 def questions(run: str, file: Path) -> Action:
-    """Return questions whose addresses are the lines of a file."""
+    """Return an action that requests the addresses in a file."""
 
     def action(stdout: io.TextIOWrapper) -> tuple[int, str]:
         gate, text = _gate(run), ""
@@ -103,7 +103,7 @@ def _answered(status: int, text: str) -> tuple[int, str]:
 
 
 def asked(gate: Any, method: str, address: str, body: bytes = b"") -> tuple[int, str]:
-    """Ask as the page itself would; status and body of the answer."""
+    """Send a request as the page would, and return status and body of the response."""
     from proselflc.reviewing.server import cookie_name
 
     host = sorted(gate.hosts)[0]

@@ -1,4 +1,4 @@
-"""What is fuzzed: small runs with every file that a run can have, and data in every format."""
+"""The corpus to damage: small runs with every file that a run can have, data in every format."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from fuzzing.asking import ADDRESSES
+from fuzzing.requests import ADDRESSES
 
 CLASSES = ("ant", "bee", "cow")
 SMALL = ("--batch-size", "6", "--quiet")
 MLP = ("--model", "mlp")
 
 
-def make(folder: Path) -> None:
-    """Make everything in an empty folder; paths in it are relative to the folder."""
+def create(folder: Path) -> None:
+    """Create everything in an empty folder; paths in it are relative to the folder."""
     from proselflc.files.whole import fleeting
 
-    with inside(folder), fleeting():
+    with working_directory(folder), fleeting():
         Path("outside").mkdir()
         Path("outside/canary").write_text("unchanged\n")
         Path("data").mkdir()
@@ -44,8 +44,8 @@ def make(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    """Have a folder be the current one meanwhile."""
+def working_directory(folder: Path) -> Iterator[None]:
+    """Change the current directory within a block."""
     before = os.getcwd()
     os.chdir(folder)
     try:
@@ -159,7 +159,7 @@ def _archives() -> None:
 
 
 def _lists() -> None:
-    """Clothing1M and ImageNet as they are published, with a few pictures."""
+    """Write Clothing1M and ImageNet in their published layout, with a few pictures."""
     from scipy.io import savemat
 
     root = Path("data/clothing1m")
@@ -192,7 +192,7 @@ def _lists() -> None:
 
 
 def _runs() -> None:
-    """Make finished runs with every file, runs that were stopped half way, and recorded runs."""
+    """Create finished runs with every file, interrupted runs, and recorded runs."""
     import torch
     from safetensors.torch import load_file
 
