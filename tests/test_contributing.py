@@ -20,25 +20,28 @@ RECIPES = dict(
     re.findall(r"^<!-- recipe: (.*?) -->\n(.*?)(?=^#|^<!-- recipe|\Z)", TEXT, re.M | re.S)
 )
 BLOCK = re.compile(
-    r'^<!-- (?P<how>new|in) (?P<path>\S+?)(?: (?P<side>before|after) "(?P<line>.*?)")? -->\n'
-    r"```\w+\n(?P<code>.*?)^```",
+    r"^(?:New file `(?P<new>\S+)`|"
+    r"In `(?P<path>\S+)`, (?P<how>before|after|instead of) `(?P<line>[^\n]*)`)"
+    r":\n\n```\w+\n(?P<code>.*?)^```",
     re.M | re.S,
 )
 
 
 def apply(recipe: str, tree: Path) -> None:
-    """Do what a recipe says in a copy of the package: add files, and lines before or after one."""
+    """Apply a recipe to a copy of the package: add files, and add or replace lines."""
     blocks = list(BLOCK.finditer(recipe))
     assert blocks
     for block in blocks:
-        path = tree / block["path"]
-        if block["how"] == "new":
+        if block["new"]:
+            path = tree / block["new"]
             assert not path.exists()
             path.write_text(block["code"], encoding="utf-8")
             continue
+        path = tree / block["path"]
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        (place,) = [k for k, line in enumerate(lines) if block["line"] in line]
-        lines.insert(place + (block["side"] == "after"), block["code"])
+        (place,) = [k for k, line in enumerate(lines) if line.strip().startswith(block["line"])]
+        place += block["how"] == "after"
+        lines[place : place + (block["how"] == "instead of")] = [block["code"]]
         path.write_text("".join(lines), encoding="utf-8")
 
 
@@ -89,9 +92,10 @@ def test_the_recipes_are_in_the_house_style(tmp_path: Path) -> None:
 
 # What a user can do once all recipes are applied.
 USE = """
-import json, sys
+import sys
 from pathlib import Path
 import numpy as np
+from proselflc.training.run_directory import read_toml
 import proselflc
 from proselflc import methods
 from proselflc.cli import app as cli
@@ -139,7 +143,7 @@ command("noise", "--help")
 command("datasets")
 command("models")
 wanted = ["--noise", "to_first_class:0.3", "--model", "linear", "--epochs", "8", "--batch-size=20"]
-command("train", "--data", "moons", *wanted, "--out", "runs/moons", "--quiet")
+command("train", "--data", "moons", *wanted, "--nesterov", "--out", "runs/moons", "--quiet")
 run = proselflc.load_run("runs/moons")
 assert run.labels.generator.startswith("to_first_class")
 assert 0.05 < run.labels.flipped.mean() < 0.3
@@ -147,6 +151,12 @@ moons = open_data(Request(data="moons"))
 assert isinstance(moons.test.inputs, Features)
 assert (len(moons.train), len(moons.test)) == (200, 100)
 assert (run.predict(moons.test.inputs.values).classes == moons.test.labels).mean() > 0.75
+
+# The metric is in the history and the report, the option in the help and the run.
+assert 0.5 < run.history[-1]["true_accuracy"] <= 1
+command("report", "runs/moons")
+assert "True accuracy" in Path("runs/moons/report.html").read_text()
+assert read_toml(Path("runs/moons/config.toml"))["nesterov"] is True
 """
 
 
