@@ -1,4 +1,4 @@
-# Everything from nothing, on a machine with only Python >= 3.10, make and git.
+# Every target installs what it needs; the machine needs only Python >= 3.10, make and git.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -7,18 +7,18 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 .PHONY: help demo test browser lint format bench fuzz docs site pictures hooks release-check lock clean
 
 help:
-	@echo "make demo    see what it does, in about a minute after the first install"
+	@echo "make demo    compare five methods in about a minute, after the first installation"
 	@echo "make test    run every test"
-	@echo "make browser install Chromium, which the tests of pages need, where that is possible"
-	@echo "make lint    ruff and mypy --strict"
-	@echo "make bench   what things cost, and how well methods and audit do"
-	@echo "make fuzz    damage every file that is read, in 20,000 ways, and count what happens"
-	@echo "make docs    bring the tables and numbers in README and docs/ up to date"
+	@echo "make browser install Chromium for the tests of pages, if possible"
+	@echo "make lint    run ruff and mypy --strict"
+	@echo "make bench   run the benchmarks of speed, methods and audit"
+	@echo "make fuzz    damage every file that is read, in 20,000 ways, and count the outcomes"
+	@echo "make docs    update the tables and numbers in README and docs/"
 	@echo "make site    build the documentation, build/site/index.html"
-	@echo "make pictures  make the pictures in docs/images anew, in a real browser"
-	@echo "make hooks   have git run ruff and mypy before a commit"
-	@echo "make release-check  build the package and try it in a clean environment, as the README says"
-	@echo "make lock    pin the versions that are tested, in constraints.txt"
+	@echo "make pictures  take the screenshots in docs/images in a real browser"
+	@echo "make hooks   install a git hook that runs ruff and mypy before every commit"
+	@echo "make release-check  build the package and follow the README in a clean environment"
+	@echo "make lock    pin the tested versions in constraints.txt"
 
 # torch is pinned through constraints.txt, so that no GPU build is pulled in by accident.
 $(VENV)/.base:
@@ -38,14 +38,14 @@ demo: $(VENV)/.run
 test: $(VENV)/.dev browser
 	$(BIN)/python -m pytest -q -n 2 -rs
 
-# Root on Debian can install it; whoever cannot is told what is skipped, and tests the rest.
+# Root on Debian can install it; otherwise the tests in a browser are skipped with a message.
 browser:
 	@command -v chromium >/dev/null \
 	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
 	    && echo "installing chromium" && apt-get update -qq >/dev/null 2>&1 \
 	    && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1; } \
-	|| printf '%s\n' "" "*** There is no chromium here and it could not be installed:" \
-	    "*** THE TESTS IN A REAL BROWSER ARE SKIPPED. Install chromium, then make test again." ""
+	|| printf '%s\n' "" "*** Chromium is not installed and could not be installed:" \
+	    "*** THE TESTS IN A REAL BROWSER ARE SKIPPED. Install chromium and run make test again." ""
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -76,7 +76,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python examples/own_loop.py > docs/printed/own_loop.txt
 	$(BIN)/python tools/fill_documents.py
 
-# Warnings are errors, and every name of ours that a page refers to must be there.
+# Warnings are errors, and every reference to a name must resolve.
 site: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -n -q docs build/site
 	@echo "open build/site/index.html"

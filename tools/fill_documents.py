@@ -1,4 +1,4 @@
-"""Write what is made by programs into the documents: the table of methods, and measured numbers.
+"""Fill generated parts into the documents: the table of methods and measured numbers.
 
 Each document has pairs of marks, `<!-- methods -->` … `<!-- /methods -->`; what is between them is
 made here, from the methods and from benchmarks/results/.
@@ -24,7 +24,7 @@ DOCUMENTS = [
 
 
 def methods() -> str:
-    """The methods as a table."""
+    """Return the table of methods."""
     rows = [
         "| method | criterion | target q̃ | trust ε | loss | low entropy | class taught | paper |",
         "|---|---|---|---|---|---|---|---|",
@@ -44,29 +44,29 @@ def methods() -> str:
 
 
 def own_loop() -> str:
-    """What examples/own_loop.py printed."""
+    """Return the output of examples/own_loop.py."""
     return _indented((PRINTED / "own_loop.txt").read_text(encoding="utf-8"))
 
 
 def demo() -> str:
-    """What `proselflc demo` printed, up to what to do next."""
+    """Return the table that `proselflc demo` printed."""
     text = (PRINTED / "demo.txt").read_text(encoding="utf-8")
     return _indented(text.partition("\n\nThe run")[0])
 
 
 def throughput() -> str:
-    """How fast a step of the whole loop is beside a bare one, from the benchmark."""
+    """Return the speed of the whole loop relative to a bare one, from the benchmark."""
     lines = _printed("throughput").splitlines()
     return "\n".join(line for line in lines if "wanted" not in line)
 
 
 def many_classes() -> str:
-    """Memory and time of the commands on 200,000 examples of 20,000 classes."""
+    """Return memory and time of the commands on 200,000 examples of 20,000 classes."""
     return _printed("scaling_many_classes")
 
 
 def _printed(name: str) -> str:
-    """What a benchmark printed, which its Markdown has as one block."""
+    """Return the output of a benchmark, which is a block of its Markdown file."""
     text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
     return _indented(text.removeprefix("```text\n").removesuffix("```\n"))
 
@@ -76,7 +76,7 @@ def _indented(text: str) -> str:
 
 
 def step_cost() -> str:
-    """ProSelfLC's cost by shape, from the benchmark."""
+    """Return the cost of ProSelfLC by shape, from the benchmark."""
     measured = json.loads((RESULTS / "step_cost.json").read_text(encoding="utf-8"))
     rows = [
         "| batch × classes | × `F.cross_entropy` | × faster than plain | compiled: × compiled CE |",
@@ -92,17 +92,17 @@ def step_cost() -> str:
 
 
 def detection() -> str:
-    """How well wrong labels are found beside cleanlab, from the benchmark."""
+    """Return the comparison of detection with cleanlab, from the benchmark."""
     return (RESULTS / "detection.md").read_text(encoding="utf-8").rstrip()
 
 
 def estimator() -> str:
-    """Our scikit-learn classifier beside scikit-learn's own, from the benchmark."""
+    """Return the comparison of the classifier with scikit-learn's, from the benchmark."""
     return (RESULTS / "estimator.md").read_text(encoding="utf-8").rstrip()
 
 
 def detection_in_short() -> str:
-    """Our audit beside cleanlab's defaults in a few numbers, from the benchmark."""
+    """Return the short comparison with cleanlab's defaults, from the benchmark."""
     measured = json.loads((RESULTS / "detection.json").read_text(encoding="utf-8"))
     rows = [
         "| labels | wrong | AUROC: ours | cleanlab | labels right after: ours | cleanlab |",
@@ -160,7 +160,7 @@ HOWTOS = ("image-folder", "table", "text", "photos-by-embeddings", "audit-and-re
 
 
 def howtos() -> str:
-    """The how-tos by their headings: those of a kind of data, then all others."""
+    """Return the list of how-tos by their headings, those of a kind of data first."""
     folder = ROOT / "docs" / "howto"
     others = sorted(path.stem for path in folder.glob("*.md") if path.stem != "index")
     names = [*HOWTOS, *(name for name in others if name not in HOWTOS)]
@@ -168,7 +168,7 @@ def howtos() -> str:
 
 
 def decisions() -> str:
-    """The decisions by their headings."""
+    """Return the list of decisions by their headings."""
     folder = ROOT / "docs" / "decisions"
     return _links(sorted(folder.glob("0*.md")), folder)
 
@@ -182,23 +182,23 @@ def _links(pages: list[Path], folder: Path) -> str:
 
 
 def methods_on_digits() -> str:
-    """Every method beside cross entropy, from the benchmark."""
+    """Return the comparison of every method with cross entropy, from the benchmark."""
     return (RESULTS / "methods_on_digits.md").read_text(encoding="utf-8").rstrip()
 
 
 def accuracy() -> str:
-    """Every method on real images, from the benchmark."""
+    """Return the results of every method on real images, from the benchmark."""
     return (RESULTS / "accuracy.md").read_text(encoding="utf-8").rstrip()
 
 
 def when_it_helps() -> str:
-    """ProSelfLC beside cross entropy, trained too short, well and too long."""
+    """Return the comparison of ProSelfLC with cross entropy for several training lengths."""
     text = (RESULTS / "when_it_helps.md").read_text(encoding="utf-8")
     return text.partition("\n\n")[2].rstrip()
 
 
 def paper(name: str) -> str:
-    """A table or figure of the paper as the committed runs have it, without its title."""
+    """Return a table or figure of the paper from the committed runs, without its title."""
     text = (RESULTS / "paper" / "cpu" / f"{name}.md").read_text(encoding="utf-8")
     text = text.partition("\n\n")[2].rstrip()
     return text.replace("](figure", "](../benchmarks/results/paper/cpu/figure")
@@ -229,7 +229,7 @@ MADE: dict[str, Callable[[], str]] = {
 
 
 def filled(text: str) -> str:
-    """The document with everything that is made here between its marks."""
+    """Return a document with the generated parts between its marks."""
     for name, make in MADE.items():
         start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
         if start in text:

@@ -1,4 +1,4 @@
-"""Draw the house: the folders of the package and who imports whom, read from the imports.
+"""Draw the folders of the package and their imports.
 
     python tools/house.py docs/images/house.svg
 
@@ -66,7 +66,7 @@ def level(folder: str) -> int:
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    """Return the folder and the path of every module but the entrances."""
+    """Yield the folder and the path of every module except the entrances."""
     for path in sorted(SOURCE.rglob("*.py")):
         folder = path.relative_to(SOURCE).parts[0].removesuffix(".py")
         if folder not in ENTRANCES:
@@ -93,7 +93,7 @@ def imported(path: Path) -> set[str]:
 
 
 def arrows() -> dict[str, set[str]]:
-    """Return for every folder the others that it imports from."""
+    """Return the folders that each folder imports from."""
     found: dict[str, set[str]] = {}
     for folder, path in modules():
         found.setdefault(folder, set()).update(imported(path) - {folder})
@@ -101,7 +101,7 @@ def arrows() -> dict[str, set[str]]:
 
 
 def essential(graph: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Return the arrows that no way over other folders replaces."""
+    """Return the arrows that do not follow from others."""
 
     def reached(folder: str) -> set[str]:
         return graph.get(folder, set()).union(*(reached(one) for one in graph.get(folder, ())))

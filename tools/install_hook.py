@@ -1,4 +1,4 @@
-"""Have git look at what is about to be committed: ruff and mypy of this environment, no network.
+"""Install a git hook that runs ruff and mypy of this environment before every commit.
 
 python tools/install_hook.py
 """

@@ -1,4 +1,4 @@
-"""Try the package as a stranger would: build it, install it elsewhere, do what the README says.
+"""Try the package as a new user: build it, install it elsewhere, follow the README.
 
 The wheel is installed under constraints.txt into an environment of its own, in a folder that knows
 nothing of the repository. Then every block of the README runs there, and the doctor has to be
@@ -68,7 +68,7 @@ def check(folder: Path, *, quick: bool) -> None:
 
 
 def look_into(wheel: Path) -> None:
-    """A wheel has every file of the package, pages and recipes too, and nothing else."""
+    """Check that the wheel has every file of the package, and nothing else."""
     names = set(zipfile.ZipFile(wheel).namelist())
     source = ROOT / "src"
     there = (path for path in (source / "proselflc").rglob("*") if path.is_file())
@@ -82,7 +82,7 @@ def look_into(wheel: Path) -> None:
 
 
 def use(elsewhere: Path, commands: Path) -> None:
-    """Do what the README says, where nothing but the installed package can be meant."""
+    """Follow the README where only the installed package can be imported."""
     import table_with_wrong_labels
 
     elsewhere.mkdir()

@@ -1,4 +1,4 @@
-"""Write the pages of the site that the code says itself: methods, commands, options, Python names.
+"""Write the pages of the site that are made from code: methods, commands, options, names.
 
 `docs/conf.py` calls this before Sphinx reads the pages; nothing of it is kept in the repository.
 
@@ -30,7 +30,7 @@ DATA = "[which data](configuration.md#which-data)"
 
 
 def write(folder: Path) -> None:
-    """Write every page into a folder; a page that is as it should be is left alone.
+    """Write every page into a folder; pages that are up to date are not touched.
 
     Sphinx reads only those again that have changed.
     """
@@ -42,7 +42,7 @@ def write(folder: Path) -> None:
 
 
 def pages() -> dict[str, str]:
-    """Every page by its name."""
+    """Return every page by its name."""
     return {
         "methods.md": methods(),
         "commands.md": commands(),
@@ -54,7 +54,7 @@ def pages() -> dict[str, str]:
 
 
 def methods() -> str:
-    """All methods: a table to choose from, and a section for every method."""
+    """Return the page of methods: a table, and a section for every method."""
     cost = costs()
     rows = [
         (f"[{one.title}](#method-{name}) `{name}`", one.where, _times(cost, name), one.when)
@@ -112,7 +112,7 @@ def _default(said: str) -> str:
 
 
 def commands() -> str:
-    """Every command with its own options; those that are of the configuration are on its page."""
+    """Return the page of commands with their own options."""
     sections = []
     prepare(["noise"])
     for name in sorted(one for one in app if not one.startswith("-")):
@@ -131,15 +131,15 @@ def commands() -> str:
             parts.append(f"and those that say {DATA}.")
         sections.append("\n\n".join(parts))
     head = (
-        "# Commands\n\n`proselflc COMMAND --help` says the same. Exit codes: 0 done, 2 the input "
-        "was wrong, 1 a fault of ours or a run that could not go on, 130 interrupted. `--json` "
-        "prints a result for programs on stdout; everything else goes to stderr."
+        "# Commands\n\n`proselflc COMMAND --help` shows the same text. Exit codes: 0 success, 2 "
+        "wrong input, 1 a failed run or a bug, 130 interrupted. `--json` prints a "
+        "machine-readable result on stdout; everything else goes to stderr."
     )
     return "\n\n".join([head, *sections])
 
 
 def configuration() -> str:
-    """Every option of a run, which is a key of a TOML file too, and the recipes."""
+    """Return the page of the options of a run, which are keys of a TOML file too, and recipes."""
     parts: dict[str, list[Any]] = {one: [] for one in PARTS}
     for argument in _arguments("train"):
         if argument.keys and not argument.name.startswith("--method."):
@@ -154,20 +154,20 @@ def configuration() -> str:
         "# Configuration\n\nEvery option of `train` and `search` is also a key of a TOML file, "
         "without its dashes: `--batch-size 64` is `batch-size = 64`. Parameters of the method are "
         'a table: `--method boot_soft --method.epsilon 0.3` is `method = { name = "boot_soft", '
-        "epsilon = 0.3 }`. `--config FILE` reads it; flags win over the file, the file over "
-        "defaults, and every run writes down all of them in its `config.toml`."
+        "epsilon = 0.3 }`. `--config FILE` reads it. Flags override the file, which overrides "
+        "defaults. Every run saves all options in its `config.toml`."
     )
     own = (
-        "## The method's own parameters\n\nThese are `--method.NAME`, and differ from method to "
-        "method: [all methods](methods.md) has them, and so do `proselflc methods NAME` and "
+        "## The method's own parameters\n\nThese are `--method.NAME` and depend on the "
+        "method: see [all methods](methods.md), `proselflc methods NAME` or "
         "`proselflc train --method NAME --help`."
     )
-    recipe = "## Recipes\n\nThese come with the package and are meant by name: `--config cifar100`."
+    recipe = "## Recipes\n\nThese come with the package; name one as in `--config cifar100`."
     return "\n\n".join([head, *sections, own, recipe, *files])
 
 
 def python() -> str:
-    """The public names, each with what its docstring says."""
+    """Return the page of public names."""
     groups: dict[str, list[str]] = {
         "Whole runs": [],
         "Criteria": [],
@@ -226,7 +226,7 @@ def _directive(kind: str, name: str) -> str:
 
 
 def _of_the_repository(name: str) -> str:
-    """A page from the repository's top, with links that hold in docs/reference/."""
+    """Return a page of the repository with links that work in docs/reference/."""
     text = (ROOT / name).read_text(encoding="utf-8")
     text = text.replace("](docs/decisions/)", "](../decisions/index.md)").replace(
         "](docs/", "](../"
@@ -235,7 +235,7 @@ def _of_the_repository(name: str) -> str:
 
 
 def _arguments(command: str) -> list[Any]:
-    """The options and operands of a command that are shown."""
+    """Return the visible options and operands of a command."""
     found = app[command].assemble_argument_collection(parse_docstring=True)
     return [one for one in found if one.show]
 
@@ -263,7 +263,7 @@ def _without_arguments(help: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Prose of a docstring as Markdown: what is in backticks stays, stars and bars are meant."""
+    """Return the prose of a docstring as Markdown, with stars and bars escaped."""
     pieces = re.split(r"(`[^`]*`)", " ".join(text.split()))
     return "".join(
         piece if piece.startswith("`") else re.sub(r"([*|<_\[\]])", r"\\\1", piece)
