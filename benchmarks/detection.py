@@ -13,8 +13,8 @@ given class less the largest other, where that is negative.
 
 cleanlab by default is `find_label_issues` and `get_label_quality_scores` as they come. cleanlab at
 best is the filter with the largest F1, and the largest AUROC, average precision and share of right
-labels of any filter and score, chosen for every seed by the truth, which nobody has: an advantage
-that nobody else here is given. A flagged label becomes the class that its p is largest for.
+labels of any filter and score, chosen for every seed by the true labels: an advantage that no other
+method has here. A flagged label becomes the class that its p is largest for.
 
 Time is of one thread's processor, around `fit` with no evaluation before the end. Four folds learn
 from three quarters of the examples each, so they take three times as many steps as one run; and
@@ -115,7 +115,7 @@ def audit_of_folds(case: Case) -> Found:
 
 
 def plain_scores(case: Case, method: str) -> Found:
-    """What anybody would read off a run: the largest mean p at the end, and the mean margin."""
+    """Return simple scores of a run: the largest mean p at the end, and the mean margin."""
     run, cost = case.run(method)
     labels = run.labels
     p = run.recent("p").astype(np.float32)
@@ -177,10 +177,10 @@ def cleanlab_rows(
     """
     ranking = ("auroc", "average_precision")
     filters = {name: measured(labels, flag, None, likeliest) for name, flag in flags.items()}
-    nobody = np.zeros(len(labels.given), np.bool_)
+    no_suspects = np.zeros(len(labels.given), np.bool_)
     ranks: dict[str, Row] = {}
     for name, score in scores.items():
-        row = measured(labels, nobody, score, likeliest)
+        row = measured(labels, no_suspects, score, likeliest)
         ranks[name] = {measure: row[measure] for measure in ranking}
     default = {**next(iter(filters.values())), **next(iter(ranks.values()))}
     best = {**max(filters.values(), key=lambda row: row["f1"] or 0)}

@@ -3,7 +3,7 @@
     python benchmarks/loader_speed.py [--rounds 7] [--data-root ../shared/data]
 
 What is compared runs in turns within every round, so that a busy machine slows both. Image files
-are compared twice: with Pillow decoding and resizing alone, whose result nobody gets, and with
+are compared twice: with Pillow decoding and resizing alone, without a usable result, and with
 Pillow doing all that our loader does, up to float batches in the main process. Processor time per
 image, of all processes together, stands beside the rates; it depends less on what else is running.
 

@@ -83,7 +83,7 @@ def candidates(num_classes: int) -> dict[str, Loss]:
         "GeneralizedCrossEntropy": proselflc.GeneralizedCrossEntropy(),
         "SymmetricCrossEntropy": proselflc.SymmetricCrossEntropy(),
     }
-    if num_classes <= 1000:  # a 21843 × 21843 matrix is nobody's transition matrix
+    if num_classes <= 1000:  # a 21843 × 21843 transition matrix is unrealistic
         matrix = torch.eye(num_classes) * 0.6 + 0.4 / num_classes
         every["ForwardCorrection"] = proselflc.ForwardCorrection(matrix)
         every["BackwardCorrection"] = proselflc.BackwardCorrection(matrix)

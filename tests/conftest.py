@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
 
 
 def reseal(run: Path) -> None:
-    """Write a manifest that fits the files as they are, as who forges a run would."""
+    """Write a manifest that fits the current files, as a forger of a run would."""
     directory = RunDirectory(run)
     folds = [path for path in (directory.folds_done, directory.folds_p) if path.is_file()]
     Written(run).seal([*directory.listed(), *folds])
@@ -276,7 +276,7 @@ def fabricated_run(
     summary: dict[str, Any] | None = None,
     history: dict[str, Any] | None = None,
 ) -> Path:
-    """Write the files of a run that nobody has trained; every second example is a suspect."""
+    """Write the files of a run without training; every second example is a suspect."""
     path = folder / name
     path.mkdir()
     directory = RunDirectory(path)
@@ -385,13 +385,13 @@ def fabricated_run(
 
 @pytest.fixture(scope="session")
 def fabricate_in() -> Callable[..., Path]:
-    """Writes a run that nobody has trained into a folder; see `fabricated_run`."""
+    """Return a function that writes an untrained run into a folder; see `fabricated_run`."""
     return fabricated_run
 
 
 @pytest.fixture
 def fabricate(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a run that nobody has trained into the folder of the test."""
+    """Return a function that writes an untrained run into the folder of the test."""
     return partial(fabricated_run, tmp_path)
 
 

@@ -208,7 +208,7 @@ def indented_commands() -> list[tuple[str, str]]:
 
 
 def test_commands_that_are_not_run_would_be_understood() -> None:
-    """Those that wait for a person, take long or need what nobody has here."""
+    """Return the commands that wait for a person, take long or need special hardware or data."""
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
     checked = 0
     for name, line in indented_commands():
@@ -255,4 +255,4 @@ def test_nothing_names_this_machine() -> None:
         if path.suffix in (".py", ".md", ".toml", ".txt", ".json", ".cff") and path.exists():
             text = path.read_text(encoding="utf-8")
             for machine in ("/ro" + "ot/", "/wo" + "rk/", "/ho" + "me/"):
-                assert machine not in text, f"{name} names a path of somebody's machine"
+                assert machine not in text, f"{name} names a path of a private machine"

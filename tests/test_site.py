@@ -48,7 +48,7 @@ def test_every_page_is_in_the_site(site: Path) -> None:
 
 
 def test_nothing_is_asked_for_elsewhere(site: Path) -> None:
-    """Pages are read offline, and nobody learns who reads them."""
+    """Pages can be read offline and do not track their readers."""
     loaded = re.compile(
         r"""<(?:script|img|iframe)[^>]*?src=["'](?!data:)([^"']+)|<link[^>]*?href=["']([^"']+)"""
     )

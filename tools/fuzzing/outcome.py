@@ -136,6 +136,6 @@ def _bounds() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
-        if left:  # of whoever watches over this process
+        if left:  # of an outer time limit of this process
             rest = max(0.001, left - (time.monotonic() - began))
             signal.setitimer(signal.ITIMER_REAL, rest, interval)
