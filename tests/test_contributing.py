@@ -157,6 +157,14 @@ assert 0.5 < run.history[-1]["true_accuracy"] <= 1
 command("report", "runs/moons")
 assert "True accuracy" in Path("runs/moons/report.html").read_text()
 assert read_toml(Path("runs/moons/config.toml"))["nesterov"] is True
+
+# The kind of input is trained on, audited, shown, kept in model.json and predicted.
+command("train", "--data", "tones", "--noise", "pair:0.2", "--epochs", "8", "--out", "runs/tones")
+command("audit", "runs/tones")
+command("report", "runs/tones")
+command("predict", "runs/tones", "--data", "tones", "--split", "test", "--out", "tones.csv")
+run = proselflc.load_run("runs/tones")
+assert run.summary["test_accuracy"] > 0.9
 """
 
 

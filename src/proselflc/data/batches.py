@@ -15,7 +15,7 @@ from torch import Tensor
 from proselflc.data.dataset import Part
 from proselflc.data.images import augment
 from proselflc.data.images.image_scaling import ImageScaling
-from proselflc.data.inputs import Features, ImageFiles, Images, Ints, Texts
+from proselflc.data.inputs import ImageFiles, Images, Ints, Texts
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.random_streams import stream_seed
 from proselflc.data.text_hashing import Bags, TextHashing
@@ -209,7 +209,6 @@ class Loader:
             return self._images(inputs, preprocessing, share, epoch)
         if isinstance(inputs, Texts):
             return self._bags.padded(share.positions)
-        assert isinstance(inputs, Features)
         return preprocessing(inputs.take(share.positions))
 
     def _images(
