@@ -221,7 +221,7 @@ def test_a_teacher_that_cannot_teach_is_refused(run: Path, tmp_path: Path) -> No
     unfinished = tmp_path / "unfinished"
     shutil.copytree(run, unfinished)
     (unfinished / "summary.json").unlink()
-    assert "is not finished: go on with proselflc train --out" in refused(unfinished, here)
+    assert "is not finished" in refused(unfinished, here)
     more = context(run, names=(*NAMES, "dog"))
     assert "has 3 classes and the data 4, and they differ (it does not know dog)" in (
         refused(run, more)
@@ -260,7 +260,7 @@ def test_damaged_weights_are_refused(run: Path, tmp_path: Path, resealed: Any) -
     described = json.loads((other / "model.json").read_text())
     (other / "model.json").write_text(json.dumps({**described, "names": 3}))
     resealed(other)
-    assert "lists no class names" in refused(other, context(run))
+    assert "$.names" in refused(other, context(run))
 
 
 def test_a_stranger_s_code_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
