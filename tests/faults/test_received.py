@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import signal
 import socket
@@ -240,7 +241,7 @@ def test_a_page_is_not_written_over_a_pipe_or_a_device(run: Path, say: Say) -> N
         for more in ((), ("--overwrite",)):
             code, complaint = say("report", run, "--out", place, *more)
             assert code == 2
-            assert f"{place} is {kind}" in complaint or f"{place}: it is {kind}" in complaint
+            assert re.search(rf"{re.escape(str(place))}(, which)? is {kind}", complaint)
         assert place.exists()
 
 
@@ -268,7 +269,7 @@ def test_nothing_goes_through_a_linked_folder(
     code, complaint = say(*words)
     if name != "folds" or words[0] == "audit":
         assert code == 2
-        assert f"{run / name} is a link, and" in complaint
+        assert f"{run / name} is a link, " in complaint
     assert contents(other) == before
 
 
