@@ -20,10 +20,8 @@ TO_DO = (
     "data",
     "exporting",
     "pages",
-    "recording",
     "reporting",
     "run",
-    "training",
 )
 
 

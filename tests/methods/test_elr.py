@@ -132,8 +132,8 @@ def test_a_memory_that_is_too_large_is_refused_with_its_size(
         strategy(crowd)
     assert str(caught.value) == (
         "the method keeps a mean prediction of 120 examples of 4 classes, which with the copies "
-        "for a checkpoint needs 5.8e-06 GB of memory, and the limit is 5.8e-06 GB: take fewer "
-        "examples or classes, or another --method, or raise the limit with PROSELFLC_MEMORY_GB=1"
+        "for a checkpoint needs 5.8e-06 GB of memory, and the limit is 5.8e-06 GB: use fewer "
+        "examples or classes, or another method=, or raise the limit with PROSELFLC_MEMORY_GB=1"
     )
     monkeypatch.setattr(memory_budget, "LIMIT", 12 * crowd.n * 4)
     strategy(crowd)

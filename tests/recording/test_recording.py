@@ -149,7 +149,7 @@ def test_the_command_line_works_on_it(
 
 
 def test_what_needs_a_model_or_our_loop_says_so(run: Path, program: Any) -> None:
-    words = "recorded from a training loop of your own"
+    words = "recorded from your own training loop"
     for arguments in (
         ("predict", run, "--data", "digits"),
         ("audit", run, "--folds", 2),
@@ -257,9 +257,7 @@ def test_logits_that_are_no_numbers_count_as_not_seen() -> None:
     z = torch.zeros(N, C)
     z[7, 1] = torch.nan
     with proselflc.record(N, C) as rec:
-        with pytest.warns(
-            UserWarning, match="no finite numbers came in epoch 1, first of example 7"
-        ):
+        with pytest.warns(UserWarning, match="in epoch 1 are not finite, first of example 7"):
             rec(range(N), z, given)
         rec(range(N), z, given)  # it is said once
     for rows in rec.run.dynamics:
@@ -305,16 +303,20 @@ def forgotten(rec: recording.Recording) -> None:
 WRONG: dict[str, tuple[dict[str, Any], Callable[[recording.Recording], object], str]] = {
     "outside": ({}, lambda r: r([6], Z[:1], [0]), "index 6 is no position among 6 examples"),
     "negative": ({}, lambda r: r([-1], Z[:1], [0]), "index -1 is no position"),
-    "width": ({}, lambda r: r([0], torch.zeros(1, 4), [0]), r"\[1, 4\], but .* \[N, 3\]"),
+    "width": ({}, lambda r: r([0], torch.zeros(1, 4), [0]), r"\[N, 3\], .* \[1, 4\]"),
     "flat": ({}, lambda r: r([0], torch.zeros(3), [0]), r"float32 \[3\]"),
     "whole": ({}, lambda r: r([0], torch.zeros(1, 3).long(), [0]), "int64"),
     "label": ({}, lambda r: r([0], Z[:1], [3]), "label 3 is no class of 3"),
     "ignored": ({}, lambda r: r([0], Z[:1], [-100]), "label -100 is no class"),
-    "soft": ({}, lambda r: r([0], Z[:1], [[0.2, 0.8, 0]]), r"labels is .*\[1, 3\], but 1 whole"),
-    "floats": ({}, lambda r: r([0.0], Z[:1], [0]), "index is .*float64"),
-    "count": ({}, lambda r: r([0, 1], Z[:1], [0]), r"index is .*\[2\], but 1 whole"),
-    "words": ({}, lambda r: r(["a"], Z[:1], [0]), "index is a list that cannot be made"),
-    "none": ({}, lambda r: r([0], Z[:1]), "no labels came"),
+    "soft": (
+        {},
+        lambda r: r([0], Z[:1], [[0.2, 0.8, 0]]),
+        r"1 whole numbers as labels, .*\[1, 3\]",
+    ),
+    "floats": ({}, lambda r: r([0.0], Z[:1], [0]), "numbers as index, .*float64"),
+    "count": ({}, lambda r: r([0, 1], Z[:1], [0]), r"1 whole numbers as index, .*\[2\]"),
+    "words": ({}, lambda r: r(["a"], Z[:1], [0]), "index is a list that cannot be converted"),
+    "none": ({}, lambda r: r([0], Z[:1]), "the labels are unknown"),
     "changed": (
         {},
         changed,
@@ -322,19 +324,19 @@ WRONG: dict[str, tuple[dict[str, Any], Callable[[recording.Recording], object], 
     ),
     "other": ({"labels": LABELS}, lambda r: r([1], Z[:1], [0]), "1 comes .* labels says 1"),
     "nothing": ({}, lambda r: None, "nothing was recorded"),
-    "early": ({}, early, "example 0 came again after 1 of 6 examples"),
+    "early": ({}, early, "example 0 occurred again after 1 of 6 examples"),
     "twice": ({}, lambda r: r([0, 0], Z[:2], [0, 0]), "twice in one batch: pass repeats=True"),
     "missing": ({}, half, "3 of 6 examples did not come in the first epoch, the first is 3"),
-    "both": ({}, again_and_said, "for example 0 came again: if examples come more than once"),
+    "both": ({}, again_and_said, "when example 0 occurred again: if examples occur more than once"),
     "padded": (
         {"labels": LABELS},
         some_again_and_said,
-        "for example 3 came again: if examples come more than once",
+        "when example 3 occurred again: if examples occur more than once",
     ),
     "forgotten": (
         {"repeats": True},
         forgotten,
-        "24 examples came and nobody said where an epoch ends",
+        "24 examples were recorded without a call of",
     ),
 }
 
@@ -421,7 +423,7 @@ def test_whole_epochs_survive_a_kill_and_it_goes_on(tmp_path: Path) -> None:
     assert not (out / "config.toml").exists()
     killed(out, after=11)  # in the third one
     with pytest.raises(
-        InputError, match=r"is not finished: go on with record\(…, out='.*', resume"
+        InputError, match=r"is not finished: continue it with record\(…, out='.*', resume"
     ):
         proselflc.load_run(out)
     assert [path.name for path in sorted((out / "dynamics").iterdir())] == [

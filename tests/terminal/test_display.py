@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proselflc.terminal.display import Lines, Silent, Terminal, chosen, in_words, showing
+from proselflc.terminal.display import Lines, Silent, Terminal, chosen, describe_line, showing
 
 DIGITS = ("train", "--data", "digits", "--noise", "pair:0.4", "--model", "mlp")
 LINE = {
@@ -29,8 +29,8 @@ LINE = {
 }
 
 
-def test_a_point_in_words() -> None:
-    assert in_words(LINE) == (
+def test_a_point_describe_line() -> None:
+    assert describe_line(LINE) == (
         "epoch 2  step 22  loss 1.235  fits given 50.0%  test 87.5%  g 0.500  ε 0.062  "
         "examples/s 12,346"
     )
@@ -48,7 +48,7 @@ def test_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
         "digits",
         "with \\x1b[31mmlp",
         "resuming after step 3 of 9",
-        in_words(LINE),
+        describe_line(LINE),
         "note: a\\nb",
     ]
 
@@ -61,9 +61,9 @@ def test_a_stage_is_named_when_it_begins(capsys: pytest.CaptureFixture[str]) -> 
             for stage in (None, "labels", "labels", "weights\x1b[2J", "weights\x1b[2J"):
                 display.point({**LINE, "stage": stage})
     expected = [
-        in_words(LINE),
-        *(in_words({**LINE, "stage": "labels"}), in_words(LINE)),
-        *(in_words({**LINE, "stage": "weights\x1b[2J"}), in_words(LINE)),
+        describe_line(LINE),
+        *(describe_line({**LINE, "stage": "labels"}), describe_line(LINE)),
+        *(describe_line({**LINE, "stage": "weights\x1b[2J"}), describe_line(LINE)),
     ]
     assert expected[1].startswith("epoch 2  step 22  stage labels  loss 1.235")
     assert capsys.readouterr().err.splitlines()[1:] == expected

@@ -30,10 +30,10 @@ from proselflc.training.observations import (
     NO_CLASS,
     ROW,
     TOP,
+    Epochs,
     Observations,
     Recorder,
     observe,
-    observed,
     recent,
 )
 from proselflc.training.strategy import CorrectedBatch, Strategy
@@ -230,7 +230,7 @@ def test_an_epochs_file_holds_what_was_seen_and_marks_what_was_not(tmp_path: Pat
     steps = list(synthetic(n, C, epochs, least=2))
     recorder = Recorder(tmp_path / "dynamics", n, C, epochs)
     record(recorder, steps, last_steps(steps))
-    files = list(observed(tmp_path / "dynamics"))
+    files = list(Epochs(tmp_path / "dynamics"))
     assert len(files) == epochs
     for epoch, rows in enumerate(files):
         assert isinstance(rows, np.memmap)
@@ -255,7 +255,7 @@ def test_an_epoch_begins_with_nothing_seen(tmp_path: Path) -> None:
     for epoch, seen in enumerate((one, other)):
         recorder.add(epoch, seen._replace(means=()))
         recorder.end_epoch(epoch)
-    for rows, seen in zip(observed(tmp_path), (one, other), strict=True):
+    for rows, seen in zip(Epochs(tmp_path), (one, other), strict=True):
         assert np.flatnonzero(rows["predicted"] != NO_CLASS).tolist() == sorted(seen.index.tolist())
 
 
@@ -497,7 +497,7 @@ def test_a_file_that_is_no_array_is_refused(tmp_path: Path, content: bytes) -> N
     for name in ("epoch-00000.npy", "recent_p.npy"):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=r"cannot read .*epoch-00000\.npy: "):
-        list(observed(tmp_path))
+        list(Epochs(tmp_path))
     with pytest.raises(InputError, match=r"cannot read .*recent_p\.npy: "):
         recent(tmp_path, "p")
 
@@ -511,8 +511,8 @@ def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("array", [np.zeros(4), np.zeros(4, TOP), np.zeros(4, "<u2")], ids=str)
 def test_an_array_that_is_no_record_is_refused(tmp_path: Path, array: Array) -> None:
     np.save(tmp_path / "epoch-00000.npy", array)
-    with pytest.raises(InputError, match="it is no record of an epoch, or one of another version"):
-        list(observed(tmp_path))
+    with pytest.raises(InputError, match="is not a record of an epoch by this version"):
+        list(Epochs(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -522,7 +522,7 @@ def test_an_array_that_is_no_record_is_refused(tmp_path: Path, array: Array) -> 
 )
 def test_an_array_that_is_no_mean_is_refused(tmp_path: Path, array: Array) -> None:
     np.save(tmp_path / "recent_target.npy", array)
-    with pytest.raises(InputError, match="it is no mean of ours"):
+    with pytest.raises(InputError, match="is not a mean of predictions"):
         recent(tmp_path, "target")
 
 
@@ -532,10 +532,10 @@ def test_a_missing_epoch_is_told(tmp_path: Path) -> None:
     record(recorder, steps, last_steps(steps))
     (tmp_path / "epoch-00001.npy").unlink()
     with pytest.raises(InputError, match="no record of epoch 1, but of epoch 2"):
-        list(observed(tmp_path))
+        list(Epochs(tmp_path))
 
 
 def test_without_a_folder_nothing_was_observed(tmp_path: Path) -> None:
-    assert list(observed(tmp_path / "none")) == []
+    assert list(Epochs(tmp_path / "none")) == []
     with pytest.raises(InputError, match="cannot read"):
         recent(tmp_path / "none", "p")

@@ -342,7 +342,7 @@ def test_initial_weights_of_another_model_are_refused() -> None:
     next(taught(one))
     state = saved_state(one)
     del state.tensors["initial.0.weight"]
-    with pytest.raises(InputError, match="not of this model: its initial weights do not fit"):
+    with pytest.raises(InputError, match="does not fit this model: its initial weights differ"):
         training(Odd()).restore(state)
 
 
@@ -351,7 +351,7 @@ def test_a_checkpoint_of_another_stage_is_refused(stage: object) -> None:
     one = training(Odd())
     next(taught(one))
     state = replace(saved_state(one), facts={**one.facts(), "stage": stage})
-    with pytest.raises(InputError, match="the checkpoint is of no stage of this method: it says "):
+    with pytest.raises(InputError, match="does not fit the stages of this method: it names stage "):
         training(Odd()).restore(state)
 
 

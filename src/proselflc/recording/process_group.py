@@ -1,4 +1,4 @@
-"""The processes of `torch.distributed`, also before they come together and after they part."""
+"""The processes of `torch.distributed`, also before they connect and after they disconnect."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 
 
 class ProcessGroup:
-    """Which process this is of how many.
+    """The rank of this process and the number of processes.
 
-    Trainers bring processes together later than they start them, and part them earlier: before that
-    the environment tells, and after it what was last seen holds.
+    Trainers connect processes later than they start them, and disconnect them earlier: before that
+    the environment holds both numbers, and after it the last known ones are used.
     """
 
     def __init__(self) -> None:
@@ -20,32 +20,32 @@ class ProcessGroup:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes."""
+        """Return whether this is the process that writes."""
         return self._place()[0] == 0
 
     @property
     def size(self) -> int:
-        """How many processes there are."""
+        """Return the number of processes."""
         return self._place()[1]
 
     @property
     def is_together(self) -> bool:
-        """Whether they can hear each other now."""
+        """Return whether the processes are connected now."""
         return torch.distributed.is_available() and torch.distributed.is_initialized()
 
     def gathered(self, own: Any) -> list[Any]:
-        """What every process has, in all of them."""
+        """Return the objects of all processes, in all of them."""
         every: list[Any] = [None] * self.size
         torch.distributed.all_gather_object(every, own)
         return every
 
     def wait(self) -> None:
-        """Until all are here, where they can hear each other."""
+        """Wait for all processes, if they are connected."""
         if self.is_together:
             torch.distributed.barrier()
 
     def _place(self) -> tuple[int, int]:
-        """(which, of how many) as far as can be told now."""
+        """Return rank and number of processes, as far as they are known now."""
         known = os.environ
         if self.is_together:
             self._last = torch.distributed.get_rank(), torch.distributed.get_world_size()

@@ -1,4 +1,4 @@
-"""What is known of the examples of somebody else's training loop before it begins."""
+"""What is known of the examples of a recorded training loop before it begins."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from proselflc.errors import InputError, unknown
 
 
 class RecordedExamples:
-    """What is known of n examples beforehand.
+    """What is known of n examples before recording begins.
 
     Attributes:
-        given: [n] class ids, −1 where they are not known yet.
-        clean: [n] the true ones, or None.
-        names: C.
-        ids: n.
-        inputs: to keep, or None.
-        data: what `--data` takes, or None.
-        title: what the data is called, or None.
-        source: where the labels are from, for messages; empty for the calls.
-        label_values: the labels of the classes as the caller wrote them; None for those of `data`.
+        given: [n] class ids, −1 if unknown so far.
+        clean: [n] true class ids, or None.
+        names: C class names.
+        ids: n ids of examples.
+        inputs: inputs to keep in the run, or None.
+        data: the data by the name that `train` takes, or None.
+        title: name of the data, or None.
+        source: origin of the labels, for messages; empty if batches bring them.
+        label_values: labels of the classes as the caller wrote them; None for those of `data`.
     """
 
     def __init__(self, num_classes: int, given: Ints, names: tuple[str, ...], ids: Sequence[str]):
@@ -60,7 +60,7 @@ class RecordedExamples:
         inputs: object | None,
         data: str | Path | None,
     ) -> RecordedExamples:
-        """What `record` is given, checked."""
+        """Check the arguments of `record`."""
         if data is not None:
             return cls._of_data(n, num_classes, (labels, names, ids, inputs), clean, str(data))
         known = [str(k) for k in range(num_classes)] if names is None else [str(x) for x in names]

@@ -1,4 +1,4 @@
-"""The run that a recording leaves: begun, gone on with, written epoch by epoch and finished."""
+"""The run directory of a recording: begun or resumed, written by epochs, finished."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from proselflc.run.summary import write_results
 from proselflc.training.observations import Recorder
 from proselflc.training.run_directory import FORMAT, RECORDED, Json, RunDirectory, read_toml
 
-METHOD = "A recorded loop"  # where no criterion of ours is known to have been used
+METHOD = "A recorded loop"  # if the loop uses no criterion of proselflc
 
 
 class RecordedRun:
-    """The files of a recording. Of several processes the first one alone calls what writes.
+    """The files of a recording. Only the first of several processes calls methods that write.
 
     Args:
-        directory: where they go.
+        directory: the run.
         about: the examples.
-        criterion: that the loop learns with, if it is one of ours.
-        lasting: whether they are to outlive the process.
+        criterion: the criterion of the loop, if it is one of proselflc.
+        lasting: whether the files must survive a crash of the machine.
 
     Attributes:
-        recorder: what was seen in the epoch under way.
+        recorder: the records of the current epoch.
     """
 
     def __init__(
@@ -68,14 +68,11 @@ class RecordedRun:
         self._held = ExitStack()
 
     def begin(self, resume: bool | int, overwrite: bool) -> int:
-        """Take the directory, and go on with what is in it where that is wanted.
+        """Lock the directory, begin or resume a recording, and return its number of epochs.
 
         Args:
-            resume: whether to, or after how many epochs.
-            overwrite: whether a run that is there may be replaced.
-
-        Returns:
-            How many whole epochs are there.
+            resume: whether to resume, or after how many epochs.
+            overwrite: whether to replace a run in the directory.
         """
         directory = self._directory
         with ExitStack() as stack:
@@ -89,23 +86,23 @@ class RecordedRun:
                 else:
                     check_output(directory, OutputOptions(directory.path, False, overwrite))
                     epochs = self._begin_anew()
-            self._held = stack.pop_all()  # until now it is let go if anything is refused
+            self._held = stack.pop_all()  # before, an error releases the lock
         return epochs
 
     def end_epoch(self, epoch: int, steps: int, count: int) -> None:
-        """Write what was seen in an epoch.
+        """Write the records of an epoch.
 
         Args:
-            epoch: its number, from 0 on.
-            steps: how many batches it had.
-            count: how many examples came in it, each time they did.
+            epoch: its number, from 0.
+            steps: number of its batches.
+            count: number of its examples, repetitions included.
         """
         total = self._steps + steps
         history = [*self._history, self._measured(epoch, total, count)]
         with self._writing():
             if epoch == 0 and not self._about.source:
                 self._write_beginning()
-            # The history first: of an epoch whose record is not there its line is left out again.
+            # The history first: a line without the record of its epoch is dropped on resuming.
             self._directory.write_history(history)
             path = self.recorder.end_epoch(epoch)
             self._written.add(path)
@@ -113,7 +110,7 @@ class RecordedRun:
         self._epoch_started = time.monotonic()
 
     def finish(self, epochs: int) -> None:
-        """Judge every label and write what a reader of the run wants, the summary last."""
+        """Audit the labels and write the results of the run."""
         directory, labels = self._directory, self._labels()
         lines = [{**one, "progress": (k + 1) / epochs} for k, one in enumerate(self._history)]
         with self._writing():
@@ -134,14 +131,14 @@ class RecordedRun:
             )
 
     def close(self) -> None:
-        """Let others write to the directory."""
+        """Release the lock of the directory."""
         self._held.close()
 
     def _writing(self) -> AbstractContextManager[None]:
         return nullcontext() if self._lasting else fleeting()
 
     def _restore(self, resume: bool | int) -> int:
-        """Put everything where a recording that was ended or killed has left it."""
+        """Restore a recording that ended or was killed, and return its number of epochs."""
         directory, about = self._directory, self._about
         directory.check_format()
         if not directory.is_recorded:
@@ -150,7 +147,7 @@ class RecordedRun:
             )
         records = epochs_of(directory)
         there = len(records)
-        if there == 0 and not directory.labels.is_file():  # it was killed in its very beginning
+        if there == 0 and not directory.labels.is_file():  # it was killed at its very beginning
             return self._begin_anew()
         stored = Labels.load(directory.checked(directory.labels))
         mine = fingerprint(about.given, about.num_classes)
@@ -176,7 +173,7 @@ class RecordedRun:
         self._history = directory.read_history()[:kept]
         for path in records.paths[:kept]:
             self._written.add(directory.checked(path))
-        directory.reopen()  # first: what goes on is not finished
+        directory.reopen()  # first: a resumed recording is not finished
         directory.sweep()
         self.recorder.keep(kept)
         directory.write_history(self._history)
@@ -188,14 +185,14 @@ class RecordedRun:
         return kept
 
     def _begin_anew(self) -> int:
-        """Leave nothing of an earlier run; no epochs are there then."""
+        """Remove an earlier run and return its number of epochs, 0."""
         self._directory.clear()
         if self._about.source:
             self._write_beginning()
         return 0
 
     def _write_beginning(self) -> None:
-        """Write what makes the directory a run; the labels last, so that they are whole with it."""
+        """Write what makes the directory a run, the labels last."""
         labels = self._labels()
         self._write_config(labels)
         if self._about.inputs is not None:
@@ -207,12 +204,16 @@ class RecordedRun:
     def _write_config(self, labels: Labels, epochs: int | None = None) -> None:
         import tomli_w
 
-        said: dict[str, Any] = {"format": FORMAT, "fingerprint": labels.fingerprint, RECORDED: True}
-        said["data"] = self._about.data or FROM_PYTHON
+        table: dict[str, Any] = {
+            "format": FORMAT,
+            "fingerprint": labels.fingerprint,
+            RECORDED: True,
+        }
+        table["data"] = self._about.data or FROM_PYTHON
         if epochs is not None:
-            said["epochs"] = epochs
+            table["epochs"] = epochs
         with whole_file(self._directory.config) as file:
-            tomli_w.dump({**said, "method": {"name": self._method}, "versions": versions()}, file)
+            tomli_w.dump({**table, "method": {"name": self._method}, "versions": versions()}, file)
 
     def _labels(self) -> Labels:
         about = self._about
@@ -245,7 +246,7 @@ class RecordedRun:
 
 
 def _method(criterion: Criterion | None) -> str:
-    """What the catalogue calls the method of a criterion; of one's own it knows nothing."""
+    """Return the name of the method of a criterion, or `METHOD` for an unknown criterion."""
     kind = type(criterion)
     known = (name for name, one in methods.every().items() if one.criterion == kind.__name__)
     return METHOD if kind is Criterion else next(known, METHOD)

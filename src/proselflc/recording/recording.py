@@ -1,7 +1,7 @@
-"""`proselflc.record`: a run made of what somebody else's training loop shows of its examples.
+"""`proselflc.record`: a run recorded from any training loop.
 
-Nothing is trained here. The loop says which examples it has just asked its model about and what
-that said; this is recorded as in a run of ours, so that audit, export, report and review follow.
+Nothing is trained here. The loop passes the positions and logits of its batches, which are recorded
+as in a run that `proselflc` trains, so that audit, export, report and review work.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from proselflc.correction.criterion import Criterion
 from proselflc.data.batches import Batch
 from proselflc.data.inputs import Ints
 from proselflc.errors import InputError
-from proselflc.recording.batch import shown_batch
-from proselflc.recording.epoch import EpochUnderWay
+from proselflc.recording.epoch import CurrentEpoch, check_batch
 from proselflc.recording.process_group import ProcessGroup
 from proselflc.recording.recorded_examples import RecordedExamples
 from proselflc.recording.recorded_run import RecordedRun
@@ -35,7 +34,7 @@ from proselflc.training.observations import ROW, Observations, observe
 from proselflc.training.run_directory import RunDirectory
 from proselflc.training.strategy import CorrectedBatch, Strategy
 
-_MOST_WAITING = 1 << 16  # examples whose facts may wait on an accelerator
+_MOST_WAITING = 1 << 16  # examples whose facts may stay on an accelerator
 
 
 def record(
@@ -127,11 +126,11 @@ def record(
 
 
 class Recording:
-    """What a training loop shows of n examples. `record` makes it and says how it is used.
+    """Records the examples of a training loop; made by `record`, which documents its use.
 
     Attributes:
         run: the run, to be read when the recording is finished.
-        epoch: how many whole epochs are recorded.
+        epoch: number of whole epochs recorded.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class Recording:
         self._group = group
         self._criterion = criterion
         self._strategy = Strategy(CrossEntropy() if criterion is None else criterion)
-        self._under_way = EpochUnderWay(len(about.given), repeats=repeats)
+        self._current = CurrentEpoch(len(about.given), repeats=repeats)
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []  # index, labels and facts
         self._all_labels: Tensor | None = None  # where the index is
         self._has_warned = False
@@ -194,10 +193,10 @@ class Recording:
         if self._is_finished:
             raise InputError("the recording is finished: make another one with record(…)")
         about = self._about
-        z, which, given = shown_batch(index, logits, labels, about.num_classes)
+        z, which, given = check_batch(index, logits, labels, about.num_classes)
         if given is None:
             given = self._known_labels(which)
-        # What is no class is told when it is looked at; here it must not break an accelerator.
+        # Wrong class ids are reported when they are read; here they must not crash a device.
         inside = given.clamp(0, about.num_classes - 1).to(z.device)
         if progress is None and self._criterion is not None:
             progress = self._criterion.progress
@@ -210,21 +209,21 @@ class Recording:
             self._look()
 
     def expect_end_epoch(self) -> None:
-        """Let no epoch end by itself; for who will call `end_epoch`."""
-        self._under_way.expect_word()
+        """Let no epoch end by itself, if `end_epoch` will be called."""
+        self._current.expect_end()
 
     def end_epoch(self) -> None:
-        """Say that an epoch is over; every process must, if there are several.
+        """End an epoch; with several processes, each must call this.
 
         Raises:
-            InputError: an epoch was already taken to be over where an example came again.
+            InputError: an epoch ended before by itself, because an example occurred again.
         """
         self._look()
-        self._under_way.end()
+        self._current.end()
         self._close_epoch()
 
     def finish(self) -> Run:
-        """End the last epoch, judge every label and write what a reader of the run wants.
+        """End the last epoch, audit the labels and write the results of the run.
 
         Raises:
             InputError: nothing was recorded, or the labels of some examples are not known.
@@ -251,23 +250,24 @@ class Recording:
             warnings.warn(doubt, stacklevel=3)  # who has ended the recording
 
     def _known_labels(self, which: Tensor) -> Tensor:
-        """[N] of examples whose labels did not come with them."""
+        """Return the labels [N] of examples that were passed without labels."""
         if not self._about.source:
             raise InputError(
-                "no labels came: call rec(index, logits, labels), or give all of them to "
-                "record(…, labels=…)"
+                "the labels are unknown",
+                field="labels",
+                fix="call rec(index, logits, labels), or pass all labels to record(…, labels=…)",
             )
         every = self._all_labels
         if every is None or every.device != which.device:
             every = self._all_labels = torch.from_numpy(self._about.given).to(which.device)
-        return every[which.clamp(0, len(every) - 1)]  # a position outside is told when looked at
+        return every[which.clamp(0, len(every) - 1)]  # a wrong position is reported later
 
     def _look(self) -> None:
-        """Take in what has waited, batch by batch."""
+        """Record the batches that have waited."""
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
-        # One copy for all of them: every copy waits for the device.
+        # One copy for all of them, since every copy waits for the device.
         index, given, facts = (
             torch.cat([one.to(some[0].device) for one in some]).cpu()
             for some in zip(*waiting, strict=True)
@@ -278,13 +278,13 @@ class Recording:
             self._take(which.numpy(), labels.numpy(), seen)
 
     def _take(self, index: Ints, given: Ints, facts: Tensor) -> None:
-        about, under_way, processes = self._about, self._under_way, self._group.size
+        about, current, processes = self._about, self._current, self._group.size
         about.check(index, given)
-        if under_way.is_over_before(index, processes):
+        if current.is_over_before(index, processes):
             self._close_epoch()
-        about.given[index] = given  # not before: it would be known in an epoch that it is not of
-        under_way.add(index)
-        # An example that comes twice in a batch counts the last time.
+        about.given[index] = given  # not before: it belongs to the new epoch
+        current.add(index)
+        # Of an example that occurs twice in a batch the last row counts.
         last = np.unique(index[::-1], return_index=True)[1]
         finite = facts.isfinite().all(1).numpy()
         kept = np.sort(len(index) - 1 - last)
@@ -292,57 +292,57 @@ class Recording:
         if not finite.all() and not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"logits that are no finite numbers came in epoch {self.epoch + 1}, first of "
-                f"example {index[~finite][0]}: such examples count as not seen",
-                stacklevel=4,  # who has called the recording
+                f"logits in epoch {self.epoch + 1} are not finite, first of example "
+                f"{index[~finite][0]}: such examples count as not seen",
+                stacklevel=4,  # the caller of the recording
             )
         rows = torch.from_numpy(index[kept]), facts[torch.from_numpy(kept)]
         self._written.recorder.add(self.epoch, Observations(*rows, ()))
-        if under_way.is_full(processes):  # not when the next one comes: a kill would lose it
+        if current.is_full(processes):  # now, so that a kill does not lose it
             self._close_epoch()
 
     def _close_epoch(self) -> None:
-        """Write what was seen in the epoch, and begin another one."""
+        """Write the epoch and begin the next one."""
         self._gather()
-        under_way, written = self._under_way, self._written
-        if not under_way.seen.any():
+        current, written = self._current, self._written
+        if not current.seen.any():
             return
         if self._group.is_first:
             self._about.check_all_known()
-            written.end_epoch(self.epoch, under_way.steps, under_way.count)
+            written.end_epoch(self.epoch, current.steps, current.count)
         else:
             written.recorder.begin_epoch()
         self.epoch += 1
-        under_way.begin_another()
+        current.begin_next()
 
     def _gather(self) -> None:
-        """Have every process see what all have seen in the epoch."""
-        group, under_way = self._group, self._under_way
+        """Give every process the epoch's records of all processes."""
+        group, current = self._group, self._current
         if group.size == 1:
             return
         if not group.is_together:
-            if not under_way.seen.any():
-                return  # all of it came together before they parted
+            if not current.seen.any():
+                return  # everything was gathered before the processes disconnected
             raise InputError(
                 f"this is one of {group.size} processes and torch.distributed is not initialised, "
                 "so records cannot come together: call rec.end_epoch() while it is"
             )
         about, recorder = self._about, self._written.recorder
-        index = np.flatnonzero(under_way.seen)
+        index = np.flatnonzero(current.seen)
         own = index, about.given[index], recorder.rows[index].tobytes()
-        every = group.gathered((self.epoch, under_way.steps, under_way.count, *own))
+        every = group.gathered((self.epoch, current.steps, current.count, *own))
         self.epoch = every[0][0]  # the first process knows where it was resumed
-        under_way.steps = sum(one[1] for one in every)
-        under_way.count = sum(one[2] for one in every)
+        current.steps = sum(one[1] for one in every)
+        current.count = sum(one[2] for one in every)
         for *_, which, given, rows in every:
             about.check(which, given)
             about.given[which] = given
             recorder.rows[which] = np.frombuffer(rows, ROW)
-            under_way.seen[which] = True
+            current.seen[which] = True
 
 
 def _may_wait(facts: Tensor) -> bool:
-    """Whether to look at them now would stop an accelerator."""
+    """Return whether reading the facts now would wait for an accelerator."""
     return facts.device.type != "cpu"
 
 

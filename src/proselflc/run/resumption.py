@@ -1,4 +1,4 @@
-"""Whether a run may go on: with the options, labels, inputs and processes it was begun with."""
+"""Checks before a run is resumed: options, labels, inputs and files are those it began with."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from proselflc.run.prepare import PreparedRun
 from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.run_directory import RunDirectory, read_toml
+from proselflc.wording import option
 
 
 def begun_in(directory: RunDirectory, now: int) -> int:
-    """Return how many processes a run was begun in, where its state says so, else how many now.
+    """Return the number of processes that a run was begun in, or `now` if it is unknown.
 
-    Batches that are too small to be shared are left out, so the number of batches in an epoch may
-    depend on it; a run that goes on keeps to the batches that it was begun with.
+    Batches too small to be shared are left out, so the number of batches per epoch may depend on
+    it. A resumed run keeps the batches that it was begun with.
     """
     number = checkpoint.peek(directory.checkpoints).get("processes")
     return number if type(number) is int and 1 <= number <= LARGEST_WHOLE else now
 
 
 def facts(prepared: PreparedRun) -> dict[str, object]:
-    """What a state says of the run that it is of."""
+    """Return the facts of a checkpoint that identify its run."""
     weight = prepared.dataset.sample_weight
     return {
         "config": prepared.config.table(),
@@ -44,7 +45,7 @@ def facts(prepared: PreparedRun) -> dict[str, object]:
 
 
 def check_run(directory: RunDirectory, prepared: PreparedRun) -> None:
-    """Refuse to go on with other options, other labels or other examples.
+    """Refuse to resume a run with other options, labels or examples.
 
     Raises:
         InputError: they are not those of the run in the directory.
@@ -53,47 +54,53 @@ def check_run(directory: RunDirectory, prepared: PreparedRun) -> None:
     different = config_file.differences(stored, prepared.config.table())
     if different:
         raise InputError(
-            f"the run {directory.path} was begun with other options: {', '.join(different)}; use "
-            "those, or begin another run with another --out"
+            f"the run {directory.path} was begun with other options: {', '.join(different)}",
+            field="resume",
+            fix=f"use those, or start another run with another {option('out')}",
         )
     if stored.get("fingerprint") != prepared.labels.fingerprint:
         raise InputError(
             f"the labels are not those that {directory.path} was begun with (fingerprint "
             f"{str(stored.get('fingerprint'))[:12]}… there, {prepared.labels.fingerprint[:12]}… "
-            f"now): {_why_other_examples(prepared)}"
+            "now)",
+            field="resume",
+            fix=_why_other_examples(prepared),
         )
-    # A run that was stopped in its very beginning has no labels yet, and no state.
+    # A run that was stopped at its very beginning has neither labels nor a checkpoint.
     if not _draws_trusted(prepared) or not directory.labels.is_file():
         return
     if Labels.load(directory.labels).ids != prepared.labels.ids:
         raise InputError(
             f"the training examples are not those that {directory.path} was begun with, though "
-            f"their labels are the same: {_why_other_examples(prepared)}"
+            "their labels are the same",
+            field="resume",
+            fix=_why_other_examples(prepared),
         )
 
 
 def _why_other_examples(prepared: PreparedRun) -> str:
-    """Say what may be the reason why a run has other examples now."""
+    """Return a likely reason for different examples, and what to do."""
     if not _draws_trusted(prepared):
         return "has the data changed?"
     return (
         "has the data changed? If not, the run was begun by a version of proselflc that drew the "
-        f"examples of --trusted {prepared.config.trusted} in another way, and this version cannot "
-        "continue it: begin anew with --overwrite, or with another --out"
+        f"examples of {option('trusted', prepared.config.trusted)} differently, and this version "
+        f"cannot continue it: train it again with {option('overwrite', True)} or another "
+        f"{option('out')}"
     )
 
 
 def _draws_trusted(prepared: PreparedRun) -> bool:
-    """Return whether trusted examples are a share of the data, which is drawn."""
+    """Return whether trusted examples are drawn as a share of the data."""
     trusted = prepared.config.trusted
     return trusted is not None and not Path(trusted).exists()
 
 
 def check_state(state: State, directory: RunDirectory, prepared: PreparedRun) -> None:
-    """Refuse a state of another run, of other inputs or of another number of processes.
+    """Refuse a checkpoint of another run, of other inputs or of another number of processes.
 
     Raises:
-        InputError: what `facts` gave when it was written is not what it gives now.
+        InputError: `facts` returns something else than when the checkpoint was written.
     """
     then, now = state.facts, facts(prepared)
     stored = then.get("config")
@@ -103,28 +110,34 @@ def check_state(state: State, directory: RunDirectory, prepared: PreparedRun) ->
         or then.get("fingerprint") != now["fingerprint"]
     ):
         raise InputError(
-            f"the checkpoint in {directory.path} is of another run: begin anew with --overwrite "
-            "instead of --resume"
+            f"the checkpoint in {directory.path} belongs to another run",
+            field="resume",
+            fix=f"train it again with {option('overwrite', True)} instead of "
+            f"{option('resume', True)}",
         )
     if then.get("batches") != now["batches"]:
         raise InputError(
             f"an epoch of {directory.path} had {then.get('batches')} batches and now has "
-            f"{now['batches']}: resume with as many processes as it was begun with"
+            f"{now['batches']}",
+            field="resume",
+            fix="resume with as many processes as it was begun with",
         )
     if then.get("preprocessing") != now["preprocessing"]:
         raise InputError(
-            f"the inputs are not those that {directory.path} was begun with, their means differ: "
-            "has the data changed?"
+            f"the inputs are not those that {directory.path} was begun with, their means differ",
+            field="resume",
+            fix="has the data changed?",
         )
     if then.get("weights") != now["weights"]:
         raise InputError(
-            f"the sample weights are not those that {directory.path} was begun with: use those, or "
-            "begin another run with another --out"
+            f"the sample weights are not those that {directory.path} was begun with",
+            field="resume",
+            fix=f"use those, or start another run with another {option('out')}",
         )
 
 
 def files(written: Written, history: bytes) -> dict[str, object]:
-    """What a state says of the files that the run has written until then."""
+    """Return the facts of a checkpoint about the files written so far."""
     return {
         "files": manifest.to_json(written.files),
         "history": hashlib.sha256(history).hexdigest(),
@@ -132,18 +145,15 @@ def files(written: Written, history: bytes) -> dict[str, object]:
 
 
 def check_files(state: State, directory: RunDirectory, history: bytes) -> Written:
-    """Refuse to go on from files that are not as they were when the state was saved.
+    """Refuse to resume from files that changed since the checkpoint, and return what they are.
 
     Args:
-        state: one of an earlier version says nothing of files, and all are believed then.
-        directory: of the run.
-        history: what is there of it until the state.
-
-    Returns:
-        What is known of the files.
+        state: the checkpoint; one of an earlier version lists no files, which are then not checked.
+        directory: the run.
+        history: content of the history up to the checkpoint.
 
     Raises:
-        InputError: one is gone or differs.
+        InputError: a file is missing or differs.
     """
     if "files" not in state.facts:
         return Written(directory.path)
@@ -153,22 +163,24 @@ def check_files(state: State, directory: RunDirectory, history: bytes) -> Writte
     written.check_all()
     if state.facts.get("history") != hashlib.sha256(history).hexdigest():
         raise InputError(
-            f"{directory.history} differs from what the run wrote before its last checkpoint: "
-            "restore it from a copy, or train the run again with --overwrite"
+            f"{directory.history} differs from what the run wrote before its last checkpoint",
+            field="resume",
+            fix=f"restore it from a copy, or train the run again with {option('overwrite', True)}",
         )
     return written
 
 
-def check_everybody_sees(directory: RunDirectory, accelerator: Accelerator) -> None:
-    """Refuse to resume where the directory is not the same for all processes.
+def check_visible(directory: RunDirectory, accelerator: Accelerator) -> None:
+    """Refuse to resume a run that not all processes can read.
 
     Raises:
-        InputError: some do not see a run in it.
+        InputError: some find no run in the directory.
     """
     sees = torch.tensor([float(directory.is_begun)])
     number = int(processes.summed(accelerator, sees))
     if number < accelerator.num_processes:
         raise InputError(
-            f"only {number} of {accelerator.num_processes} processes see the run "
-            f"{directory.path}: to resume it, put it where all machines can read it"
+            f"only {number} of {accelerator.num_processes} processes see the run {directory.path}",
+            field="resume",
+            fix="put it where all machines can read it",
         )

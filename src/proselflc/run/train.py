@@ -293,7 +293,7 @@ class TrainingRun:
     def _last_state(self) -> State | None:
         """Return the newest checkpoint of a run that is to be resumed, or None if there is none."""
         directory = self.directory
-        resumption.check_everybody_sees(directory, self.accelerator)
+        resumption.check_visible(directory, self.accelerator)
         resumption.check_run(directory, self.prepared)
         state, notes = checkpoint.read_last(directory.checkpoints)
         if state is None and notes:

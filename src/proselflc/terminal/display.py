@@ -1,4 +1,4 @@
-"""What a person sees while a model is trained: a line that moves on a terminal, lines elsewhere.
+"""The display of training: a progress bar in a terminal, lines elsewhere.
 
 Everything goes to stderr; stdout is for results.
 """
@@ -14,26 +14,26 @@ from proselflc.errors import printable
 
 
 class Display(Protocol):
-    """Who is told how training goes."""
+    """Shows how training goes."""
 
     def note(self, text: str) -> None:
-        """Say a sentence."""
+        """Show a note, which is a sentence."""
 
     def begin(self, titles: Sequence[str], step: int, total: int) -> None:
-        """Training begins, or goes on, after so many steps of so many."""
+        """Begin to show a training of `total` steps, of which `step` are done."""
 
     def step(self, step: int, numbers: Mapping[str, float]) -> None:
-        """So many steps are done; numbers by their short names."""
+        """Show the number of steps done, and numbers by their short names."""
 
     def point(self, line: Mapping[str, Any]) -> None:
-        """There was an evaluation: a line of the history."""
+        """Show an evaluation, which is a line of the history."""
 
     def end(self) -> None:
-        """Training is over."""
+        """End the display of a training."""
 
 
 class Silent:
-    """Shows nothing but notes, if these are wanted."""
+    """Shows notes, if they are wanted, and nothing else."""
 
     def __init__(self, notes: bool = True) -> None:
         self.notes = notes
@@ -55,14 +55,14 @@ class Silent:
     def end(self) -> None:
         self._stage = None  # another training may follow
 
-    def _told(self, line: Mapping[str, Any]) -> str:
-        """A line of the history in words, with its stage where that is a new one."""
+    def _describe(self, line: Mapping[str, Any]) -> str:
+        """Describe a line of the history, with its stage if that is new."""
         before, self._stage = self._stage, line.get("stage")
-        return in_words(line if self._stage != before else {**line, "stage": None})
+        return describe_line(line if self._stage != before else {**line, "stage": None})
 
 
 class Lines(Silent):
-    """A line per evaluation point, for files and pipes."""
+    """Writes a line per evaluation, for files and pipes."""
 
     def begin(self, titles: Sequence[str], step: int, total: int) -> None:
         for title in titles:
@@ -71,12 +71,12 @@ class Lines(Silent):
             sys.stderr.write(f"resuming after step {step} of {total}\n")
 
     def point(self, line: Mapping[str, Any]) -> None:
-        sys.stderr.write(self._told(line) + "\n")
+        sys.stderr.write(self._describe(line) + "\n")
         sys.stderr.flush()
 
 
 class Terminal(Silent):
-    """A bar with what matters, and a line per evaluation point above it."""
+    """Shows a progress bar, and a line per evaluation above it."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Terminal(Silent):
         self._progress.update(self._task, completed=step, numbers=words)
 
     def point(self, line: Mapping[str, Any]) -> None:
-        self._print(self._told(line))
+        self._print(self._describe(line))
 
     def end(self) -> None:
         super().end()
@@ -128,7 +128,7 @@ class Terminal(Silent):
 
 
 def chosen(quiet: bool) -> Display:
-    """The display for where stderr goes; `quiet` leaves errors and notes only."""
+    """Return the display that suits stderr; `quiet` leaves errors and notes only."""
     if quiet:
         return Silent()
     return Terminal() if sys.stderr.isatty() else Lines()
@@ -136,15 +136,15 @@ def chosen(quiet: bool) -> Display:
 
 @contextmanager
 def showing(display: Display) -> Iterator[Display]:
-    """End a display, whatever happens."""
+    """End a display when the block ends, with or without an error."""
     try:
         yield display
     finally:
         display.end()
 
 
-def in_words(line: Mapping[str, Any]) -> str:
-    """A line of the history as a person reads it; what is not known is left out."""
+def describe_line(line: Mapping[str, Any]) -> str:
+    """Describe a line of the history in words; what is unknown is left out."""
     names = {
         "train_loss": "loss",
         "train_accuracy": "fits given",

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP stop a run after the step under way, with its state saved."""
+"""Stopping a run by Ctrl-C, SIGTERM or SIGHUP, with its state saved."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from proselflc.training.loop import Training
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user stopped the run; its state is saved. The message says how to go on.
+    """A signal stopped the run. The message says how to resume it.
 
     Args:
-        where: it was stopped.
-        advice: how to go on, as the rest of the sentence.
+        where: where it was stopped, as a clause.
+        advice: how to resume it, as the rest of the sentence.
     """
 
     def __init__(self, where: str, advice: str = "") -> None:
@@ -26,7 +26,7 @@ class Interrupted(KeyboardInterrupt):
 def ending_signals() -> tuple[signal.Signals, ...]:
     """Return the signals that end a program: SIGTERM, and SIGHUP when its terminal is closed.
 
-    SIGHUP is left out where it is ignored, as it is under `nohup`, and where a system has none.
+    SIGHUP is left out if it is ignored, as under `nohup`, or if the system has none.
     """
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN:
@@ -36,7 +36,7 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 @contextlib.contextmanager
 def stop_signals(training: Training) -> Iterator[None]:
-    """Have the first Ctrl-C, SIGTERM or SIGHUP ask for a stop; the second is as always."""
+    """Let the first Ctrl-C, SIGTERM or SIGHUP request a stop; the second acts as usual."""
 
     def ask(number: int, frame: object) -> None:
         training.wants_stop = True
@@ -44,9 +44,9 @@ def stop_signals(training: Training) -> Iterator[None]:
 
     before: dict[int, Any] = {}
     try:
-        for one in (signal.SIGINT, *ending_signals()):
-            before[one] = signal.signal(one, ask)
-    except ValueError:  # not in the main thread, where signals do not come
+        for number in (signal.SIGINT, *ending_signals()):
+            before[number] = signal.signal(number, ask)
+    except ValueError:  # signals reach the main thread alone
         pass
     try:
         yield

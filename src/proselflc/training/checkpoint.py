@@ -1,8 +1,7 @@
-"""States of a run on disk: whole or not at all, the last two, no pickle.
+"""Checkpoints of a run: the last two states, written whole or not at all, without pickle.
 
-A state is one safetensors file, `STEP-DIGEST.safetensors`: tensors by name, and what is no tensor
-as JSON in its metadata. The digest of the content is part of the name, so that a file that was
-damaged later is told from a good one.
+A state is a safetensors file `STEP-DIGEST.safetensors` with tensors by name, and everything else as
+JSON in its metadata. The digest of the content in the name tells a damaged file from a good one.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ _NAME = re.compile(r"([0-9]{10})-([0-9a-f]{32})\.safetensors")
 
 @dataclass(frozen=True)
 class State:
-    """What training can go on from.
+    """A state that training can continue from.
 
     Attributes:
-        step: completed optimiser steps.
-        tensors: by dotted names.
-        facts: everything that is no tensor.
+        step: number of completed optimiser steps.
+        tensors: tensors by dotted names.
+        facts: everything else, as JSON holds it.
     """
 
     step: int
@@ -56,10 +55,10 @@ def write(folder: Path, state: State) -> Path:
 
 
 def read_last(folder: Path) -> tuple[State | None, list[str]]:
-    """The newest state that is not damaged, or None; and a sentence about each one that is.
+    """Return the newest state that is not damaged, or None, and a sentence per damaged one.
 
     Raises:
-        InputError: one cannot be read at all, which says nothing about its content.
+        InputError: a file cannot be read at all, which says nothing about its content.
     """
     notes: list[str] = []
     for path in _files(folder):
@@ -71,9 +70,9 @@ def read_last(folder: Path) -> tuple[State | None, list[str]]:
 
 
 def peek(folder: Path) -> Json:
-    """Return what the newest state says of its run, without its tensors; nothing if it is damaged.
+    """Return the facts of the newest state without reading its tensors; none if it is damaged.
 
-    It is not compared with its digest: `read_last` does that before anything is made of it.
+    It is not compared with its digest, which `read_last` does before the state is used.
     """
     for path in _files(folder):
         try:
@@ -88,7 +87,7 @@ def peek(folder: Path) -> Json:
 
 
 def can_go_on(folder: Path) -> bool:
-    """Whether there is a state that is not damaged, or none at all.
+    """Return whether there is a state that is not damaged, or none at all.
 
     Raises:
         InputError: as `read_last`.
@@ -98,14 +97,14 @@ def can_go_on(folder: Path) -> bool:
 
 
 def remove_beyond(folder: Path, step: int) -> None:
-    """Delete the states after this step, which were passed over."""
+    """Delete the states after a step, which are damaged."""
     for path in _files(folder):
         if int(path.name[:10]) > step:
             path.unlink()
 
 
 def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with `prefix` and a dot, without it."""
+    """Return the tensors whose names begin with `prefix` and a dot, without that prefix."""
     return {
         name.removeprefix(prefix + "."): tensor
         for name, tensor in tensors.items()
@@ -114,19 +113,19 @@ def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def named(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors with `prefix` and a dot before their names."""
+    """Return the tensors with `prefix` and a dot before their names."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
 def _files(folder: Path) -> list[Path]:
-    """The states in a folder, newest first."""
+    """Return the files of the states in a folder, newest first."""
     if not folder.is_dir():
         return []
     return sorted((path for path in folder.iterdir() if _NAME.fullmatch(path.name)), reverse=True)
 
 
 def _read(path: Path) -> State | str:
-    """The state in a file, or why there is none."""
+    """Return the state in a file, or why it is damaged."""
     match = _NAME.fullmatch(path.name)
     assert match is not None
     try:
@@ -142,7 +141,7 @@ def _read(path: Path) -> State | str:
     except (ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         return " ".join(str(error).split())[:200]
     if not isinstance(facts, dict):
-        return "its facts are no table"
+        return "its facts are not an object"
     return State(int(match[1]), tensors, facts)
 
 
@@ -151,7 +150,7 @@ def _digest(content: bytes) -> str:
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors, none of which shares its memory with another: tied weights do."""
+    """Return the tensors with a copy for each that shares memory with another (tied weights)."""
     seen: set[int] = set()
     result = {}
     for name, tensor in tensors.items():

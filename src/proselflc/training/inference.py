@@ -19,12 +19,12 @@ from proselflc.training import processes
 
 
 class StoredLogits:
-    """[n, C] float32 of which no more is in memory than is asked for.
+    """Logits [n, C] in a temporary file, read some rows at a time.
 
-    The file has no name and is gone when the object is, or the process.
+    The file has no name and disappears with the object or the process.
 
     Args:
-        folder: whose disk the file is on.
+        folder: a folder on the disk to use.
         num_examples: n.
         num_classes: C.
     """
@@ -33,7 +33,7 @@ class StoredLogits:
 
     def __init__(self, folder: Path, num_examples: int, num_classes: int) -> None:
         self.shape = torch.Size((num_examples, num_classes))
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # it lives as long as this
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed by the finalizer
         weakref.finalize(self, self._file.close)
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ Logits: TypeAlias = Tensor | StoredLogits
 def predict_batches(
     model: nn.Module, loader: Batches, device: torch.device
 ) -> Iterator[tuple[Batch, Tensor]]:
-    """Every batch with its logits [N, C], in evaluation mode and without gradients."""
+    """Yield every batch with its logits [N, C], in evaluation mode and without gradients."""
     was_training = model.training
     model.eval()
     try:
@@ -83,7 +83,7 @@ def predict_batches(
 def all_logits(
     model: nn.Module, loader: Batches, num_examples: int, num_classes: int, accelerator: Accelerator
 ) -> Tensor:
-    """[n, C] float32 on the CPU, of all processes' shares, row for row with the examples."""
+    """Return the logits [n, C] of all processes in the order of the examples, on the CPU."""
     logits = torch.full((num_examples, num_classes), torch.nan)
     indices, found = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, num_classes)]
     for batch, some in predict_batches(model, loader, accelerator.device):
@@ -108,11 +108,7 @@ def logits_of_all(
 ) -> Logits:
     """Return `all_logits`, or beyond `memory_budget.DENSE_NUMBERS` the same in a temporary file.
 
-    In a process that is not the main one the file stays empty.
-
-    Args:
-        model, loader, num_examples, num_classes, accelerator: as of `all_logits`.
-        folder: for the file.
+    Processes other than the main one then return no rows.
     """
     if keeps_all(num_examples, num_classes):
         return all_logits(model, loader, num_examples, num_classes, accelerator)

@@ -25,6 +25,7 @@ from proselflc.errors import InputError
 from proselflc.training import checkpoint, processes, schedule
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import CorrectedBatch, Snapshot, Strategy, spans, trainable
+from proselflc.wording import option
 
 
 class DivergenceError(Exception):
@@ -129,8 +130,9 @@ class Training:
         most = strategy.processes
         if most is not None and accelerator.num_processes > most:
             raise InputError(
-                f"the method works in one process, and {accelerator.num_processes} were started: "
-                "start one"
+                f"the method supports one process, and {accelerator.num_processes} were started",
+                field="method",
+                fix="start one",
             )
         self.spans = spans(strategy.stages, total_steps, batches)
         self.batches = batches
@@ -138,7 +140,7 @@ class Training:
         self.total_steps = total_steps
         self.accelerator = accelerator
         self.step = 0
-        self._entered = -1  # the last stage that was begun
+        self._entered = -1  # number of the last stage that was begun
         self.wants_stop = False
         self.strategy = strategy.to(accelerator.device)
         self.module = model.to(accelerator.device)
@@ -147,7 +149,7 @@ class Training:
             self._initial = {name: t.clone() for name, t in self.module.state_dict().items()}
         if recipe.channels_last:
             self.module = self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._arrange(0)  # before the optimiser: a strategy may make parameters that fit the model
+        self._arrange(0)  # before the optimiser: a strategy may add parameters that fit the model
         self.average = None
         if recipe.ema is not None:
             self.average = AveragedModel(
@@ -157,8 +159,8 @@ class Training:
             self.module.compile()
         self.bare_optimizer = _optimizer(trainable(self.module), trainable(strategy), recipe)
         self.model, prepared = accelerator.prepare(self.module, self.bare_optimizer)
-        # At every step Accelerate's looks for a package that is not there, which takes longer than
-        # a step of a small network. All that it adds here is the gradient scaler of float16.
+        # Accelerate's optimiser looks for a missing package at every step, which takes longer than
+        # the step of a small network. All that it adds here is the gradient scaler of float16.
         self.optimizer = self.bare_optimizer if accelerator.scaler is None else prepared
         self.model.train()
 
@@ -214,7 +216,7 @@ class Training:
     def learn(self, batch: Batch) -> StepResult:
         """Take one optimiser step on a batch."""
         recipe, accelerator = self.recipe, self.accelerator
-        # What a step draws (dropout) is a function of seed, step and process: nothing to save.
+        # Random numbers (dropout) are a function of seed, step and process: no state to save.
         _seed(accelerator.device, "step", recipe.seed, self.step, accelerator.process_index)
         assert recipe.lr is not None
         span = self.span
@@ -238,10 +240,10 @@ class Training:
             with contextlib.nullcontext() if is_last else accelerator.no_sync(self.model):
                 loss, z = self.strategy.learn(self.model, piece, progress)
                 if k == 0:
-                    # Not after the step: with them gone too, the C library would give the memory
-                    # back to the system and the next forward pass would have to fetch it again.
+                    # Not after the step: the C library would then return the memory to the system,
+                    # and the next forward pass would have to fetch it again.
                     self.optimizer.zero_grad()
-                # Processes' gradients are averaged; together they must be the whole batch's mean.
+                # Gradients of processes are averaged: the average must be the whole batch's mean.
                 share = self.strategy.mass(piece) / mass
                 factor = share * accelerator.num_processes
                 accelerator.backward(loss if factor == 1 else loss * factor)
@@ -249,7 +251,7 @@ class Training:
             logits.append(z)
         loss_value = self._checked(total, lr)
         if recipe.clip is not None:
-            # A strategy's own parameters are a part of the same step.
+            # The strategy's parameters belong to the same step.
             learning = [*self.model.parameters(), *trainable(self.strategy)]
             accelerator.clip_grad_norm_(learning, recipe.clip)
         self.optimizer.step()
@@ -277,32 +279,33 @@ class Training:
             numbers = torch.tensor([size, mass, stop], dtype=torch.float64)
             summed = processes.summed(self.accelerator, numbers).tolist()
             size, mass, stop = int(summed[0]), summed[1], summed[2] > 0
-        return size, mass or 1.0, stop  # where nothing counts, nothing is a share of it
+        return size, mass or 1.0, stop  # a mass of 0 would divide 0 by 0
 
     def _checked(self, loss: Tensor, lr: float) -> float:
-        """The loss of the whole batch, if it is a number."""
+        """Return the loss of the whole batch, and refuse one that is not finite."""
         value = float(processes.summed(self.accelerator, loss.reshape(1)))
         if not math.isfinite(value):
             raise DivergenceError(
                 f"the loss of step {self.step + 1} is {value} at learning rate {lr:g}: try a lower "
-                "--lr, a --warmup of some hundred steps, or --clip 1, with --overwrite or another "
-                "--out; if that does not help, look for extreme values in the data"
+                f"{option('lr')}, a {option('warmup')} of some hundred steps, or "
+                f"{option('clip', 1)}, with {option('overwrite', True)} or another "
+                f"{option('out')}; if that does not help, look for extreme values in the data"
             )
         return value
 
     def share_buffers(self) -> None:
-        """Give every process the main one's running statistics, as its next step would."""
+        """Copy the main process's running statistics to all processes, as the next step would."""
         if self.accelerator.num_processes > 1:
             for module in (self.module, self.average):
                 for buffer in () if module is None else module.buffers():
                     buffer.copy_(broadcast(buffer.clone(), from_process=0))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors of the state, by name; not copies: the next step changes them."""
+        """Return the tensors of the state by name, without copying: the next step changes them."""
         state = checkpoint.named("model", self.module.state_dict())
         state |= checkpoint.named("strategy", self.strategy.state_dict())
         if any(span.stage.fresh for span in self.spans[self._entered + 1 :]):
-            # The user's own model may not be as it was when a run is resumed.
+            # A model that the user passes to a resumed run may have other initial weights.
             assert self._initial is not None
             state |= checkpoint.named("initial", self._initial)
         if self.average is not None:
@@ -314,7 +317,7 @@ class Training:
         return state
 
     def facts(self) -> dict[str, object]:
-        """What else the state holds."""
+        """Return what the state holds beside tensors."""
         scaler = self.accelerator.scaler
         return {
             "scaler": None if scaler is None else scaler.state_dict(),
@@ -322,10 +325,10 @@ class Training:
         }
 
     def restore(self, state: checkpoint.State) -> None:
-        """Go on from a state that `tensors` and `facts` gave.
+        """Restore a state that `tensors` and `facts` returned.
 
         Raises:
-            InputError: it is of another model or optimiser.
+            InputError: the state belongs to another model or optimiser.
         """
         self._entered = self._stage_of(state)
         self._arrange(max(self._entered, 0))
@@ -333,19 +336,22 @@ class Training:
         for name, value in state.tensors.items():
             if name in mine and mine[name].dtype != value.dtype:
                 raise InputError(
-                    f"the checkpoint is not of this model: {name} holds {value.dtype}, expected "
+                    f"the checkpoint does not fit this model: {name} holds {value.dtype}, expected "
                     f"{mine[name].dtype}"
                 )
         if state.step > self.total_steps:
             raise InputError(
-                f"the checkpoint is after step {state.step}, but the run has {self.total_steps}"
+                f"the checkpoint is after step {state.step}, but the run has "
+                f"{self.total_steps} steps"
             )
         initial = checkpoint.part(state.tensors, "initial")
         expected = checkpoint.part(mine, "initial")
         if {name: t.shape for name, t in initial.items()} != {
             name: t.shape for name, t in expected.items()
         }:
-            raise InputError("the checkpoint is not of this model: its initial weights do not fit")
+            raise InputError(
+                "the checkpoint does not fit this model: its initial weights differ in shape"
+            )
         try:
             self.module.load_state_dict(checkpoint.part(state.tensors, "model"))
             self.strategy.load_state_dict(checkpoint.part(state.tensors, "strategy"))
@@ -353,7 +359,7 @@ class Training:
                 self.average.load_state_dict(checkpoint.part(state.tensors, "average"))
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:300]
-            raise InputError(f"the checkpoint is not of this model: {reason}") from None
+            raise InputError(f"the checkpoint does not fit this model: {reason}") from None
         for name, tensor in initial.items():
             expected[name].copy_(tensor)
         self._restore_optimizer(checkpoint.part(state.tensors, "optimizer"))
@@ -362,13 +368,15 @@ class Training:
         self.step = state.step
 
     def _stage_of(self, state: checkpoint.State) -> int:
-        """The last stage that was begun, −1 for none: the one under way, or the one about to be."""
+        """Return the last stage that was begun, which must be possible at the step, or -1."""
         stage = state.facts.get("stage")
         firsts = [span.first for span in self.spans]
         possible = {sum(first < state.step for first in firsts) - 1}
         possible |= {k for k, first in enumerate(firsts) if first == state.step}
         if isinstance(stage, bool) or not isinstance(stage, int) or stage not in possible:
-            raise InputError(f"the checkpoint is of no stage of this method: it says {stage!r}")
+            raise InputError(
+                f"the checkpoint does not fit the stages of this method: it names stage {stage!r}"
+            )
         return stage
 
     def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
@@ -380,7 +388,9 @@ class Training:
             k = int(number) if number.isdecimal() else len(parameters)
             fits = k < len(parameters) and value.shape in (torch.Size(), parameters[k].shape)
             if not fits or not value.is_floating_point():
-                raise InputError(f"the checkpoint is not of this optimiser: {name} does not fit")
+                raise InputError(
+                    f"the checkpoint does not fit this optimiser: {name} has another shape or type"
+                )
             values.setdefault(k, {})[key] = value
         state = self.bare_optimizer.state_dict()
         state["state"] = values
@@ -437,7 +447,7 @@ def train_steps(
 
 
 def _pieces(batch: Batch, number: int) -> list[Batch]:
-    """The batch in so many parts, or fewer: batch normalisation needs two examples in each."""
+    """Split a batch into parts of at least two examples, which batch normalisation needs."""
     number = min(number, max(1, len(batch.y) // 2))
     if number == 1:
         return [batch]
@@ -446,7 +456,7 @@ def _pieces(batch: Batch, number: int) -> list[Batch]:
 
 
 def _seed(device: torch.device, *key: int | str) -> None:
-    """Make what is drawn on the CPU and on a device a function of `key`."""
+    """Seed the generators of the CPU and a device by a key."""
     seed = generator_for(*key).initial_seed()
     torch.default_generator.manual_seed(seed)  # torch.manual_seed is a hundred times as slow
     if device.type == "cuda":
@@ -458,7 +468,7 @@ def _seed(device: torch.device, *key: int | str) -> None:
 def _optimizer(
     parameters: list[nn.Parameter], of_strategy: list[nn.Parameter], recipe: Recipe
 ) -> torch.optim.Optimizer:
-    """The optimiser of the model's parameters and a strategy's own, which do not decay."""
+    """Return the optimiser of the model's parameters and the strategy's, which do not decay."""
     assert recipe.lr is not None
     assert recipe.weight_decay is not None
     groups: list[dict[str, Any]] = [{"params": parameters}]

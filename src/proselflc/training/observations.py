@@ -1,15 +1,15 @@
-"""What is seen of every example while a model learns it, at no extra forward pass.
+"""Records of every training example, made from what each step computed.
 
-Per epoch a file `epoch-00000.npy` with a row of 14 bytes per training example, and over the last
-epochs the mean of p and of q̃. Files can be memory-mapped. They are written whole when an epoch
-ends; what is seen of an epoch before that, and the means, is part of a checkpoint.
+Every epoch has a file `epoch-00000.npy` with a row of 14 bytes per example; the means of p and q̃
+over the last epochs have a file each. Files are written whole when an epoch ends and can be
+memory-mapped. Until then the rows of the epoch and the means are part of checkpoints.
 """
 
 from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
@@ -24,8 +24,9 @@ from proselflc.errors import InputError
 from proselflc.files.regular import is_regular, open_regular
 from proselflc.files.whole import whole_file
 from proselflc.training.strategy import CorrectedBatch
+from proselflc.wording import option
 
-# 65535 and NaN mark an example that was not seen in the epoch.
+# 65535 and NaN mark an example that did not occur in the epoch.
 ROW = np.dtype(
     [
         ("predicted", "<u2"),  # argmax p
@@ -45,7 +46,7 @@ _ALWAYS_KEPT = ("rows", "count")
 _FILE = re.compile(r"epoch-([0-9]{5})\.npy")
 
 Rows: TypeAlias = npt.NDArray[np.void]  # [n] of ROW
-Mean: TypeAlias = npt.NDArray[Any]  # [n, C] float16, or [n, 5] of TOP; NaN where never seen
+Mean: TypeAlias = npt.NDArray[Any]  # [n, C] float16, or [n, 5] of TOP; NaN if never seen
 
 
 class Observations(NamedTuple):
@@ -89,19 +90,19 @@ def observe(corrected: CorrectedBatch, *, means: bool) -> Observations:
 
 
 def recent_epochs(epochs: int) -> int:
-    """How many are the last ones, over which is averaged: a quarter of them, and at least two."""
+    """Return how many of the last epochs are averaged: a quarter of them, at least two."""
     return max(2, epochs // 4)
 
 
 class Recorder:
-    """Keeps what is seen of n examples.
+    """Keeps the observations of n examples and writes them.
 
     Args:
-        folder: where the files go.
+        folder: the folder of the files.
         num_examples: n.
         num_classes: C, at most 65,534.
-        epochs: how many there will be, for knowing which are the last.
-        first: of these, the first epoch of the last stage.
+        epochs: number of epochs of the run, which tells which are the last.
+        first: first epoch of the last stage.
         means: whether p and q̃ are averaged over the last epochs.
     """
 
@@ -116,7 +117,7 @@ class Recorder:
         means: bool = True,
     ) -> None:
         if num_classes >= NO_CLASS:
-            raise InputError(f"there are {num_classes} classes: at most {NO_CLASS - 1} can be kept")
+            raise InputError(f"expected at most {NO_CLASS - 1:,} classes, got {num_classes:,}")
         self.folder = folder
         self.recent_from = max(first, epochs - recent_epochs(epochs))
         self.rows = _unseen(num_examples)
@@ -129,7 +130,7 @@ class Recorder:
         }
 
     def wants_means(self, epoch: int) -> bool:
-        """Whether an epoch is one of the last, over which p and q̃ are averaged.
+        """Return whether an epoch is one of the last, over which p and q̃ are averaged.
 
         These are the last `recent_epochs`, but none before the last stage.
         """
@@ -147,7 +148,7 @@ class Recorder:
                 mean.add(observations.index, values, share)
 
     def end_epoch(self, epoch: int) -> Path:
-        """Write the epoch's file, whose path is returned, and begin the next one."""
+        """Write the epoch's file, begin the next epoch and return the path."""
         self.folder.mkdir(exist_ok=True)
         path = self.folder / f"epoch-{epoch:05d}.npy"
         _write(path, self.rows)
@@ -155,7 +156,7 @@ class Recorder:
         return path
 
     def begin_epoch(self) -> None:
-        """Forget what was seen; a process that does not write does no more."""
+        """Clear the rows; in a process that does not write, this ends an epoch."""
         self.rows = _unseen(len(self.rows))
 
     def end(self) -> None:
@@ -165,38 +166,45 @@ class Recorder:
             _write(mean_file(self.folder, name), mean.array(self.count > 0))
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps; not copies: the next `add` changes them."""
+        """Return the state for a checkpoint, without copying: the next `add` changes it."""
         every = self._tensors()
         return every if self.count.any() else {name: every[name] for name in _ALWAYS_KEPT}
 
     def restore(self, tensors: dict[str, Tensor], epoch: int) -> None:
-        """Go on from what a checkpoint in this epoch kept; files of later epochs are removed.
+        """Restore the state of a checkpoint in this epoch, and remove files of later epochs.
 
         Raises:
-            InputError: the checkpoint is of other examples or classes, or an earlier epoch's file
-                is gone.
+            InputError: the checkpoint has another number of examples or classes, or the file of an
+                earlier epoch is missing.
         """
         for name, value in self._tensors().items():
             stored = tensors.get(name)
             if stored is None and name not in _ALWAYS_KEPT:
                 continue  # nothing was averaged yet
             if stored is None or (stored.shape, stored.dtype) != (value.shape, value.dtype):
-                raise InputError("the checkpoint is of other examples or classes than the data has")
+                raise InputError(
+                    "the checkpoint has another number of examples or classes than the data"
+                )
             value.copy_(stored)
         self.keep(epoch)
 
     def keep(self, epoch: int) -> None:
-        """Keep the files of so many epochs; those of later ones are removed.
+        """Keep the files of the first epochs and remove those of later ones.
+
+        Args:
+            epoch: number of epochs to keep.
 
         Raises:
-            InputError: one of them is gone.
+            InputError: one of their files is missing.
         """
         there = dict(_epochs(self.folder))
         missing = [number for number in range(epoch) if number not in there]
         if missing:
             raise InputError(
-                f"{self.folder} has lost the record of epoch {missing[0]}, so the run cannot go on "
-                "from its checkpoint: begin it anew with --overwrite"
+                f"{self.folder} has lost the record of epoch {missing[0]}, so the run cannot "
+                "continue from its checkpoint",
+                field="resume",
+                fix=f"train it again with {option('overwrite', True)}",
             )
         for number, path in there.items():
             if number >= epoch and is_regular(path):
@@ -210,11 +218,11 @@ class Recorder:
 
 
 class Epochs(Sequence[Rows]):
-    """[n] rows of every epoch, each memory-mapped when it is asked for and let go thereafter.
+    """The rows [n] of every epoch, each memory-mapped on access.
 
     Args:
-        folder: of the dynamics.
-        checked: gives back the path of a file that is as it was written, and refuses others.
+        folder: the folder of the records.
+        checked: returns the path of a file that is as it was written, and refuses others.
 
     Raises:
         InputError: an epoch is missing.
@@ -230,7 +238,7 @@ class Epochs(Sequence[Rows]):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files, in order."""
+        """Return the files, in order."""
         return tuple(self._paths)
 
     def __len__(self) -> int:
@@ -251,44 +259,38 @@ class Epochs(Sequence[Rows]):
         rows = mapped(path if self._checked is None else self._checked(path))
         if rows.dtype != ROW:
             raise InputError(
-                f"{path} holds {rows.dtype}: it is no record of an epoch, or one of "
-                "another version of proselflc; train the run again"
+                f"{path} holds {rows.dtype}, which is not a record of an epoch by this version of "
+                "proselflc",
+                fix="train the run again",
             )
         return rows
 
 
-def observed(folder: Path) -> Iterator[Rows]:
-    """[n] rows of every epoch, in order, each memory-mapped.
-
-    Raises:
-        InputError: one is missing, or is no such file.
-    """
-    return iter(Epochs(folder))
-
-
 def mean_file(folder: Path, name: str) -> Path:
-    """Where the mean of "p" or "target" is."""
+    """Return the file of the mean of "p" or "target"."""
     return folder / f"recent_{name}.npy"
 
 
 def recent(folder: Path, name: str) -> Mean:
-    """The mean of "p" or "target" over the last epochs, memory-mapped.
+    """Return the mean of "p" or "target" over the last epochs, memory-mapped.
 
     Raises:
-        InputError: there is none, or it is no such file.
+        InputError: the file is missing or holds something else.
     """
     path = mean_file(folder, name)
     array: Mean = mapped(path)
     if array.ndim != 2 or array.dtype not in (np.dtype("<f2"), TOP):
-        raise InputError(f"{path} holds {array.dtype} {list(array.shape)}: it is no mean of ours")
+        raise InputError(
+            f"{path} holds {array.dtype} {list(array.shape)}, which is not a mean of predictions"
+        )
     return array
 
 
 def mapped(path: Path) -> npt.NDArray[Any]:
-    """An array of an .npy file, memory-mapped.
+    """Return the array of an .npy file, memory-mapped.
 
     Raises:
-        InputError: there is none, or it is no such file.
+        InputError: the file is missing or holds something else.
     """
     try:
         # Not np.load, which would also open an archive.
@@ -303,13 +305,13 @@ def mapped(path: Path) -> npt.NDArray[Any]:
 
 class _Mean(Protocol):
     def add(self, index: Tensor, values: Tensor, share: Tensor) -> None:
-        """m ← m + (values − m)·share for some rows; share [N, 1] is 1 for the first values."""
+        """Set m ← m + (values − m)·share for some rows; share [N, 1] is 1 for the first values."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """The state, which may be written to."""
+        """Return the state, which may be written to."""
 
     def array(self, seen: Tensor) -> Mean:
-        """As it is written, with NaN where `seen` [n] is False."""
+        """Return the array to write, with NaN where `seen` [n] is False."""
 
 
 class _DenseMean:
@@ -380,7 +382,7 @@ def _write(path: Path, array: npt.NDArray[Any]) -> None:
 
 
 def _epochs(folder: Path) -> list[tuple[int, Path]]:
-    """The epochs' files and their numbers, in order."""
+    """Return the numbers and files of the epochs, in order."""
     if not folder.is_dir():
         return []
     matches = [(_FILE.fullmatch(path.name), path) for path in folder.iterdir()]

@@ -1,4 +1,4 @@
-"""One run in several processes: who is the main one, and how rows come together there."""
+"""One run in several processes: the accelerator, and sums and gathers over all of them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from torch import Tensor
 from proselflc.errors import InputError
 from proselflc.training.recipe import Precision
 
-_HINT = "start them with torchrun --nproc-per-node, on every machine alike"
+_HINT = "start the same number on every machine with torchrun and its nproc-per-node option"
 
 
 def accelerator(precision: Precision) -> Accelerator:
-    """The one that this process trains with; `torchrun` says how many there are.
+    """Return the accelerator of this process; `torchrun` sets how many processes there are.
 
     Raises:
-        InputError: not all the processes that were asked for take part.
+        InputError: fewer processes take part than were started.
     """
     wanted = int(os.environ.get("WORLD_SIZE", "1"))
-    # What Accelerate knows of precision outlives a run, and it refuses another one.
+    # Accelerate keeps the precision of an earlier run and would refuse another one.
     if AcceleratorState._shared_state.get("_mixed_precision", precision) != precision:
         AcceleratorState._reset_state()
     try:
@@ -31,33 +31,33 @@ def accelerator(precision: Precision) -> Accelerator:
             mixed_precision=precision,
             cpu=not torch.cuda.is_available() and not torch.backends.mps.is_available(),
         )
-    except (ValueError, RuntimeError) as error:  # in its words, or torch's
+    except (ValueError, RuntimeError) as error:  # of Accelerate or torch
         reason = " ".join(str(error).split())[:200]
         if wanted == 1:
             raise InputError(f"training cannot begin: {reason}") from None
         raise InputError(
-            f"{wanted} processes were asked for and do not come together ({reason}): {_HINT}"
+            f"{wanted} processes were started and cannot connect ({reason})", fix=_HINT
         ) from None
     if result.num_processes != wanted:
         raise InputError(
-            f"{wanted} processes were asked for and {result.num_processes} take part: {_HINT}"
+            f"{wanted} processes were started and {result.num_processes} take part", fix=_HINT
         )
     return result
 
 
 def agreed(value: bool) -> bool:
-    """What the main process says, in all of them."""
+    """Return the main process's value in all processes."""
     values = [value]
     broadcast_object_list(values, from_process=0)
     return values[0]
 
 
 def gathered(accelerator: Accelerator, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """The rows of all processes, in the order of the processes; there may be none in some.
+    """Return the rows of all processes, in the order of the processes.
 
     Args:
-        accelerator: this process's.
-        tensors: [N, …] each, N the same for all of them but not in all processes.
+        accelerator: Accelerate's object for this process.
+        tensors: [N, …] each; N is the same for all of them, may differ between processes and be 0.
     """
     if accelerator.num_processes == 1:
         return tensors
@@ -74,7 +74,7 @@ def gathered(accelerator: Accelerator, *tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def alike(accelerator: Accelerator, number: int) -> bool:
-    """Whether all processes have the same number."""
+    """Return whether all processes have the same number."""
     if accelerator.num_processes == 1:
         return True
     numbers = accelerator.gather(torch.tensor([number], device=accelerator.device))
@@ -82,7 +82,7 @@ def alike(accelerator: Accelerator, number: int) -> bool:
 
 
 def summed(accelerator: Accelerator, numbers: Tensor) -> Tensor:
-    """[k] numbers added up over all processes."""
+    """Return numbers [k] summed over all processes."""
     if accelerator.num_processes == 1:
         return numbers
     total: Tensor = accelerator.reduce(numbers.to(accelerator.device), "sum")
@@ -90,7 +90,7 @@ def summed(accelerator: Accelerator, numbers: Tensor) -> Tensor:
 
 
 def is_lost_process(error: RuntimeError) -> bool:
-    """Whether an error says that another process does not answer any more."""
+    """Return whether an error means that another process no longer responds."""
     words = ("gloo", "nccl", "connection", "recv", "broken pipe", "socket", "process group")
     several = os.environ.get("WORLD_SIZE", "1") != "1"
     return several and any(word in str(error).lower() for word in words)

@@ -1,4 +1,4 @@
-"""How a model is trained, whatever the method: everything the paper fixes before it compares."""
+"""The training recipe: everything the paper fixes before it compares methods."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Literal, TypeAlias, get_args
 from proselflc.errors import InputError, invalid_option
 from proselflc.options import Whole, check_least, make_plain
 from proselflc.training.schedule import Schedule
+from proselflc.wording import option
 
 Precision: TypeAlias = Literal["no", "bf16", "fp16"]
 LARGEST = 1e30  # of a rate: what a step makes of it must fit into float32
-EPOCHS = 30  # where nobody says how long to train
+EPOCHS = 30  # the default length of training
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,9 @@ class Recipe:
         make_plain(self)
         if self.epochs is not None and self.steps is not None:
             raise InputError(
-                f"both {self.epochs} epochs and {self.steps} steps were asked for: give one of "
-                "--epochs and --steps"
+                f"both {self.epochs} epochs and {self.steps} steps were asked for",
+                field="steps",
+                fix=f"give one of {option('epochs')} and {option('steps')}",
             )
         least = {"epochs": 1, "steps": 1, "batch_size": 1, "warmup": 0, "accumulate": 1, "seed": 0}
         check_least(self, least)
@@ -78,9 +80,11 @@ class Recipe:
         for name in ("lr", "clip", "weight_decay"):
             self._check(name, lambda x: x <= LARGEST, f"at most {LARGEST:g}")
         if (self.lr or 0) * (self.weight_decay or 0) > LARGEST:
-            raise InputError(
-                f"--lr {self.lr:g} times --weight-decay {self.weight_decay:g} must be at most "
-                f"{LARGEST:g}: lower one of them"
+            raise invalid_option(
+                "lr",
+                f"times {option('weight_decay')} must be at most {LARGEST:g}, got {self.lr:g} "
+                f"times {self.weight_decay:g}",
+                fix="lower one of them",
             )
         self._check_name("optimizer", ("sgd", "adamw", None))
         self._check_name("schedule", get_args(Schedule))
@@ -88,8 +92,9 @@ class Recipe:
             self._check(name, lambda x: 0 <= x < 1, "at least 0 and below 1")
         if self.batch_size is not None and self.accumulate > self.batch_size:
             raise InputError(
-                f"a batch of {self.batch_size} cannot be cut into {self.accumulate} parts: lower "
-                "--accumulate or raise --batch-size"
+                f"a batch of {self.batch_size} cannot be split into {self.accumulate} parts",
+                field="accumulate",
+                fix=f"lower {option('accumulate')} or raise {option('batch_size')}",
             )
 
     def _check(self, name: str, fits: Callable[[float], bool], what: str) -> None:
@@ -98,12 +103,12 @@ class Recipe:
             raise invalid_option(name, f"must be {what}, got {value!r}")
 
     def _check_name(self, name: str, known: Sequence[str | None]) -> None:
-        """The command line has looked already; Python has not."""
+        """Refuse an unknown name, which the command line has refused before."""
         value = getattr(self, name)
         if value not in known:
-            names = ", ".join(one for one in known if one is not None)
+            names = ", ".join(choice for choice in known if choice is not None)
             raise invalid_option(name, f"must be one of {names}, got {value!r}")
 
     def total_steps(self, batches: int) -> int:
-        """Γ, where an epoch has so many batches."""
+        """Return Γ for the number of batches per epoch."""
         return self.steps if self.steps is not None else (self.epochs or EPOCHS) * batches

@@ -10,22 +10,22 @@ Schedule: TypeAlias = Literal["multistep", "poly", "cosine", "constant"]
 
 
 def multistep(done: float) -> float:
-    """The paper's on CIFAR-100: 1, then 1/10 from 1/2 of training on, 1/100 from 22/30 on."""
+    """Return the paper's factor for CIFAR-100: 1, 1/10 from 1/2 of training, 1/100 from 22/30."""
     return 1.0 if done < 1 / 2 else 0.1 if done < 22 / 30 else 0.01
 
 
 def poly(done: float) -> float:
-    """The paper's on ImageNet and Clothing1M: (1 − t/Γ)²."""
+    """Return the paper's factor for ImageNet and Clothing1M: (1 − t/Γ)²."""
     return (1 - done) ** 2
 
 
 def cosine(done: float) -> float:
-    """½ (1 + cos(π t/Γ))."""
+    """Return ½ (1 + cos(π t/Γ))."""
     return (1 + math.cos(math.pi * done)) / 2
 
 
 def constant(done: float) -> float:
-    """1."""
+    """Return 1."""
     return 1.0
 
 
@@ -38,10 +38,10 @@ SCHEDULES: dict[Schedule, Callable[[float], float]] = {
 
 
 def factor(schedule: Schedule, step: int, total: int, warmup: int = 0) -> float:
-    """What the learning rate is multiplied by at a step.
+    """Return the factor of the learning rate at a step.
 
-    The schedule looks at t/Γ with t completed steps. During the first `warmup` steps its value is
-    multiplied by (t + 1)/warmup on top, so that the last of them has the full rate.
+    The schedule is a function of t/Γ with t completed steps. During the first `warmup` steps its
+    value is also multiplied by (t + 1)/warmup, so that the last of them has the full rate.
 
     Args:
         schedule: a name in `SCHEDULES`.

@@ -1,8 +1,8 @@
-"""What a method does around the loop: stages, other targets, a teacher, a memory of labels.
+"""What a method adds to the loop: stages, other targets, a teacher, a memory of labels.
 
-Most methods are a criterion and nothing else; `Strategy` itself serves these. A method that does
-more is a final subclass in `methods/`, which overrides the few hooks it needs. The loop calls
-them and knows no method by name.
+Most methods are a criterion and nothing else, for which `Strategy` itself is enough. A method that
+does more is a final subclass in `methods/` that overrides the hooks it needs. The loop calls them
+and knows no method by name.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.training.recipe import Precision
 from proselflc.training.schedule import Schedule
+from proselflc.wording import option
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of training.
+    """A stage of training.
 
     Attributes:
         name: what happens in it, in a few words.
-        share: of all epochs.
-        fresh: whether the model begins anew, with the weights it began training with.
-        schedule: of the learning rate; None for the recipe's.
+        share: its share of all epochs.
+        fresh: whether the model starts again from its initial weights.
+        schedule: learning rate schedule; None for the recipe's.
     """
 
     name: str
@@ -52,9 +53,9 @@ class Span:
     """A stage in optimiser steps.
 
     Attributes:
-        stage: that it is.
-        first: steps that are completed when it begins.
-        steps: how many it takes.
+        stage: the stage.
+        first: number of steps before it.
+        steps: number of its steps.
     """
 
     stage: Stage
@@ -63,10 +64,10 @@ class Span:
 
 
 def described(spans: tuple[Span, ...], batches: int) -> list[dict[str, object]]:
-    """The stages of a run as its directory has them; first epochs and steps are counted from 0.
+    """Return the stages as `stages.json` holds them; first epochs and steps count from 0.
 
     Args:
-        spans: of the run.
+        spans: the stages of the run.
         batches: steps per epoch.
     """
     return [
@@ -82,7 +83,7 @@ def described(spans: tuple[Span, ...], batches: int) -> list[dict[str, object]]:
 
 
 def spans(stages: tuple[Stage, ...], total_steps: int, batches: int) -> tuple[Span, ...]:
-    """When the stages of Γ steps begin; each is whole epochs but the last.
+    """Return when the stages of Γ steps begin; all but the last have whole epochs.
 
     Args:
         stages: one or more; their shares sum to 1.
@@ -96,7 +97,9 @@ def spans(stages: tuple[Stage, ...], total_steps: int, batches: int) -> tuple[Sp
     if epochs < len(stages):
         raise InputError(
             f"the method has {len(stages)} stages ({', '.join(s.name for s in stages)}) and needs "
-            f"an epoch for each, got {epochs}: raise --epochs"
+            f"an epoch for each, got {epochs}",
+            field="epochs",
+            fix=f"raise {option('epochs')}",
         )
     ends: list[int] = []
     done = 0.0
@@ -115,20 +118,20 @@ def spans(stages: tuple[Stage, ...], total_steps: int, batches: int) -> tuple[Sp
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a strategy is made for.
+    """What a strategy may know about the run when it is made.
 
     Attributes:
         total_steps: Γ.
         batches: steps per epoch.
         given: [n] the labels.
         names: C class names.
-        preprocessing: of the inputs, fitted on the training part.
-        model: the name of the model, which the user has chosen and whose code is believed.
+        preprocessing: preprocessing of the inputs, fitted on the training part.
+        model: name of the model, whose code the user trusts.
         coarse: [C] the coarse class of every class, or None.
-        trusted: [n] whose labels are known to be right, or None where the user has named none.
-        sample_weight: [n] how much each example counts in the loss, or None for all alike.
-        seed: of the run.
-        precision: that the model learns in.
+        trusted: [n] whether a label is known to be right, or None if the user named no such.
+        sample_weight: [n] weight of each example in the loss, or None for equal weights.
+        seed: seed of the run.
+        precision: precision of the model's training.
     """
 
     total_steps: int
@@ -145,17 +148,17 @@ class RunContext:
 
     @property
     def epochs(self) -> int:
-        """How many there are, the last of which may not be whole."""
+        """Return the number of epochs, the last of which may be incomplete."""
         return -(-self.total_steps // self.batches)
 
     @property
     def num_examples(self) -> int:
-        """n."""
+        """Return the number of examples."""
         return len(self.given)
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """Return the number of classes."""
         return len(self.names)
 
 
@@ -191,17 +194,17 @@ class Strategy(nn.Module):
     """A method that is a criterion, in one stage.
 
     Buffers and parameters are the method's state: checkpoints keep them, and parameters that need
-    gradients learn with the model's. A subclass overrides the hooks it needs and no more.
+    gradients are trained with the model's. A subclass overrides the hooks it needs and no more.
 
     Args:
-        criterion: what to minimise.
-        sample_weight: [n] how much each example counts, or None for all alike. The loss of a batch
-            is then Σ_i w_i L_i / Σ_i w_i, as `F.cross_entropy` does it with class weights.
+        criterion: the loss to minimise.
+        sample_weight: [n] weight of each example, or None for equal weights. The loss of a batch is
+            then Σ_i w_i L_i / Σ_i w_i, as in `F.cross_entropy` with class weights.
 
     Attributes:
         stages: one or more, in order.
-        processes: how many processes it can work in, at most; None for any number.
-        criterion: of the stage that is under way.
+        processes: largest number of processes it supports; None for any number.
+        criterion: the criterion of the current stage.
     """
 
     stages: tuple[Stage, ...] = (Stage("training"),)
@@ -212,68 +215,68 @@ class Strategy(nn.Module):
         super().__init__()
         self.criterion = criterion
         weight = None if sample_weight is None else torch.from_numpy(sample_weight)
-        self.register_buffer("sample_weight", weight, persistent=False)  # it comes with the data
+        self.register_buffer("sample_weight", weight, persistent=False)  # it is part of the data
         if weight is not None:
             criterion.reduction = "none"
 
     def arrange(self, stage: int, model: nn.Module) -> None:
-        """Be what a stage needs, without computing anything: also called when a run resumes."""
+        """Set up a stage without computing anything; also called when a run resumes."""
 
     def enter(self, stage: int, snapshot: Snapshot) -> None:
-        """Compute what a stage begins with; a run that resumes in it has it from its checkpoint."""
+        """Compute what a stage begins with; a run that resumes in it reads this from its state."""
 
     def targets(self, batch: Batch) -> Tensor:
-        """What is taught of a batch: [N] class ids, or probabilities [N, C]."""
+        """Return the labels to learn: class ids [N], or probabilities [N, C]."""
         return batch.y
 
     def teacher_logits(self, batch: Batch) -> Tensor | None:
-        """[N, C] of a teacher, or None."""
+        """Return the logits [N, C] of a teacher, or None."""
         return None
 
     def penalty(self, logits: Tensor, batch: Batch) -> Tensor | None:
-        """What is minimised beside the criterion, a number; or None."""
+        """Return a scalar to add to the loss, or None."""
         return None
 
     def after_step(self, logits: Tensor, batch: Batch) -> None:
-        """Look at what the model said in a step, [N, C] detached, before the step."""
+        """Read the logits [N, C] of a completed step, detached, from before the step."""
 
     def after_epoch(self, stage: int, epoch: int, snapshot: Snapshot) -> None:
-        """An epoch of a stage, counted from 0 in it, is over."""
+        """Act after an epoch, which is counted from 0 in its stage."""
 
     def transition(self) -> Tensor | None:
-        """[C, C] the transition matrix that the method works with, row = true class; or None."""
+        """Return the transition matrix [C, C] of the method, row = true class, or None."""
         return None
 
     def facts(self) -> dict[str, object]:
-        """What the summary says of the method beside the usual, such as an estimate."""
+        """Return what the method adds to the summary, such as an estimate."""
         return {}
 
     def mass(self, batch: Batch) -> float:
-        """How much a batch counts beside others of its step: N, or Σ_i w_i."""
+        """Return the weight of a batch among the parts of its step: N, or Σ_i w_i."""
         if self.sample_weight is None:
             return float(len(batch.y))
         return float(self.sample_weight[batch.index].double().sum())
 
     def learn(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
-        """The loss of a batch, and [N, C] detached what the model says of its examples.
+        """Return the loss of a batch and the model's logits [N, C] of its examples, detached.
 
-        For a method that shows the model something else than the examples.
+        Override it in a method that feeds the model something other than the examples.
 
         Args:
-            model: as the loop calls it.
-            batch: on the model's device.
-            progress: of the stage.
+            model: the model, as the loop wraps it.
+            batch: the examples, on the model's device.
+            progress: t/Γ of the stage.
         """
         logits = model(batch.x)
         return self.loss(logits, batch, progress), logits.detach()
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
-        """What is minimised, a number.
+        """Return the scalar to minimise.
 
         Args:
-            logits: [N, C].
-            batch: that they are the answer to, on the same device.
-            progress: of the stage.
+            logits: [N, C] of the batch.
+            batch: the examples, on the same device.
+            progress: t/Γ of the stage.
         """
         loss: Tensor = self.criterion(
             logits,
@@ -284,7 +287,7 @@ class Strategy(nn.Module):
         )
         if self.sample_weight is not None:
             weight = self.sample_weight[batch.index]
-            # A batch of examples that do not count teaches nothing, and is no 0/0.
+            # A batch whose weights are all 0 has the loss 0, not 0/0.
             loss = (loss * weight).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
         penalty = self.penalty(logits, batch)
         return loss if penalty is None else loss + penalty
@@ -375,31 +378,29 @@ class CorrectedBatch:
 
 
 def check_memory(needed: int, kept: str) -> None:
-    """Refuse to keep more than there is memory for, before it is taken.
-
-    Two copies more are made of it while a checkpoint is written.
+    """Refuse a method whose state does not fit into memory, before it is allocated.
 
     Args:
-        needed: bytes.
-        kept: what is, in words.
+        needed: bytes of the state; two more copies are made while a checkpoint is written.
+        kept: what the state holds, in words.
 
     Raises:
-        InputError: it is too much.
+        InputError: there is not enough memory.
     """
     memory_budget.require(
         3 * needed,
         f"the method keeps {kept}, which with the copies for a checkpoint",
-        "take fewer examples or classes, or another --method",
+        f"use fewer examples or classes, or another {option('method')}",
     )
 
 
 def check_probabilities(num_examples: int, num_classes: int, per_pair: int) -> None:
-    """Refuse a method that asks about every example at once, before anything is computed.
+    """Refuse a method whose predictions of all examples do not fit into memory.
 
     Args:
         num_examples: n.
         num_classes: C.
-        per_pair: bytes that it needs for each pair of classes.
+        per_pair: bytes needed for each pair of classes.
 
     Raises:
         InputError: there is not enough memory for [n, C] predictions and its matrices.
@@ -408,7 +409,7 @@ def check_probabilities(num_examples: int, num_classes: int, per_pair: int) -> N
         4 * num_examples * num_classes + per_pair * num_classes**2,
         f"the method looks at predictions for {num_examples:,} examples of {num_classes:,} classes "
         "and at matrices of these classes, which",
-        "take fewer examples or classes, or another --method",
+        f"use fewer examples or classes, or another {option('method')}",
     )
 
 
@@ -419,13 +420,13 @@ def one_hot(given: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
 
 
 def trainable(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters that learn."""
+    """Return the parameters that are trained."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 @torch.no_grad()
 def all_probabilities(snapshot: Snapshot) -> Tensor:
-    """[n, C] float32 what the model says of every training example, in their order, on the CPU."""
+    """Return the predictions [n, C] of all training examples, float32 on the CPU."""
     p = torch.zeros(len(snapshot.given), snapshot.num_classes)
     for index, logits in snapshot.predict():
         p[index.cpu()] = torch.softmax(logits.float(), 1).cpu()
