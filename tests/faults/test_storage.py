@@ -110,7 +110,7 @@ def test_a_run_that_cannot_fit_is_refused_before_it_replaces_another(
     monkeypatch.setattr("proselflc.run.disk_space.shutil.disk_usage", lambda path: Usage())
     text = refused(capfd, "--out", tmp_path, "--overwrite")
     assert text.startswith("the run needs about ")
-    assert "0 MB left: make room, or choose another --out" in text
+    assert "0 MB left: free some space, or choose another --out" in text
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
@@ -224,6 +224,6 @@ def test_a_model_that_is_no_number_after_the_last_step_is_not_a_result(
         assert (
             capfd.readouterr()
             .err.splitlines()[-1]
-            .startswith("after step 1 the model's outputs are not finite numbers: try a lower --lr")
+            .startswith("the model's outputs are not finite after step 1: try a lower --lr")
         )
     assert not (tmp_path / "run" / "summary.json").exists()

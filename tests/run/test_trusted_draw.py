@@ -110,7 +110,7 @@ def test_a_run_whose_trusted_examples_were_drawn_the_old_way_is_not_resumed(
     with pytest.raises(InputError) as caught:
         train(config, OutputOptions(out, resume=True), Silent(notes=False), dataset=data)
     assert reason in str(caught.value)
-    assert "drew the examples of --trusted 0.2 in another way" in str(caught.value)
+    assert "drew the examples of trusted='0.2' differently" in str(caught.value)
 
 
 def test_a_run_with_trusted_examples_goes_on(tmp_path: Path) -> None:

@@ -343,7 +343,7 @@ def test_a_state_of_something_else_is_refused(name: str, value: Tensor) -> None:
     model = training(SGD)
     next(train_steps(model, Few()))
     state = State(1, {**model.tensors(), name: value}, model.facts())
-    with pytest.raises(InputError, match=r"the checkpoint is not of this (model|optimiser): "):
+    with pytest.raises(InputError, match=r"the checkpoint does not fit this (model|optimiser): "):
         training(SGD).restore(state)
 
 

@@ -161,7 +161,7 @@ def test_stages_tile_training_in_whole_epochs(
     total = max(1, epochs * batches - cut % batches)
     begun = -(-total // batches)
     if begun < len(stages):
-        with pytest.raises(InputError, match=r"needs an epoch for each, got \d+: raise --epochs"):
+        with pytest.raises(InputError, match=r"needs an epoch for each, got \d+: raise epochs="):
             spans(stages, total, batches)
         return
     found = spans(stages, total, batches)
@@ -378,7 +378,7 @@ def test_a_state_from_before_a_stages_first_step_is_of_that_stage() -> None:
 
 def test_more_processes_than_a_strategy_can_work_in_are_refused() -> None:
     several = SimpleNamespace(num_processes=2)
-    with pytest.raises(InputError, match="in one process, and 2 were started: start one"):
+    with pytest.raises(InputError, match="supports one process, and 2 were started: start one"):
         Training(network(), Odd(), RECIPE, TOTAL, BATCHES, accelerator=cast("Any", several))
 
 
