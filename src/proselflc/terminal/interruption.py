@@ -44,8 +44,8 @@ def stop_signals(training: Training) -> Iterator[None]:
 
     before: dict[int, Any] = {}
     try:
-        for number in (signal.SIGINT, *ending_signals()):
-            before[number] = signal.signal(number, ask)
+        for stop in (signal.SIGINT, *ending_signals()):
+            before[stop] = signal.signal(stop, ask)
     except ValueError:  # signals reach the main thread alone
         pass
     try:
