@@ -87,7 +87,7 @@ def test_a_file_does_not_choose_the_code(
 def test_what_the_sentence_says_works(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "mine.toml").write_text(f'data = "d.npz"\nepochs = 1\nmodel = "{CODE}"\n')
     assert command("train --config mine.toml --quiet --out new") == 2
-    flag = capsys.readouterr().err.rpartition("command line with ")[2]
+    flag = capsys.readouterr().err.rpartition("yourself with ")[2]
     assert command(f"train --config mine.toml --quiet --out new {flag}") == 0
     assert was_run()
     assert command("train --config mine.toml --quiet --out other --model mlp") == 0

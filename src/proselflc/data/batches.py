@@ -33,21 +33,21 @@ class Batch(NamedTuple):
 
     x: Tensor
     y: Tensor
-    index: Tensor  # type: ignore[assignment]  # shadows tuple.index, which nobody wants
+    index: Tensor  # type: ignore[assignment]  # shadows tuple.index, which is not needed
 
 
 class Batches(Protocol):
     """What every loader offers, in memory or streaming."""
 
     def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from number `start` on, bit for bit as in a full pass."""
+        """Yield the batches of an epoch from number `start` on, bit for bit as in a full pass."""
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
+        """Return the number of batches in an epoch."""
 
 
 def generator_for(*key: int | str) -> torch.Generator:
-    """A CPU generator that is a function of `key` alone, on every platform."""
+    """Return a CPU generator that is a function of `key` alone, on every platform."""
     return torch.Generator().manual_seed(stream_seed(*key))
 
 
@@ -118,7 +118,7 @@ class Order:
             )
 
     def count(self, num_examples: int) -> int:
-        """Batches in an epoch of n examples, at least one."""
+        """Return the number of batches in an epoch of n examples, at least 1."""
         full, rest = divmod(num_examples, self.batch_size)
         batches = full + (rest >= self.least and not self.drop_last)
         if batches == 0:
@@ -129,7 +129,7 @@ class Order:
         return batches
 
     def permutation(self, num_examples: int, epoch: int) -> Ints:
-        """[n] positions in the order of this epoch."""
+        """Return [n] positions in the order of this epoch."""
         if not self.shuffle:
             return np.arange(num_examples, dtype=np.int64)
         generator = generator_for("order", self.seed, epoch)
@@ -137,14 +137,14 @@ class Order:
         return order
 
     def shares(self, num_examples: int, epoch: int, start: int = 0) -> Iterator[Share]:
-        """This process's part of every batch of n examples from number `start` on."""
+        """Yield this process's part of every batch of n examples from number `start` on."""
         order = self.permutation(num_examples, epoch)
         for number in range(start, self.count(num_examples)):
             first, size = number * self.batch_size, self.batch_size
             yield self.share(number, order[first : first + size])
 
     def share(self, number: int, whole: Ints) -> Share:
-        """This process's part of the batch with this number and these positions."""
+        """Return this process's part of the batch with this number and these positions."""
         rank, world = self.shard
         size = len(whole)
         first, last = size * rank // world, size * (rank + 1) // world
@@ -196,7 +196,7 @@ class Loader:
         return self.order.count(len(self.part))
 
     def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from number `start` on, bit for bit as in a full pass."""
+        """Yield the batches of an epoch from number `start` on, bit for bit as in a full pass."""
         for share in self.order.shares(len(self.part), epoch, start):
             with one_thread():
                 x = self._x(share, epoch)

@@ -42,7 +42,7 @@ def write(inputs: Inputs, table_file: Path, arrays_file: Path) -> None:
 
 
 def read(table: Path, arrays: Path, rows: int | None = None) -> Inputs | None:
-    """What `write` kept in either file, row for row; None where nothing was.
+    """Return the inputs that `write` kept in either file, row for row; None if nothing was kept.
 
     Args:
         table, arrays: the two files.

@@ -79,7 +79,7 @@ def trusted_split(
 
 
 def folds(labels: Ints, k: int, *, generator: np.random.Generator) -> tuple[Split, ...]:
-    """k stratified splits whose validation parts are disjoint and cover all examples.
+    """Return k stratified splits whose validation parts are disjoint and cover all examples.
 
     The shuffled classes are dealt out one after the other like cards, so that part sizes, and the
     examples of any class in them, differ by one at most.
@@ -98,7 +98,7 @@ def folds(labels: Ints, k: int, *, generator: np.random.Generator) -> tuple[Spli
 
 
 def with_split(dataset: Dataset, split: Split) -> Dataset:
-    """The data set with its trusted validation part cut out of the training part.
+    """Return the data set with its trusted validation part cut out of the training part.
 
     The validation part has its true labels back, where they are known.
     """
@@ -110,7 +110,7 @@ def with_split(dataset: Dataset, split: Split) -> Dataset:
 
 
 def with_trusted(dataset: Dataset, trusted: Dataset) -> Dataset:
-    """The data set with the user's own trusted examples as its validation part.
+    """Return the data set with the user's own trusted examples as its validation part.
 
     Classes are matched by name; `trusted` may lack some of them. Its true labels count where it
     has them beside the given ones.
@@ -135,7 +135,7 @@ def with_trusted(dataset: Dataset, trusted: Dataset) -> Dataset:
 
 
 def with_trusted_learned(dataset: Dataset) -> Dataset:
-    """The data set with its trusted validation part at the end of the training part instead.
+    """Return the data set with its trusted validation part at the end of the training part instead.
 
     An id that is in both parts names two examples, so then all of the trusted ones are renamed.
     """
@@ -164,7 +164,7 @@ def with_trusted_learned(dataset: Dataset) -> Dataset:
 
 
 def _shuffled_classes(labels: Ints, generator: np.random.Generator) -> list[Ints]:
-    """The positions of each class that occurs, in class order, each in random order."""
+    """Return the positions of each class that occurs, in class order, each in random order."""
     order = np.argsort(generator.random(len(labels)), kind="stable")
     by_class = order[np.argsort(labels[order], kind="stable")]
     starts = np.flatnonzero(np.diff(labels[by_class])) + 1

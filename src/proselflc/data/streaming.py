@@ -95,7 +95,7 @@ class _Decoding(MapStyle[_Done]):
         return _Done(slot, sent, rows, share.positions[rows], bad)
 
     def _windows(self, share: Share) -> list[tuple[Window, bool]]:
-        """What to cut out of every image of the share, and whether to mirror it."""
+        """Return the window of every image of the share, and whether to mirror it."""
         if self.augmentation is None:
             return [(self.preprocessing.middle, False)] * len(share.positions)
         (height, width), (h, w) = self.preprocessing.warp, self.preprocessing.size
@@ -127,7 +127,7 @@ def _served(
     ids: Sequence[str],
     epoch: int,
 ) -> Iterator[Batch]:
-    """Have work decoded, deal with bad images, normalise."""
+    """Yield batches: decode them in workers, handle bad images, normalise."""
     from PIL import Image
 
     scaling = loader.preprocessing
@@ -165,7 +165,7 @@ def _served(
 
 
 def _slots(loader: FileLoader, count: int) -> Tensor | None:
-    """Shared memory for `count` batches, or None where there is no use or no room for it.
+    """Return shared memory for `count` batches, or None if it is of no use or there is no room.
 
     Containers often have little of it, and a process that finds it full dies.
     """
@@ -194,7 +194,7 @@ class _Memory:
         self._lent: list[tuple[npt.NDArray[np.float32], weakref.ref[object]]] = []
 
     def like(self, shape: tuple[int, ...]) -> Tensor:
-        """A tensor of this shape that shares memory with no other tensor in use."""
+        """Return a tensor of this shape that shares memory with no other tensor in use."""
         size = math.prod(shape)
         free = [block for block, user in self._lent if user() is None and block.size >= size]
         block = free[0] if free else np.empty(size, np.float32)
@@ -243,7 +243,7 @@ class FileLoader:
         return self.order.count(len(self.part))
 
     def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from number `start` on; what comes before is not decoded."""
+        """Yield the batches of an epoch from number `start` on, without decoding earlier ones."""
         assert isinstance(self.part.inputs, ImageFiles)
         paths = self.part.inputs.paths
         works = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from proselflc.errors import InputError
-from proselflc.wording import on_command_line, option
+from proselflc.wording import option
 
 LIBRARIES = ("timm", "torchvision")  # whose models are made by name: nothing else is imported
 
@@ -22,18 +22,6 @@ def names_code(model: object) -> bool:
     """
     kind, colon, _ = str(model or "").partition(":")
     return bool(colon) and kind not in LIBRARIES
-
-
-def flag_for(model: object) -> str:
-    """Return what a command needs to continue with a model of the user's own, else "".
-
-    >>> flag_for("my_models:small")
-    ' --model my_models:small'
-    """
-    if not names_code(model):
-        return ""
-    with on_command_line():
-        return " " + option("model", str(model))
 
 
 def check_repeated(model: str, source: Path, repeated: str | None) -> None:

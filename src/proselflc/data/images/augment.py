@@ -20,7 +20,7 @@ class Placement(NamedTuple):
     flip: Tensor  # [N] bool
 
     def share(self, first: int, last: int) -> Placement:
-        """The placements of the images first … last − 1 of the batch."""
+        """Return the placements of the images first … last − 1 of the batch."""
         return Placement(self.top[first:last], self.left[first:last], self.flip[first:last])
 
 
@@ -81,7 +81,7 @@ def pad_crop(pixels: Tensor, *, padding: int, placement: Placement) -> Tensor:
 
 
 def normalize(pixels: Tensor, mean: Tensor, std: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """(pixels / 255 − mean) / std.
+    """Return (pixels / 255 − mean) / std.
 
     Args:
         pixels: [N, channels, H, W] uint8.
@@ -105,7 +105,7 @@ def normalize(pixels: Tensor, mean: Tensor, std: Tensor, *, out: Tensor | None =
 def channel_statistics(
     pixels: Bytes, *, chunk: int = 1024
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of pixels / 255 per channel, exact whatever the chunk.
+    """Return mean and standard deviation of pixels / 255 per channel, exact whatever the chunk.
 
     Counts how often each of the 256 values occurs, so that no float copy of the images is made.
 
@@ -128,7 +128,7 @@ def channel_statistics(
 def statistics_of_counts(
     counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of value / 255 from how often each value occurs.
+    """Return mean and standard deviation of value / 255 from how often each value occurs.
 
     Args:
         counts: [channels, 256], every row with at least one count.

@@ -101,7 +101,7 @@ class ImageScaling(Preprocessing):
 
     @property
     def middle(self) -> Window:
-        """What is cut out of a warped file when nothing is left to chance."""
+        """Return the window of a warped file that is used without augmentation."""
         (height, width), (h, w) = self.warp, self.size
         return (height - h) // 2, (width - w) // 2, h, w
 
@@ -116,7 +116,7 @@ class ImageScaling(Preprocessing):
             raise InputError(f"this model was made for {expected}, got {inputs.describe()}")
 
     def __call__(self, inputs: Inputs) -> Tensor:
-        """[N, channels, h, w] float32 for N images; files are read here and now."""
+        """Return [N, channels, h, w] float32 for N images; files are read here and now."""
         self.check(inputs)
         if isinstance(inputs, ImageFiles):
             pixels = np.empty((len(inputs), self.channels, *self.size), np.uint8)
@@ -129,7 +129,7 @@ class ImageScaling(Preprocessing):
     def normalized(
         self, pixels: Tensor, *, channels_last: bool = False, out: Tensor | None = None
     ) -> Tensor:
-        """[N, channels, h, w] float32 from bytes of that shape, in the memory order asked for.
+        """Return [N, channels, h, w] float32 from bytes of that shape.
 
         Where `out` is given, a contiguous tensor of that shape, it is used on the way.
         """
@@ -157,7 +157,7 @@ def warped(
     flip: bool = False,
     out: Bytes | None = None,
 ) -> Bytes:
-    """[channels, h, w] an image warped to a size without its aspect, or a window of that.
+    """Return [channels, h, w] an image warped to a size without its aspect, or a window of that.
 
     Bilinear, over all pixels that an output pixel covers. A JPEG much larger than needed is decoded
     at a half, a quarter or an eighth of its size: that saves more time than all the rest takes.
@@ -189,7 +189,7 @@ def warped(
 
 
 def _part(upright: Image.Image, size: tuple[int, int], window: Window) -> Bytes:
-    """[channels, h, w] a window of an image warped to a size.
+    """Return [channels, h, w] a window of an image warped to a size.
 
     By Pillow; or by torch, which is quicker for colours and sizes of the same order where it has
     instructions for many at once, and may round the other way.

@@ -29,7 +29,7 @@ def load(
     names: Sequence[str] | None = None,
     ids: Sequence[str] | None = None,
 ) -> Dataset:
-    """A data set of what is in memory already.
+    """Return a data set of what is in memory already.
 
     Args:
         x: see `inputs`.
@@ -78,7 +78,7 @@ def load(
 
 
 def inputs(x: object, what: str = "x") -> Inputs:
-    """What a model can look at.
+    """Return the inputs in an array, a frame or a list.
 
     Args:
         x: numbers [n, D]; images as uint8, or as floats in 0 … 1, shaped [n, H, W], [n, H, W, C] or
@@ -119,7 +119,7 @@ def inputs(x: object, what: str = "x") -> Inputs:
 
 
 def _numbers(array: npt.NDArray[Any], columns: Iterable[object], what: str) -> npt.NDArray[Any]:
-    """The values of a data frame whose columns are of several kinds, all of them numbers."""
+    """Return the values of a data frame whose columns are of several kinds, all of them numbers."""
     for j, column in enumerate(columns):
         row = next((i for i, one in enumerate(array[:, j]) if not isinstance(one, Number)), None)
         if row is not None:
@@ -136,7 +136,7 @@ def _on_cpu(x: object) -> object:
 
 
 def _labels(y: object | None, what: str) -> list[int | str] | None:
-    """A list of integers or of texts."""
+    """Return a list of integers or of texts."""
     if y is None:
         return None
     array = np.asarray(_on_cpu(y))
@@ -168,7 +168,7 @@ def _must_be_there(labels: object, what: str) -> None:
 
 
 def _is_nan(label: object) -> bool:
-    """Whether it is NaN, or what pandas has in its place."""
+    """Return whether it is NaN, or what pandas has in its place."""
     if isinstance(label, float):
         return math.isnan(label)
     return type(label).__name__ in ("NAType", "NaTType")

@@ -14,7 +14,7 @@ TEST = 500
 
 
 def load() -> Dataset:
-    """The digits as `Images` [n, 8, 8, 1], split 1,297 / 500.
+    """Return the digits as `Images` [n, 8, 8, 1], split 1,297 / 500.
 
     The order is that of the SHA-256 of the ids, "digits/0000" … "digits/1796" by scikit-learn's
     order, so it is the same on every platform and with every version of numpy.
@@ -39,7 +39,7 @@ def load() -> Dataset:
 
 
 def permutation() -> Ints:
-    """[1797] the fixed order of the examples: training ones first."""
+    """Return [1797] the fixed order of the examples: training ones first."""
     numbers = range(TRAIN + TEST)
     ordered = sorted(numbers, key=lambda i: hashlib.sha256(_id(i).encode()).digest())
     return np.array(ordered, dtype=np.int64)

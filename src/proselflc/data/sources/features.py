@@ -43,7 +43,7 @@ def attach(parts: Mapping[str, Part[L_co]], path: Path, name: str) -> dict[str, 
 def _values(
     path: Path, lengths: Mapping[str, int], name: str
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """The features of every split, of one width."""
+    """Return the features of every split, of one width."""
     if path.suffix.lower() == ".npz":
         values = _by_split(path, lengths, name)
     else:

@@ -136,13 +136,13 @@ class Found:
     ignored: int = 0
 
     def left_out(self, below: str = "") -> list[Skipped]:
-        """The links, for the user to know; `below` goes before their ids."""
+        """Return the links, for the user to know; `below` goes before their ids."""
         reason = "it is a link to another place, which is not followed"
         return [Skipped(text(below + link), reason) for link in self.links]
 
 
 def scan(root: Path, below: str = "") -> Found:
-    """One folder, `below` the root, without what lies deeper."""
+    """Return one folder, `below` the root, without what lies deeper."""
     found = Found()
     try:
         with os.scandir(root / below) as entries:
@@ -167,7 +167,7 @@ def scan(root: Path, below: str = "") -> Found:
 
 
 def walk(root: Path, below: str = "") -> Found:
-    """All images at any depth `below` the root; `folders` is empty."""
+    """Return all images at any depth `below` the root; `folders` is empty."""
     total = Found()
     waiting = [below]
     while waiting:
@@ -180,12 +180,12 @@ def walk(root: Path, below: str = "") -> Found:
 
 
 def text(name: str) -> str:
-    """A file name as text that can be written anywhere: bytes that are no UTF-8 become \\xNN."""
+    """Return a file name that can be written anywhere: bytes outside UTF-8 become \\xNN."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _leads_away(root: Path, link: Path, is_image: bool) -> bool:
-    """Whether the link leads to a folder, round in a circle, or to an image outside the root."""
+    """Return whether a link leads to a folder, to itself or to an image outside the root."""
     try:
         target = link.resolve()
     except (OSError, RuntimeError):  # a circle
@@ -194,7 +194,7 @@ def _leads_away(root: Path, link: Path, is_image: bool) -> bool:
 
 
 def _splits(path: Path, top: Found) -> dict[str, str]:
-    """Which folder holds which split: {"train": ""} where the class folders lie at the top.
+    """Return the folder of each split: {"train": ""} if the class folders are at the top.
 
     A class may be called "train": beside other classes it is one if it holds images itself.
     """

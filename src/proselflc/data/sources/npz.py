@@ -116,7 +116,7 @@ def _twin(name: str) -> str:
 
 
 def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
-    """Those of the wanted arrays that an `.npz` file has. The others are not looked at.
+    """Return those of the wanted arrays that an `.npz` file has. The others are not looked at.
 
     Raises:
         InputError: not such a file, damaged, objects inside, or larger than it can be.
@@ -145,7 +145,7 @@ def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
 
 
 def array(path: Path) -> Array:
-    """The array of an `.npy` file.
+    """Return the array of an `.npy` file.
 
     Raises:
         InputError: not such a file, damaged, objects inside, or shorter than its header says.
@@ -163,7 +163,7 @@ def array(path: Path) -> Array:
 
 
 def mapped(file: BufferedReader) -> Array:
-    """The array of an open `.npy` file, memory-mapped to be read.
+    """Return the array of an open `.npy` file, memory-mapped to be read.
 
     Raises:
         InputError: it holds Python objects.
@@ -178,7 +178,7 @@ def mapped(file: BufferedReader) -> Array:
 
 
 def features(values: Array, what: str) -> npt.NDArray[np.float32]:
-    """Numbers [n, D] as float32; what does not fit becomes infinite, which `checked` names."""
+    """Return numbers [n, D] as float32; what does not fit becomes infinite, refused later."""
     if values.ndim != 2 or values.shape[1] == 0 or values.dtype.kind not in "fiub":
         raise InputError(
             f"{what} holds {values.dtype} of shape {list(values.shape)}, but features must be "
@@ -200,7 +200,7 @@ def _refuse_bombs(path: Path, infos: Mapping[str, zipfile.ZipInfo]) -> None:
 
 
 def _read(stream: IO[bytes], size: int, what: str) -> Array:
-    """An array from a stream of `size` bytes, header first."""
+    """Return an array from a stream of `size` bytes, header first."""
     try:
         shape, fortran, dtype = _header(stream)
     except InputError as error:
@@ -225,7 +225,7 @@ def _read(stream: IO[bytes], size: int, what: str) -> Array:
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """What an `.npy` file declares: shape, whether columns come first, type."""
+    """Return what an `.npy` file declares: shape, whether columns come first, type."""
     version = npy.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise InputError(f"has an unknown format {version}")
@@ -258,7 +258,7 @@ def _require(found: Mapping[str, Array], name: str, path: Path) -> None:
 
 
 def _labels(values: Array, name: str, path: Path) -> Ints:
-    """[n] int64 from 0; what came is said where it is anything else."""
+    """Return [n] int64 from 0; what came is said where it is anything else."""
     came = ""
     if values.dtype.kind not in "iu":
         came = f"{values.dtype} came"
@@ -340,7 +340,7 @@ def _check_alike(inputs: Inputs, others: Inputs, name: str, path: Path) -> None:
 
 
 def images(x: Array, what: str) -> npt.NDArray[np.uint8]:
-    """[n, H, W, C] from [n, H, W], [n, H, W, C] or, if C is not last, [n, C, H, W]."""
+    """Return [n, H, W, C] from [n, H, W], [n, H, W, C] or, if C is not last, [n, C, H, W]."""
     if x.ndim == 3:
         x = x[..., None]
     elif x.shape[3] not in (1, 3) and x.shape[1] in (1, 3):

@@ -100,7 +100,7 @@ def _what(split: str, name: str) -> str:
 
 
 def _read(dataset: Any, what: str) -> _Examples:
-    """Every example of a data set object."""
+    """Return every example of a data set object."""
     if isinstance(dataset, str | bytes) or not hasattr(dataset, "__getitem__"):
         raise InputError(
             f"{what} is a {type(dataset).__name__}: expected a data set with __len__ and "
@@ -162,7 +162,7 @@ def _items(dataset: Any, n: int, what: str) -> Iterable[Any]:
 
 
 def _keys(item: Mapping[Any, Any], kinds: Mapping[Any, Any], what: str) -> _Keys:
-    """Which keys of the first example hold what."""
+    """Return which keys of the first example hold what."""
     keys = [key for key in item if isinstance(key, str)]
     listed = ", ".join(keys)
     labels = [k for k in keys if k.lower() in LABEL]
@@ -192,7 +192,7 @@ def _keys(item: Mapping[Any, Any], kinds: Mapping[Any, Any], what: str) -> _Keys
 
 
 def _label(y: Any, where: str) -> tuple[_Label, type]:
-    """A label, and what it was before: bool, int, float or str."""
+    """Return a label, and what it was before: bool, int, float or str."""
     if isinstance(y, str) and y.strip():
         return y.strip(), str
     one = hasattr(y, "item") and all(size == 1 for size in getattr(y, "shape", ()))
@@ -210,7 +210,7 @@ def _shown(value: object) -> str:
 
 
 def _input(x: object, where: str) -> _Input:
-    """One input in the form it is kept in."""
+    """Return one input in the form it is kept in."""
     import torch
     from PIL import Image
 
@@ -242,7 +242,7 @@ def _input(x: object, where: str) -> _Input:
 
 
 def _channels_last(array: npt.NDArray[Any], channels_first: bool, where: str) -> npt.NDArray[Any]:
-    """An image as [H, W, 1 or 3]; where both ends fit, tensors are taken as [C, H, W]."""
+    """Return an image as [H, W, 1 or 3]; where both ends fit, tensors are taken as [C, H, W]."""
     if array.ndim == 2:
         return array[:, :, None]
     if array.ndim == 3:
@@ -275,7 +275,7 @@ def _bytes(array: npt.NDArray[Any], where: str) -> Bytes:
 def _classes(
     dataset: Any, train: _Examples, name: str
 ) -> tuple[tuple[str, ...], dict[_Label, int]]:
-    """The class names, and the class id of every label that may occur."""
+    """Return the class names, and the class id of every label that may occur."""
     names = train.names or _own_names(dataset)
     if len({type(label) for label in train.labels}) > 1:
         raise InputError(f"{name} has class ids and class names among its labels: use one of them")
@@ -291,7 +291,7 @@ def _classes(
 def _values(
     train: _Examples, names: tuple[str, ...], class_ids: Mapping[_Label, int]
 ) -> LabelValues:
-    """The labels of the classes as the items hold them: a list of texts, or an array of numbers."""
+    """Return the labels of the classes as the items hold them: texts, or an array of numbers."""
     if str in train.kinds:
         return LabelValues(names)
     known = {k: label for label, k in class_ids.items()}
@@ -304,7 +304,7 @@ def _values(
 
 
 def _own_names(dataset: Any) -> tuple[str, ...] | None:
-    """The attribute `classes`, of the data set or of the one it is a part of."""
+    """Return the attribute `classes`, of the data set or of the one it is a part of."""
     for _ in range(8):
         names = getattr(dataset, "classes", None)
         if isinstance(names, list | tuple) and all(isinstance(n, str) for n in names):
@@ -324,7 +324,7 @@ def _encode(labels: Sequence[_Label], class_ids: Mapping[_Label, int], what: str
 
 
 def _stacked(inputs: list[_Input], columns: tuple[str, ...] | None, what: str) -> Inputs:
-    """All inputs as one, if they are of one kind and size."""
+    """Return all inputs as one, if they are of one kind and size."""
     first = inputs[0]
     for i, x in enumerate(inputs):
         if _form(x) != _form(first):
@@ -346,7 +346,7 @@ def _stacked(inputs: list[_Input], columns: tuple[str, ...] | None, what: str) -
 
 
 def _form(x: _Input) -> tuple[int, ...]:
-    """What must be the same for all examples; () for a text."""
+    """Return what must be the same for all examples; () for a text."""
     return () if isinstance(x, str) else x.shape[:2]
 
 
