@@ -20,7 +20,7 @@ from typing import Literal
 
 from proselflc.data import noise
 from proselflc.data.contents import class_ids
-from proselflc.data.corruption import corrupted
+from proselflc.data.corruption import corrupt_labels
 from proselflc.data.dataset import Dataset, Part, checked
 from proselflc.data.inputs import Ints
 from proselflc.data.sources import cifar, cifar_n, digits
@@ -69,7 +69,7 @@ class Setting:
         """
         dataset = self.data(root)
         if self.noise is not None:
-            made = corrupted(dataset, noise.parse(self.noise), seed=seed)
+            made = corrupt_labels(dataset, noise.parse(self.noise), seed=seed)
             dataset = dataset.with_labels(made.given, dataset.train.labels)
         assert dataset.clean is not None
         return checked(dataset)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Value = str | int | float | bool | None
+Value = str | int | float | bool | tuple[str, ...] | None
 
 
 def _keyword(field: str, value: Value) -> str:
@@ -19,11 +19,17 @@ def _keyword(field: str, value: Value) -> str:
     if own != field:
         field = f'parameters["{own}"]'
         return field if value is None else f"{field} = {value!r}"
+    if isinstance(value, tuple):
+        value = value[0] if len(value) == 1 else value
     return f"{field}=" if value is None else f"{field}={value!r}"
 
 
 def _flag(field: str, value: Value) -> str:
     name = "--" + field.replace("_", "-")
+    if isinstance(value, tuple):
+        plain = [shlex.quote(text) for text in value if not text.startswith("-")]
+        dashed = [shlex.quote(f"{name}={text}") for text in value if text.startswith("-")]
+        return " ".join([name, *plain, *dashed] if plain else dashed)
     return name if value is None or value is True else f"{name} {shlex.quote(str(value))}"
 
 
@@ -50,13 +56,16 @@ def option(field: str, value: Value = None) -> str:
 
     Args:
         field: its Python name; a method's own parameter is "method.NAME".
-        value: a value to show with it; True for a flag.
+        value: a value to show with it; True for a flag, a tuple for several values.
 
     >>> option("lr"), option("clip", 1), option("resume", True), option("method.epsilon")
     ('lr=', 'clip=1', 'resume=True', 'parameters["epsilon"]')
     >>> with on_command_line():
     ...     option("batch_size"), option("clip", 1), option("resume", True), option("method.b")
     ('--batch-size', '--clip 1', '--resume', '--method.b')
+    >>> with on_command_line():
+    ...     option("ignore_column", ("age", "home town", "-x"))
+    "--ignore-column age 'home town' --ignore-column=-x"
     """
     return _spelling.get()(field, value)
 

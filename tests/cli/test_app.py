@@ -30,7 +30,7 @@ from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.labels.labels import Labels
 from proselflc.data.opening import DATASETS, open_data
 from proselflc.data.request import Request
-from proselflc.data.tables import spreadsheet
+from proselflc.data.tables.cells import neutralize
 from proselflc.errors import InputError
 
 COMMAND = [sys.executable, "-m", "proselflc"]
@@ -279,7 +279,7 @@ def test_cells_that_a_spreadsheet_would_execute_are_neutralised(run: Run, tmp_pa
     rows = "".join(f'=ID{k},"@SUM(1,{k})",{("+a", "b")[k % 2]}\n' for k in range(10))
     source.write_text("id,text,label\n" + rows)
     done = run("noise", "--data", source, "--kind", "pair:0.5", "--out", out)
-    assert "cells begin as a formula of a spreadsheet does" in done.stderr
+    assert "cells begin like a spreadsheet formula" in done.stderr
     cells = [cell for row in csv.reader(out.read_text().splitlines()) for cell in row]
     assert "'=ID3" in cells
     assert "'@SUM(1,3)" in cells
@@ -594,10 +594,10 @@ def test_any_texts_and_numbers_go_round(
 def as_written(dataset: Dataset) -> Dataset:
     """The data with the cells that a spreadsheet would execute as they are written; else itself."""
     part = dataset.train
-    ids = tuple(spreadsheet.neutralised(name) for name in part.ids)
+    ids = tuple(neutralize(name) for name in part.ids)
     inputs = part.inputs
     if isinstance(inputs, Texts):
-        inputs = Texts(tuple(spreadsheet.neutralised(text) for text in inputs.texts))
+        inputs = Texts(tuple(neutralize(text) for text in inputs.texts))
     if ids == part.ids and (not isinstance(inputs, Texts) or inputs == part.inputs):
         return dataset
     return replace(dataset, train=Part(inputs, part.labels, ids))
@@ -641,7 +641,7 @@ def test_coarse_classes_make_pair_noise_and_are_noted_as_lost(
     done = corrupt_data(Request(), Corruption("pair:0.4", tmp_path / "a.npz"))
     assert done.kind == "asym_cifar100_pair"
     assert done.realised_rate == 0.4
-    assert done.notes == ("an .npz file has no place for coarse classes, so they are left out",)
+    assert done.notes == ("an .npz file cannot hold coarse classes, which are left out",)
     back = open_data(Request(str(tmp_path / "a.npz")))
     moved = {(int(a), int(b)) for a, b in zip(y, back.train.labels, strict=True) if a != b}
     assert moved == {(0, 2), (2, 0), (1, 3), (3, 1)}
@@ -673,13 +673,13 @@ def test_what_may_surprise_is_noted(
     np.savez(tmp_path / "gaps.npz", x=np.zeros((20, 2), np.float32), y=np.arange(20) % 2 * 5)
     kind = ("noise", "--data", "gaps.npz", "--kind", "symmetric:0.4")
     done = run(*kind, "--out", "n.npz")
-    assert "note: no example is truly of class 1, 2, 3, 4, but" in done.stderr
+    assert "note: no example has the true class 1, 2, 3, 4, but" in done.stderr
     names = np.array(list("abcdefghij"))
     x = np.zeros((20, 2), np.float32)
     np.savez(tmp_path / "ten.npz", x=x, y=np.arange(20) % 10, names=names)
     kind = ("noise", "--data", "ten.npz", "--kind", "asym_cifar10:0.1")
     done = run(*kind, "--out", "m.npz")
-    assert "note: asym_cifar10 is made for the classes airplane, " in done.stderr
+    assert "note: asym_cifar10 is defined for the classes airplane, " in done.stderr
     assert "note: no label was flipped" in done.stderr
 
 

@@ -22,40 +22,45 @@ def _nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "field", "sentence"),
     [
         (
             {"kind": "pair"},
-            'noise "pair" needs a rate between 0 and 1: add --rate 0.4, or write --kind pair:0.4',
+            "rate",
+            'noise "pair" needs a rate between 0 and 1',
         ),
         (
             {"kind": "sym_inclusive"},
-            'noise "sym_inclusive" needs a rate between 0 and 1: add --rate 0.4, or write '
-            "--kind sym_inclusive:0.4",
+            "rate",
+            'noise "sym_inclusive" needs a rate between 0 and 1',
         ),
-        ({"kind": "pear"}, 'unknown kind of noise "pear"; did you mean "pair"?'),
-        ({"kind": "transition"}, "noise transition needs a matrix: add --transition FILE"),
-        ({"kind": "human"}, "noise human needs the labels people gave: add --human FILE"),
+        ({"kind": "pear"}, None, 'unknown kind of noise "pear"; did you mean "pair"?'),
+        ({"kind": "transition"}, "transition", "noise transition needs a matrix"),
+        ({"kind": "human"}, "human", "noise human needs labels given by people"),
         (
             {"kind": "pair:0.2", "transition": Path("T.npy")},
-            "--transition is for --kind transition, but the kind is pair: leave it out or change",
+            "transition",
+            "transition= needs kind='transition', but the kind is pair",
         ),
         (
             {"kind": "transition", "human": Path("h.csv")},
-            "--human is for --kind human, but the kind is transition",
+            "human",
+            "human= needs kind='human', but the kind is transition",
         ),
         (
             {"kind": "symmetric", "rate": "0.2", "pairs": "a:b"},
-            "--pairs is for --kind confusable_pairs, but the kind is symmetric",
+            "pairs",
+            "pairs= needs kind='confusable_pairs', but the kind is symmetric",
         ),
     ],
 )
 def test_what_is_missing_or_idle_is_said(
-    tmp_path: Path, options: dict[str, Any], sentence: str
+    tmp_path: Path, options: dict[str, Any], field: str | None, sentence: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         corrupt_data(Request("digits"), Corruption(out=tmp_path / "x.npz", **options))
-    assert str(caught.value).startswith(sentence)
+    assert caught.value.field == field
+    assert caught.value.reason.startswith(sentence)
 
 
 @pytest.mark.parametrize(

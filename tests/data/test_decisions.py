@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from proselflc.data.labels.decisions import Decisions, Sample, Wanted, read_decisions
+from proselflc.data.labels.decisions import DecisionChange, Decisions, Sample, read_decisions
 from proselflc.errors import InputError
 
 FINGERPRINT = "f" * 64
@@ -36,7 +36,10 @@ def standing(found: Decisions) -> dict[str, str | None]:
 def test_what_is_decided_is_read_again(path: Path) -> None:
     log = opened(path)
     assert log.standing == {}
-    assert log.add([Wanted("a", "cat", 0), Wanted("b", None, 0)], "anna", "1") == [None, None]
+    assert log.add([DecisionChange("a", "cat", 0), DecisionChange("b", None, 0)], "anna", "1") == [
+        None,
+        None,
+    ]
     again = opened(path)
     assert standing(again) == {"a": "cat", "b": None}
     assert (again.standing["a"].by, again.standing["a"].line) == ("anna", 2)
@@ -45,21 +48,23 @@ def test_what_is_decided_is_read_again(path: Path) -> None:
 
 def test_a_later_decision_needs_to_know_the_earlier_one(path: Path) -> None:
     one, other = opened(path), opened(path)
-    assert one.add([Wanted("a", "cat", 0)], "anna", "1") == [None]
-    [against] = other.add([Wanted("a", "dog", 0)], "ben", "2")
+    assert one.add([DecisionChange("a", "cat", 0)], "anna", "1") == [None]
+    [against] = other.add([DecisionChange("a", "dog", 0)], "ben", "2")
     assert against is not None
     assert (against.label, against.by, against.line) == ("cat", "anna", 2)
     assert standing(opened(path)) == {"a": "cat"}  # not overwritten
-    assert other.add([Wanted("a", "dog", against.line)], "ben", "3") == [None]
+    assert other.add([DecisionChange("a", "dog", against.line)], "ben", "3") == [None]
     assert standing(opened(path)) == {"a": "dog"}
     assert len(path.read_text().splitlines()) == 3  # and nothing is lost
 
 
 def test_of_many_those_in_conflict_are_left_out(path: Path) -> None:
-    opened(path).add([Wanted("b", "cat", 0)], "anna", "1")
+    opened(path).add([DecisionChange("b", "cat", 0)], "anna", "1")
     log = opened(path)
-    log.add([Wanted("b", "fox", 2)], "anna", "2")
-    against = log.add([Wanted(name, "dog", 2 if name == "b" else 0) for name in "abc"], "ben", "3")
+    log.add([DecisionChange("b", "fox", 2)], "anna", "2")
+    against = log.add(
+        [DecisionChange(name, "dog", 2 if name == "b" else 0) for name in "abc"], "ben", "3"
+    )
     assert [one is None for one in against] == [True, False, True]
     assert standing(log) == {"a": "dog", "b": "fox", "c": "dog"}
 
@@ -67,18 +72,20 @@ def test_of_many_those_in_conflict_are_left_out(path: Path) -> None:
 def test_the_same_request_twice_is_written_once(path: Path) -> None:
     log = opened(path)
     for _ in range(2):
-        assert log.add([Wanted("a", "cat", 0)], "anna", "the same") == [None]
+        assert log.add([DecisionChange("a", "cat", 0)], "anna", "the same") == [None]
     assert log.lines == 2
 
 
 def test_undo_is_a_new_line_and_brings_back_what_was(path: Path) -> None:
     log = opened(path)
-    log.add([Wanted("a", "cat", 0)], "anna", "1")
-    log.add([Wanted("a", "dog", 2)], "anna", "2")
-    assert log.add([Wanted("a", None, 3, undo=True)], "anna", "3") == [None]
+    log.add([DecisionChange("a", "cat", 0)], "anna", "1")
+    log.add([DecisionChange("a", "dog", 2)], "anna", "2")
+    assert log.add([DecisionChange("a", None, 3, undo=True)], "anna", "3") == [None]
     assert standing(opened(path)) == {"a": "cat"}
-    assert log.add([Wanted("a", None, 2, undo=True)], "anna", "4") == [None]
-    assert log.add([Wanted("a", None, 2, undo=True)], "anna", "4") == [None]  # once is enough
+    assert log.add([DecisionChange("a", None, 2, undo=True)], "anna", "4") == [None]
+    assert log.add([DecisionChange("a", None, 2, undo=True)], "anna", "4") == [
+        None
+    ]  # once is enough
     assert standing(opened(path)) == {}
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line.get("undo") for line in lines] == [None, None, None, 3, 2]
@@ -86,9 +93,9 @@ def test_undo_is_a_new_line_and_brings_back_what_was(path: Path) -> None:
 
 def test_what_another_has_decided_upon_is_not_taken_back_unseen(path: Path) -> None:
     log = opened(path)
-    log.add([Wanted("a", "cat", 0)], "anna", "1")
-    opened(path).add([Wanted("a", "dog", 2)], "ben", "2")
-    [against] = log.add([Wanted("a", None, 2, undo=True)], "anna", "3")
+    log.add([DecisionChange("a", "cat", 0)], "anna", "1")
+    opened(path).add([DecisionChange("a", "dog", 2)], "ben", "2")
+    [against] = log.add([DecisionChange("a", None, 2, undo=True)], "anna", "3")
     assert against is not None
     assert against.label == "dog"
     assert standing(opened(path)) == {"a": "dog"}
@@ -98,7 +105,7 @@ def test_what_another_has_decided_upon_is_not_taken_back_unseen(path: Path) -> N
     "torn", [b'{"example": "b", "la', b"\0\0\0\0", b'{"example": "b"', b"\xff\xfe", b"nonsense"]
 )
 def test_a_damaged_last_line_is_dropped_and_said(path: Path, torn: bytes) -> None:
-    opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+    opened(path).add([DecisionChange("a", "cat", 0)], "anna", "1")
     whole = path.read_bytes()
     path.write_bytes(whole + torn)
     log = opened(path)
@@ -106,7 +113,7 @@ def test_a_damaged_last_line_is_dropped_and_said(path: Path, torn: bytes) -> Non
     assert len(log.notes) == 1
     assert "the last line of" in log.notes[0]
     assert path.read_bytes() == whole + torn  # who only reads changes nothing
-    log.add([Wanted("c", "dog", 0)], "anna", "2")
+    log.add([DecisionChange("c", "dog", 0)], "anna", "2")
     assert path.read_bytes().startswith(whole + b'{"example": "c"')
     again = opened(path)
     assert (standing(again), again.notes) == ({"a": "cat", "c": "dog"}, [])
@@ -115,32 +122,32 @@ def test_a_damaged_last_line_is_dropped_and_said(path: Path, torn: bytes) -> Non
 @pytest.mark.parametrize("damaged", [b"\xff\xfe\n", b"nonsense\n"])
 def test_a_last_line_that_was_written_whole_is_not_dropped(path: Path, damaged: bytes) -> None:
     """What it decided was confirmed, so whoever decided must hear of its damage."""
-    opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+    opened(path).add([DecisionChange("a", "cat", 0)], "anna", "1")
     whole = path.read_bytes() + damaged
     path.write_bytes(whole)
-    with pytest.raises(InputError, match=r"line 3 of .* is damaged: put the file back"):
+    with pytest.raises(InputError, match=r"line 3 of .* is damaged: restore the file"):
         opened(path)
     assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("blank", [b"\n", b"\n\n", b"  \n"])
 def test_blank_lines_at_the_end_are_no_damage(path: Path, blank: bytes) -> None:
-    opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+    opened(path).add([DecisionChange("a", "cat", 0)], "anna", "1")
     path.write_bytes(path.read_bytes() + blank)
     log = opened(path)
     assert (standing(log), log.notes) == ({"a": "cat"}, [])
-    log.add([Wanted("b", "dog", 0)], "anna", "2")
+    log.add([DecisionChange("b", "dog", 0)], "anna", "2")
     assert standing(opened(path)) == {"a": "cat", "b": "dog"}
 
 
 def test_a_damaged_line_before_the_last_is_not_passed_over(path: Path) -> None:
     log = opened(path)
-    log.add([Wanted("a", "cat", 0)], "anna", "1")
+    log.add([DecisionChange("a", "cat", 0)], "anna", "1")
     path.write_bytes(path.read_bytes() + b"nonsense\n")
     with path.open("a") as file:
         file.write(json.dumps({"example": "b", "label": "dog", "by": "", "at": "", "key": ""}))
         file.write("\n")
-    with pytest.raises(InputError, match=r"line 3 of .* is damaged: put the file back"):
+    with pytest.raises(InputError, match=r"line 3 of .* is damaged: restore the file"):
         opened(path)
 
 
@@ -161,7 +168,7 @@ def test_a_damaged_line_before_the_last_is_not_passed_over(path: Path) -> None:
     ],
 )
 def test_lines_that_say_nothing_we_know_are_refused(path: Path, line: object) -> None:
-    opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+    opened(path).add([DecisionChange("a", "cat", 0)], "anna", "1")
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")
     with pytest.raises(InputError, match=r"line 3 of .* is damaged"):
@@ -169,19 +176,19 @@ def test_lines_that_say_nothing_we_know_are_refused(path: Path, line: object) ->
 
 
 def test_decisions_about_other_labels_are_refused(path: Path) -> None:
-    opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+    opened(path).add([DecisionChange("a", "cat", 0)], "anna", "1")
     with pytest.raises(InputError, match="is about other labels than those of the run"):
         read_decisions(path, "e" * 64)
     path.write_text('{"review": 2}\n')
-    with pytest.raises(InputError, match="no review that this version"):
+    with pytest.raises(InputError, match="not a review that this version"):
         opened(path)
 
 
 def test_a_class_or_an_example_that_the_run_does_not_have(path: Path) -> None:
     log = opened(path)
-    log.add([Wanted("a", "cat", 0)], "anna", "1")
+    log.add([DecisionChange("a", "cat", 0)], "anna", "1")
     log.check({"a"}, {"cat"})
-    with pytest.raises(InputError, match=r'line 2 of .* says "cat", which is none of the run'):
+    with pytest.raises(InputError, match=r'line 2 of .* says "cat", which is not a class'):
         log.check({"a"}, {"dog"})
     with pytest.raises(InputError, match='decides about "a", which the run does not have'):
         log.check({"b"}, {"cat"})
@@ -196,9 +203,9 @@ def test_the_sample_is_remembered(path: Path) -> None:
 
 def test_what_was_undecided_at_a_line(path: Path) -> None:
     log = opened(path)
-    log.add([Wanted("a", "cat", 0)], "anna", "1")  # line 2, after the first
-    log.add([Wanted("b", "cat", 0)], "anna", "2")
-    log.add([Wanted("a", None, 2, undo=True)], "anna", "3")
+    log.add([DecisionChange("a", "cat", 0)], "anna", "1")  # line 2, after the first
+    log.add([DecisionChange("b", "cat", 0)], "anna", "2")
+    log.add([DecisionChange("a", None, 2, undo=True)], "anna", "3")
     found = [log.undecided(line, ["a", "b", "c"]) for line in range(5)]
     assert found == [
         [True, True, True],
@@ -213,7 +220,7 @@ def test_what_was_undecided_at_a_line(path: Path) -> None:
 
 def test_reading_takes_little_longer_than_parsing(path: Path) -> None:
     """A hundred thousand lines are read within a second wherever JSON is parsed in a third."""
-    opened(path).add([Wanted(str(k), "cat", 0) for k in range(10_000)], "anna", "1")
+    opened(path).add([DecisionChange(str(k), "cat", 0) for k in range(10_000)], "anna", "1")
     lines = path.read_bytes().splitlines()
 
     def best(work: Callable[[], object]) -> float:
@@ -234,15 +241,15 @@ def test_a_place_that_cannot_be_written_is_refused(
     log.check_writable()
     assert not path.exists()
     monkeypatch.setattr(os, "fsync", _no_space)
-    with pytest.raises(InputError, match=r"cannot write .*No space left on device; decisions are"):
-        log.add([Wanted("a", "cat", 0)], "anna", "1")
+    with pytest.raises(InputError, match=r"cannot write .*No space left on device; it keeps"):
+        log.add([DecisionChange("a", "cat", 0)], "anna", "1")
     monkeypatch.undo()
     assert not path.exists()  # nothing is half written
-    log.add([Wanted("a", "cat", 0)], "anna", "1")
+    log.add([DecisionChange("a", "cat", 0)], "anna", "1")
     whole = path.read_bytes()
     monkeypatch.setattr(os, "fsync", _no_space)
-    with pytest.raises(InputError, match=r"cannot write .*No space left on device; decisions are"):
-        log.add([Wanted("b", "cat", 0)], "anna", "2")
+    with pytest.raises(InputError, match=r"cannot write .*No space left on device; it keeps"):
+        log.add([DecisionChange("b", "cat", 0)], "anna", "2")
     monkeypatch.undo()
     assert path.read_bytes() == whole
 
@@ -253,13 +260,13 @@ def _no_space(descriptor: int) -> None:
 
 def test_lines_that_vanish_are_missed(path: Path) -> None:
     log = opened(path)
-    log.add([Wanted("a", "cat", 0)], "anna", "1")
+    log.add([DecisionChange("a", "cat", 0)], "anna", "1")
     path.write_bytes(b"")
     with pytest.raises(InputError, match="has lost lines"):
         log.refresh()
     path.unlink()
     with pytest.raises(InputError, match="is gone"):
-        log.add([Wanted("b", "cat", 0)], "anna", "2")
+        log.add([DecisionChange("b", "cat", 0)], "anna", "2")
 
 
 def line(**value: object) -> bytes:
@@ -271,7 +278,7 @@ def three(path: Path) -> list[bytes]:
     """The lines of a file with three decisions."""
     log = opened(path)
     for name in "abc":
-        log.add([Wanted(name, "cat", 0)], "anna", name)
+        log.add([DecisionChange(name, "cat", 0)], "anna", name)
     return path.read_bytes().splitlines(keepends=True)
 
 
@@ -290,7 +297,7 @@ def test_lines_missing_in_the_middle_are_noticed(path: Path, missing: int) -> No
     path.write_bytes(b"".join(lines))
     log = opened(path)
     assert standing(log) == dict.fromkeys(set("abc") - {"abc"[missing - 1]}, "cat")
-    log.add([Wanted("d", "dog", 0)], "ben", "d")
+    log.add([DecisionChange("d", "dog", 0)], "ben", "d")
     assert opened(path).standing.keys() == log.standing.keys()
 
 
@@ -298,7 +305,7 @@ def test_a_line_that_was_changed_is_noticed(path: Path) -> None:
     lines = three(path)
     lines[1] = lines[1].replace(b"cat", b"dog")
     path.write_bytes(b"".join(lines))
-    with pytest.raises(InputError, match=r"or the line before it was changed: put the file back"):
+    with pytest.raises(InputError, match=r"or the line before it was changed: restore the file"):
         opened(path)
 
 
@@ -309,7 +316,7 @@ def test_lines_of_older_versions_are_read_and_followed(path: Path) -> None:
     log = opened(path)
     assert standing(log) == {"a": "cat", "b": "cat", "c": "cat"}
     assert log.notes == []
-    log.add([Wanted("d", "dog", 0)], "ben", "d")
+    log.add([DecisionChange("d", "dog", 0)], "ben", "d")
     assert path.read_bytes().startswith(b"\n".join([first, *old, b""]))
     added = json.loads(path.read_bytes().splitlines()[-1])
     assert added["previous"] == hashlib.blake2b(old[-1], digest_size=8).hexdigest()
@@ -326,7 +333,7 @@ def test_a_missing_line_break_at_the_end_drops_nothing(path: Path) -> None:
     assert standing(log) == {"a": "cat", "b": "cat", "c": "cat"}
     assert log.notes == []
     other = opened(path)
-    assert log.add([Wanted("d", "dog", 0)], "ben", "d") == [None]
+    assert log.add([DecisionChange("d", "dog", 0)], "ben", "d") == [None]
     assert path.read_bytes().startswith(whole)
     assert path.read_bytes().count(b"\n") == 5
     other.refresh()
@@ -344,15 +351,15 @@ def test_other_line_breaks_change_nothing(path: Path) -> None:
 )
 def test_the_first_line_is_never_dropped(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(InputError, match="is no review that this version of proselflc reads"):
+    with pytest.raises(InputError, match="is not a review that this version"):
         opened(path)
     log = Decisions(path, FINGERPRINT)
     for change in (
         log.check_writable,
-        lambda: log.add([Wanted("a", "cat", 0)], "anna", "1"),
+        lambda: log.add([DecisionChange("a", "cat", 0)], "anna", "1"),
         lambda: log.draw(Sample(("a",), 1, 0), "anna"),
     ):
-        with pytest.raises(InputError, match="put its first line back, or move the file away"):
+        with pytest.raises(InputError, match="restore its first line, or move the file away"):
             change()
     assert path.read_bytes() == content
 
@@ -370,7 +377,7 @@ def test_nothing_is_written_through_a_link(
     (tmp_path / name).symlink_to(target)
     for change in (
         log.check_writable,
-        lambda: log.add([Wanted("a", "cat", 0)], "anna", "1"),
+        lambda: log.add([DecisionChange("a", "cat", 0)], "anna", "1"),
         lambda: log.draw(Sample(("a",), 1, 0), "anna"),
     ):
         with pytest.raises(InputError, match=rf"{name} is a link, and nothing is written through"):
@@ -389,13 +396,13 @@ def test_another_name_of_the_file_keeps_what_it_has(tmp_path: Path, path: Path) 
     log = opened(path)
     log.check_writable()  # which drops what is torn
     assert path.read_bytes() == whole
-    log.add([Wanted("d", "dog", 0)], "ben", "d")
+    log.add([DecisionChange("d", "dog", 0)], "ben", "d")
     assert other.read_bytes() == whole + b"torn"
     assert opened(path).standing.keys() == {"a", "b", "c", "d"}
     path.unlink()
     os.link(other, path)
     other.write_bytes(whole)
-    opened(path).add([Wanted("e", "dog", 0)], "ben", "e")
+    opened(path).add([DecisionChange("e", "dog", 0)], "ben", "e")
     assert other.read_bytes() == whole
 
 
@@ -404,14 +411,14 @@ def test_a_lock_that_is_another_file_is_refused(tmp_path: Path, path: Path) -> N
     mine.write_text("mine")
     os.link(mine, tmp_path / ".review.lock")
     with pytest.raises(InputError, match=r"\.review\.lock is a second name of another file"):
-        opened(path).add([Wanted("a", "cat", 0)], "anna", "1")
+        opened(path).add([DecisionChange("a", "cat", 0)], "anna", "1")
     assert mine.read_text() == "mine"
 
 
 def test_an_undo_is_of_the_example_that_it_names(path: Path) -> None:
     log = opened(path)
-    log.add([Wanted("a", "cat", 0), Wanted("b", "cat", 0)], "anna", "1")
-    log.add([Wanted("b", None, 3, undo=True)], "anna", "2")
+    log.add([DecisionChange("a", "cat", 0), DecisionChange("b", "cat", 0)], "anna", "1")
+    log.add([DecisionChange("b", None, 3, undo=True)], "anna", "2")
     lines = path.read_bytes().splitlines()
     assert json.loads(lines[3])["of"] == "b"
     path.write_bytes(b"\n".join([lines[0], b"{}", *lines[1:], b""]))  # one line too many
@@ -430,10 +437,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from proselflc.data.labels.decisions import Wanted, read_decisions
+from proselflc.data.labels.decisions import DecisionChange, read_decisions
 log = read_decisions(Path(sys.argv[1]), "f" * 64)
 for k in range(int(sys.argv[3])):
-    log.add([Wanted(f"{sys.argv[2]}-{k}", "cat", 0)], sys.argv[2], f"{sys.argv[2]}-{k}")
+    log.add([DecisionChange(f"{sys.argv[2]}-{k}", "cat", 0)], sys.argv[2], f"{sys.argv[2]}-{k}")
     print(k, flush=True)
 """
 
@@ -467,4 +474,6 @@ def test_what_was_confirmed_survives_a_kill(path: Path) -> None:
     confirmed += len(rest)
     found = opened(path)
     assert {f"anna-{k}" for k in range(confirmed)} <= found.standing.keys()
-    assert found.add([Wanted("later", "cat", 0)], "ben", "1") == [None]  # no lock is left behind
+    assert found.add([DecisionChange("later", "cat", 0)], "ben", "1") == [
+        None
+    ]  # no lock is left behind

@@ -48,7 +48,7 @@ def test_labels_from_a_table(table: Path, content: str, labels: list[int]) -> No
         ("label\n" + "dog\n" * 5, r"other\.csv has 5 labels, but .* has 4 training examples"),
         (
             "id,label\nr1,cat\nr2,cat\nr3,cat\nr9,cat\n",
-            r'knows 3 of the 4 ids of .*, but not "r4"',
+            r'has 3 of the 4 ids of .*, but not "r4"',
         ),
         ("label\ndog\ncat\ndgo\ncat\n", 'unknown class "dgo"; did you mean "dog"'),
         ("label\n0\n1\n2\n0\n", 'unknown class "0"'),

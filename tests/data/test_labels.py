@@ -140,7 +140,7 @@ def arrays_of(labels: Labels) -> dict[str, npt.NDArray[Any]]:
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("given", None, 'holds no "given": it is not a file of labels that proselflc wrote'),
+        ("given", None, 'holds no "given": it is not a label file written by proselflc'),
         ("fingerprint", None, 'holds no "fingerprint"'),
         ("given", np.zeros(11, np.int64), r'"given" in .* expected 12 class ids'),
         ("given", np.zeros(12), r'"given" in .* is float64 of shape \(12,\)'),
@@ -149,10 +149,10 @@ def arrays_of(labels: Labels) -> dict[str, npt.NDArray[Any]]:
         ("given", np.zeros(12, np.int64), "do not match their fingerprint"),
         ("clean", np.full(12, 9), r'"clean" in .* has labels outside'),
         ("clean", np.ones(12, np.int64), '"flipped" in .* contradicts'),
-        ("flipped", np.zeros(12, np.int64), '"flipped" in .* is not one yes or no'),
-        ("flipped", np.zeros(11, np.bool_), '"flipped" in .* is not one yes or no'),
+        ("flipped", np.zeros(12, np.int64), '"flipped" in .* does not hold one boolean'),
+        ("flipped", np.zeros(11, np.bool_), '"flipped" in .* does not hold one boolean'),
         ("flipped", np.zeros(12, np.bool_), '"flipped" in .* contradicts'),
-        ("trusted", np.zeros(11, np.bool_), '"trusted" in .* is not one yes or no'),
+        ("trusted", np.zeros(11, np.bool_), '"trusted" in .* does not hold one boolean'),
         ("transition", np.eye(4), r"the transition matrix has shape \(4, 4\)"),
         ("transition", np.ones((3, 3)), "row 0 of the transition matrix is not a distribution"),
         ("names", np.arange(3), '"names" in .* is not a list of strings'),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proselflc.data import noise
-from proselflc.data.labels.matrix_files import read_transition
+from proselflc.data.labels.class_matrix import read_transition
 from proselflc.errors import InputError
 
 

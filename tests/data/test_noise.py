@@ -489,7 +489,7 @@ def test_parse(text: str, spec: NoiseSpec) -> None:
         ("symmetric:forty", "noise rate 'forty' is not a number between 0 and 1"),
         ("symmetric:0.4:2", "noise rate '0.4:2' is not a number between 0 and 1"),
         ("symmetric:1e-999999", "noise rate '1e-999999' has more than 40 decimals"),
-        ("human:0.4", 'noise "human" has no rate of its own'),
+        ("human:0.4", 'noise "human" takes no rate'),
     ],
 )
 def test_parse_refuses(text: str, sentence: str) -> None:
@@ -538,7 +538,7 @@ Y = np.arange(20) % 10
         ({"kind": "transition"}, "noise transition needs a matrix"),
         (
             {"kind": "transition", "rate": 0.2, "transition": np.eye(10)},
-            'noise "transition" has no',
+            'noise "transition" takes no',
         ),
         ({"kind": "transition", "transition": np.eye(9)}, "the transition matrix has shape (9, 9)"),
         (
@@ -563,7 +563,7 @@ Y = np.arange(20) % 10
             {"kind": "instance_dependent", "rate": 0.2, "features": np.ones((3, 2))},
             "there are features of 3 examples for 20 labels",
         ),
-        ({"kind": "human"}, "noise human needs the labels people gave"),
+        ({"kind": "human"}, "noise human needs labels given by people"),
         ({"kind": "human", "human": Y[:5]}, "there are 5 human labels for 20 examples"),
         ({"kind": "human", "human": Y + 1}, "human labels hold 10, but there are 10 classes"),
         ({"kind": "human", "human": Y / 2}, "human labels must be a list of class ids"),

@@ -20,7 +20,7 @@ from PIL import Image
 import proselflc
 from proselflc.cli.app import run as command
 from proselflc.data.inputs import Features, Ints
-from proselflc.data.labels.decisions import Wanted
+from proselflc.data.labels.decisions import DecisionChange
 from proselflc.data.noise import Numbers
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
@@ -435,9 +435,9 @@ def test_what_people_decide_is_in_every_export_and_learned(table_run: Path, tmp_
     table = loaded.examples
     rows = table.filter(table["is_suspect"]).to_pylist()
     wanted = [  # the first is kept, the second accepted, of the third nobody can tell
-        Wanted(rows[0]["id"], rows[0]["given_label"], 0),
-        Wanted(rows[1]["id"], rows[1]["suggested_label"], 0),
-        Wanted(rows[2]["id"], None, 0),
+        DecisionChange(rows[0]["id"], rows[0]["given_label"], 0),
+        DecisionChange(rows[1]["id"], rows[1]["suggested_label"], 0),
+        DecisionChange(rows[2]["id"], None, 0),
     ]
     loaded.decisions.add(wanted, "anna", "1")
     data = str(table_run.parent / "d.csv")

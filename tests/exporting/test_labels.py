@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from proselflc.auditing.examples import write_parquet
-from proselflc.data.labels.decisions import Wanted
+from proselflc.data.labels.decisions import DecisionChange
 from proselflc.data.labels.labels import Labels
 from proselflc.data.noise import fingerprint
 from proselflc.errors import InputError
@@ -265,7 +265,7 @@ def test_damaged_distributions(run: Run, rows: list[list[float]]) -> None:
 
 
 def decide(run: Run, **labels: str | None) -> None:
-    wanted = [Wanted(name, label, 0) for name, label in labels.items()]
+    wanted = [DecisionChange(name, label, 0) for name, label in labels.items()]
     assert run.decisions.add(wanted, "anna", "1") == [None] * len(wanted)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proselflc.data.labels.decisions import Wanted
+from proselflc.data.labels.decisions import DecisionChange
 from proselflc.data.labels.labels import Labels
 from proselflc.reporting import page as report
 from proselflc.reporting import verdict
@@ -29,9 +29,9 @@ def before(reviewable: Callable[..., Path], tmp_path: Path) -> Path:
     path = reviewable(tmp_path, "before", n=30, suspects=15)
     names = ("cat", "dog", "fox")
     wanted = [
-        *(Wanted(f"id-{k}", names[(k + 1) % 3], 0) for k in range(3)),
-        Wanted("id-3", names[0], 0),
-        Wanted("id-4", None, 0),
+        *(DecisionChange(f"id-{k}", names[(k + 1) % 3], 0) for k in range(3)),
+        DecisionChange("id-3", names[0], 0),
+        DecisionChange("id-4", None, 0),
     ]
     Run(path).decisions.add(wanted, "anna", "1")
     return path
@@ -75,8 +75,12 @@ def test_how_many_suggestions_were_confirmed(before: Path) -> None:
 
 
 def test_one_is_said_as_one(before: Path) -> None:
-    Run(before).decisions.add([Wanted("id-5", "cat", 0)], "anna", "2")  # given fox, suggested cat
-    Run(before).decisions.add([Wanted("id-6", "fox", 0)], "anna", "3")  # given cat, suggested dog
+    Run(before).decisions.add(
+        [DecisionChange("id-5", "cat", 0)], "anna", "2"
+    )  # given fox, suggested cat
+    Run(before).decisions.add(
+        [DecisionChange("id-6", "fox", 0)], "anna", "3"
+    )  # given cat, suggested dog
     [first, *_] = decided(Review(Run(before)))
     assert "4 suggested labels are right, 1 label should be another, 1 given label is" in first
 
@@ -89,7 +93,7 @@ def test_what_a_sample_says_of_all(before: Path) -> None:
     assert drawn[0] > 4
     names = ("cat", "dog", "fox")
     first = [k for k in drawn[:4] if k > 4]
-    wanted = [Wanted(f"id-{k}", names[(k + 1) % 3], 0) for k in first]
+    wanted = [DecisionChange(f"id-{k}", names[(k + 1) % 3], 0) for k in first]
     Run(before).decisions.add(wanted, "anna", "2")
     last = list(decided(Review(Run(before))))[-1]
     many = next(k for k, i in enumerate(drawn) if i > 4 and i not in first)
@@ -212,7 +216,9 @@ def test_the_loop_closes(program: Any, tmp_path: Path, capfd: pytest.CaptureFixt
     program("train", *options, "--noise", "pair:0.4", "--out", tmp_path / "a")
     run = Run(tmp_path / "a")
     rows = [row for row in run.examples.to_pylist() if row["is_suspect"]]
-    run.decisions.add([Wanted(row["id"], row["clean_label"], 0) for row in rows], "anna", "1")
+    run.decisions.add(
+        [DecisionChange(row["id"], row["clean_label"], 0) for row in rows], "anna", "1"
+    )
     train, compare = (shlex.split(line)[1:] for line in next_steps(run))  # as the review says
     program(*train, "--quiet")
     page = tmp_path / "page.html"

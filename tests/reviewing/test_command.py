@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proselflc.cli.app import run as command
-from proselflc.data.labels.decisions import Wanted, read_decisions
+from proselflc.data.labels.decisions import DecisionChange, read_decisions
 from proselflc.errors import InputError
 from proselflc.reviewing import command as reviewing
 
@@ -118,7 +118,7 @@ def test_a_directory_that_cannot_be_written_is_refused_first(
 
     monkeypatch.setattr(os, "open", refuse)  # root may write everywhere, so chmod is no test
     said = refused(capfd, run)
-    assert "Read-only file system; decisions are kept there, so make the run's directory" in said
+    assert "Read-only file system; it keeps the decisions: make the run directory" in said
 
 
 def test_what_cannot_be_reviewed(
@@ -203,7 +203,7 @@ def test_no_browser_and_other_labels_are_said(
     running.send(9)
     running.wait()
     path = run / "review.jsonl"
-    read_decisions(path, "e" * 64).add([Wanted("id-0", "cat", 0)], "anna", "1")
+    read_decisions(path, "e" * 64).add([DecisionChange("id-0", "cat", 0)], "anna", "1")
     assert "is about other labels than those of the run" in refused(capfd, run)
 
 
@@ -225,7 +225,7 @@ def test_a_reader_without_a_lock_reads_all_the_same(
     import filelock
 
     found = read_decisions(run / "review.jsonl", "e" * 64)
-    found.add([Wanted("id-0", "cat", 0)], "anna", "1")
+    found.add([DecisionChange("id-0", "cat", 0)], "anna", "1")
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -234,5 +234,5 @@ def test_a_reader_without_a_lock_reads_all_the_same(
     again = read_decisions(run / "review.jsonl", "e" * 64)
     assert list(again.standing) == ["id-0"]
     with pytest.raises(InputError, match="cannot write"):
-        again.add([Wanted("id-1", "cat", 0)], "anna", "2")
+        again.add([DecisionChange("id-1", "cat", 0)], "anna", "2")
     assert os.path.exists(run / "review.jsonl")

@@ -17,7 +17,7 @@ from PIL import Image
 
 from proselflc.auditing.examples import read_examples, write_parquet
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
-from proselflc.data.labels.decisions import Wanted
+from proselflc.data.labels.decisions import DecisionChange
 from proselflc.reviewing.view import (
     LONGEST_TEXT,
     MOST_COLUMNS,
@@ -114,9 +114,9 @@ def test_what_was_decided_can_be_taken_back_by_who_decided(
 ) -> None:
     shown = sheet("a,b", [f"{k},{k % 5}" for k in range(12)])
     log = shown.review.decisions
-    log.add([Wanted("0", "dog", 0), Wanted("1", "fox", 0)], "anna", "first")
-    log.add([Wanted("2", "fox", 0)], "ben", "second")
-    log.add([Wanted("3", None, 0)], "anna", "third")
+    log.add([DecisionChange("0", "dog", 0), DecisionChange("1", "fox", 0)], "anna", "first")
+    log.add([DecisionChange("2", "fox", 0)], "ben", "second")
+    log.add([DecisionChange("3", None, 0)], "anna", "third")
     shown.review.refresh()
     start = shown.start()
     assert start["recent"] == [
@@ -163,7 +163,7 @@ def test_more_changes_than_can_be_told(
     sheet: Callable[..., ReviewView], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = sheet("a,b", [f"{k},{k % 5}" for k in range(12)])
-    shown.review.decisions.add([Wanted(str(k), "dog", 0) for k in range(3)], "ben", "1")
+    shown.review.decisions.add([DecisionChange(str(k), "dog", 0) for k in range(3)], "ben", "1")
     shown.review.refresh()
     assert [one["index"] for one in shown.state(1)["changed"]] == [0, 1, 2]  # type: ignore[attr-defined]
     monkeypatch.setattr("proselflc.reviewing.view.MOST_CHANGED", 2)

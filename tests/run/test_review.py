@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binomtest
 
 from proselflc.auditing.examples import read_examples, write_parquet
-from proselflc.data.labels.decisions import Wanted
+from proselflc.data.labels.decisions import DecisionChange
 from proselflc.errors import InputError
 from proselflc.run.reader import Run
 from proselflc.run.review import UNDECIDED, UNSURE, Review, View, existing_review, wilson
@@ -63,13 +63,13 @@ def test_filters_by_class_confidence_and_state(make: Callable[..., Review]) -> N
     assert review.view(View(given=1)).tolist() == [1]
     assert review.view(View(suggested=1)).tolist() == [0, 3]
     assert review.view(View(low=0.65, high=0.85)).tolist() == [1, 2]
-    review.decisions.add([Wanted("id-2", "cat", 0)], "anna", "1")
+    review.decisions.add([DecisionChange("id-2", "cat", 0)], "anna", "1")
     review.refresh()
     now = review.decisions.lines
     assert review.view(View(state="open", line=now)).tolist() == [0, 1, 3]
     assert review.view(View(state="decided", line=now)).tolist() == [2]
     # The same question later has the same answer: places in a list do not move.
-    review.decisions.add([Wanted("id-0", "cat", 0)], "anna", "2")
+    review.decisions.add([DecisionChange("id-0", "cat", 0)], "anna", "2")
     review.refresh()
     assert review.view(View(state="open", line=now)).tolist() == [0, 1, 3]
     assert Review(review.run).view(View(state="open", line=now)).tolist() == [0, 1, 3]
@@ -79,7 +79,7 @@ def test_filters_by_class_confidence_and_state(make: Callable[..., Review]) -> N
 def test_pairs_and_what_is_left_of_them(make: Callable[..., Review]) -> None:
     review = make(suspects=7)
     assert review.pairs() == [(0, 1, 3, 3), (1, 2, 2, 2), (2, 0, 2, 2)]
-    review.decisions.add([Wanted("id-1", None, 0)], "anna", "1")
+    review.decisions.add([DecisionChange("id-1", None, 0)], "anna", "1")
     review.refresh()
     assert review.pairs() == [(0, 1, 3, 3), (1, 2, 2, 1), (2, 0, 2, 2)]
 
@@ -91,7 +91,7 @@ def test_what_decisions_say_together(make: Callable[..., Review]) -> None:
     assert review.remaining == pytest.approx((every, sum(1 - q for q in quality)))
     wanted = [("id-0", "dog"), ("id-1", "dog"), ("id-2", "dog"), ("id-3", None)]
     # The first as suggested, the second kept, the third another class, the last unsure.
-    review.decisions.add([Wanted(name, label, 0) for name, label in wanted], "anna", "1")
+    review.decisions.add([DecisionChange(name, label, 0) for name, label in wanted], "anna", "1")
     review.refresh()
     found = review.precision
     assert (found.decided, found.wrong, found.confirmed, found.unsure) == (3, 2, 1, 1)
@@ -135,7 +135,9 @@ def test_a_sample_is_drawn_once_and_without_regard_to_quality(
 def test_a_sample_that_is_half_decided_is_still_one(make: Callable[..., Review]) -> None:
     """Of what was decided before, and may be the clearest mistakes, nothing counts too early."""
     review = make(np.linspace(0.01, 0.49, 60).tolist(), n=60, suspects=60)
-    review.decisions.add([Wanted(f"id-{i}", "fox", 0) for i in range(20)], "anna", "1")  # the worst
+    review.decisions.add(
+        [DecisionChange(f"id-{i}", "fox", 0) for i in range(20)], "anna", "1"
+    )  # the worst
     review.refresh()
     assert not review.is_sample
     review.use_sample(40, "anna", seed=0)
@@ -150,7 +152,7 @@ def test_a_sample_that_is_half_decided_is_still_one(make: Callable[..., Review])
     assert found is not None
     assert (found[0].decided, found[1]) == (before, 40)
     some = [i for i in drawn if i >= 20][:7]
-    review.decisions.add([Wanted(f"id-{i}", None, 0) for i in some], "anna", "2")
+    review.decisions.add([DecisionChange(f"id-{i}", None, 0) for i in some], "anna", "2")
     review.refresh()
     found = review.sampled()
     assert found is not None
@@ -171,7 +173,7 @@ def test_a_sample_measures_all_suspects(make: Callable[..., Review]) -> None:
 
     def decide(rows: Sequence[int], key: str) -> None:
         lines = review.line[list(rows)].tolist()
-        wanted = [Wanted(f"id-{i}", names[i], b) for i, b in zip(rows, lines, strict=True)]
+        wanted = [DecisionChange(f"id-{i}", names[i], b) for i, b in zip(rows, lines, strict=True)]
         assert review.decisions.add(wanted, "anna", key) == [None] * len(wanted)
         review.refresh()
 
@@ -204,11 +206,11 @@ def test_a_list_of_classes_that_has_changed(
     make: Callable[..., Review], reviewable: Callable[..., Path], tmp_path: Path
 ) -> None:
     review = make()
-    review.decisions.add([Wanted("id-0", "fox", 0)], "anna", "1")
+    review.decisions.add([DecisionChange("id-0", "fox", 0)], "anna", "1")
     (tmp_path / "other").mkdir()
     other = reviewable(tmp_path / "other", n=24, names=("cat", "dog", "wolf"))
     (other / "review.jsonl").write_bytes((review.run.path / "review.jsonl").read_bytes())
-    with pytest.raises(InputError, match=r"\"fox\", which is none of the run's classes: the list"):
+    with pytest.raises(InputError, match=r"\"fox\", which is not a class of the run"):
         Review(Run(other))
     (other / "labels.npz").write_bytes((review.run.path / "labels.npz").read_bytes())
     (other / "review.jsonl").unlink()
@@ -226,6 +228,6 @@ def test_a_run_without_examples(make: Callable[..., Review]) -> None:
 def test_a_run_that_nobody_has_reviewed(make: Callable[..., Review]) -> None:
     review = make()
     assert existing_review(review.run) is None
-    review.decisions.add([Wanted("id-0", "fox", 0)], "anna", "1")
-    review.decisions.add([Wanted("id-0", None, 2, undo=True)], "anna", "2")
+    review.decisions.add([DecisionChange("id-0", "fox", 0)], "anna", "1")
+    review.decisions.add([DecisionChange("id-0", None, 2, undo=True)], "anna", "2")
     assert existing_review(review.run) is None

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from proselflc.cli import app as cli
 from proselflc.data import noise
 from proselflc.data.batches import one_thread
-from proselflc.data.corruption import corrupted
+from proselflc.data.corruption import corrupt_labels
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Images
 from proselflc.data.request import Request
@@ -85,7 +85,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> SearchOutcome:
 def whole() -> Dataset:
     """All of the training data with its noise, made here."""
     dataset = digits.load()
-    made = corrupted(dataset, noise.parse("pair:0.4"), seed=0)
+    made = corrupt_labels(dataset, noise.parse("pair:0.4"), seed=0)
     return dataset.with_labels(made.given, dataset.train.labels)
 
 

@@ -161,7 +161,7 @@ def _cifar_n(path: str) -> Action:
 
 
 def _mask() -> object:
-    from proselflc.data.labels.matrix_files import read_mask
+    from proselflc.data.labels.class_matrix import read_mask
 
     return read_mask(Path("data/mask.npy"), 3).tolist()
 

@@ -197,7 +197,7 @@ def _runs() -> None:
     from safetensors.torch import load_file
 
     from proselflc import record
-    from proselflc.data.labels.decisions import Wanted
+    from proselflc.data.labels.decisions import DecisionChange
     from proselflc.run.reader import load_run
     from proselflc.run.review import Review
 
@@ -219,7 +219,7 @@ def _runs() -> None:
         labels = reviewed.run.labels
         for k in reviewed.suspects[:4].tolist():
             shown = labels.names[reviewed.given[k]], labels.names[reviewed.suggested[k]]
-            wanted = [Wanted(labels.ids[k], shown[k % 2], 0, False, *shown)]
+            wanted = [DecisionChange(labels.ids[k], shown[k % 2], 0, False, *shown)]
             reviewed.decisions.add(wanted, "me", f"key{k:08d}")
         one, two = reviewed.suspects[4:6].tolist()
         decided = [{"index": one, "label": 1, "base": 0}, {"index": two, "label": None, "base": 0}]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from proselflc.auditing.records import Records
 from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels.labels import Labels
-from proselflc.data.tables.table_file import open_parquet
+from proselflc.data.tables.parquet import open_parquet
 from proselflc.errors import InputError
 from proselflc.files.whole import whole_file
 from proselflc.training.observations import TOP_CLASSES, recent_epochs

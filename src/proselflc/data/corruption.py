@@ -1,4 +1,4 @@
-"""`proselflc noise`: any data corrupted by a named generator, into a file `--data` reads back."""
+"""Data corrupted by a named noise generator, written to a file that can be read back as data."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ import numpy.typing as npt
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset, Part, checked, in_order
 from proselflc.data.inputs import Ints
+from proselflc.data.labels.class_matrix import read_transition
 from proselflc.data.labels.label_files import read_label_file
 from proselflc.data.labels.labels import from_dataset
-from proselflc.data.labels.matrix_files import read_transition
 from proselflc.data.noise import Matrix, Noise, NoiseSpec, Numbers, Pairs
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
-from proselflc.data.tables import spreadsheet
-from proselflc.errors import InputError, printable
+from proselflc.data.tables.cells import format_row, neutralize
+from proselflc.errors import InputError, invalid_option, printable
 from proselflc.files.whole import whole_file
+from proselflc.wording import option
 
 LABEL, CLEAN, ID, SPLIT = "label", "clean_label", "id", "split"
 
 
 @dataclass(frozen=True)
 class Corruption:
-    """What to do to the labels, and where to put them.
+    """A kind of noise and the file to write.
 
     Attributes:
-        kind: a generator's name, or `KIND:RATE`.
-        rate: the rate, unless `kind` has it.
-        seed: of the random stream.
-        transition: a file with a matrix, for `transition`.
-        human: a file with labels, for `human`.
+        kind: name of a generator, or `KIND:RATE`.
+        out: file to write; see `write`.
+        rate: rate, unless `kind` has it.
+        seed: seed of the random stream.
+        transition: file with a matrix, for `transition`.
+        human: file with labels, for `human`.
         pairs: class names as in "cat:dog,truck:car", for `confusable_pairs`.
-        out: the file to write; see `write`.
-        overwrite: whether it may replace a file that is there.
+        overwrite: whether an existing file is replaced.
     """
 
     kind: str
@@ -52,22 +53,22 @@ class Corruption:
 
 
 @dataclass(frozen=True)
-class Corrupted:
-    """What was done.
+class CorruptionResult:
+    """The result of a corruption.
 
     Attributes:
-        data: what was corrupted.
-        out: the file that was written.
-        kind: the generator's full name.
-        noise: the same with the rate asked for, as `--noise` takes it.
-        seed: of the random stream.
-        examples: n.
-        classes: C.
-        flips: how many labels are wrong now.
-        realised_rate: their share.
-        fingerprint: of the labels.
-        skipped: how many examples could not be read.
-        notes: what the file cannot hold, in words.
+        data: name of the data.
+        out: file that was written.
+        kind: full name of the generator.
+        noise: full name and requested rate, as `KIND:RATE`.
+        seed: seed of the random stream.
+        examples: number of examples.
+        classes: number of classes.
+        flips: number of wrong labels.
+        realised_rate: share of wrong labels.
+        fingerprint: fingerprint of the labels.
+        skipped: number of examples that could not be read.
+        notes: messages about what the file cannot hold and about unexpected noise.
     """
 
     data: str
@@ -92,20 +93,23 @@ class Corrupted:
         )
 
 
-def corrupt_data(request: Request, what: Corruption) -> Corrupted:
-    """Corrupt the training labels of the data asked for, write the file, say what was done.
+def corrupt_data(request: Request, what: Corruption) -> CorruptionResult:
+    """Corrupt the training labels of the requested data and write the file.
 
-    Noise starts from the true labels where the data knows them beside the given ones.
+    Noise starts from the true labels if the data has them.
     """
     if what.rate is None and noise.takes_rate(what.kind):
         raise InputError(
-            f'noise "{what.kind}" needs a rate between 0 and 1: add --rate 0.4, or write '
-            f"--kind {what.kind}:0.4"
+            f'noise "{what.kind}" needs a rate between 0 and 1',
+            field="rate",
+            fix=f"add {option('rate', 0.4)}, or write {option('kind', f'{what.kind}:0.4')}",
         )
     if what.rate is not None and ":" in what.kind:
         raise InputError(
-            f'the rate is given twice, in --kind "{what.kind}" and in --rate "{what.rate}": '
-            "give it once"
+            f"the rate is given twice, in {option('kind', what.kind)} and "
+            f"{option('rate', what.rate)}",
+            field="rate",
+            fix="give it once",
         )
     spec = noise.parse(what.kind if what.rate is None else f"{what.kind}:{what.rate}")
     _check_needs(what, spec.kind)
@@ -114,7 +118,7 @@ def corrupt_data(request: Request, what: Corruption) -> Corrupted:
     dataset = open_data(request)
     if what.transition is not None:
         noise.check_room_for_transition(dataset.num_classes)
-    result = corrupted(
+    result = corrupt_labels(
         dataset,
         spec,
         seed=what.seed,
@@ -122,8 +126,8 @@ def corrupt_data(request: Request, what: Corruption) -> Corrupted:
         human=None if what.human is None else read_label_file(dataset, what.human, request)[0],
         pairs=None if what.pairs is None else noise.parse_pairs(what.pairs, dataset.names),
     )
-    notes = write(dataset, result, what.out) + surprises(dataset, result)
-    return Corrupted(
+    notes = write(dataset, result, what.out) + unexpected_effects(dataset, result)
+    return CorruptionResult(
         data=dataset.name,
         out=str(what.out),
         kind=result.kind,
@@ -139,7 +143,7 @@ def corrupt_data(request: Request, what: Corruption) -> Corrupted:
     )
 
 
-def corrupted(
+def corrupt_labels(
     dataset: Dataset,
     spec: NoiseSpec,
     *,
@@ -148,13 +152,13 @@ def corrupted(
     human: Ints | None = None,
     pairs: Pairs | None = None,
 ) -> Noise:
-    """Noise on the training labels of a data set, from their true labels where it knows them.
+    """Return noise on the training labels of a data set, from the true labels if it has them.
 
     Args:
-        dataset: is left as it is.
-        spec: which kind, and its rate.
-        seed: of the random stream.
-        transition, human, pairs: what the kinds of those names need.
+        dataset: data set, which is not changed.
+        spec: kind and rate.
+        seed: seed of the random stream.
+        transition, human, pairs: what the kinds of these names need.
 
     Raises:
         InputError: the kind does not fit the data, or a single class is left.
@@ -175,45 +179,47 @@ def corrupted(
     if len(left) < 2:
         raise InputError(
             f'after {result.spec} all {len(result.given)} labels are "{dataset.names[left[0]]}": '
-            "there are too few examples for this noise, try another --seed or a lower rate"
+            "there are too few examples for this noise",
+            field="seed",
+            fix=f"try another {option('seed')} or a lower rate",
         )
     return result
 
 
-def surprises(dataset: Dataset, result: Noise) -> list[str]:
-    """What somebody who asked for this noise may not expect, in words."""
+def unexpected_effects(dataset: Dataset, result: Noise) -> list[str]:
+    """Return notes about effects of the noise that users may not expect."""
     notes = []
     true = dataset.train.labels if dataset.clean is None else dataset.clean
     absent = np.flatnonzero(np.bincount(true, minlength=dataset.num_classes) == 0)
     missing = [dataset.names[c] for c in absent]
     if missing:
         notes.append(
-            f"no example is truly of class {', '.join(missing[:5])}"
+            f"no example has the true class {', '.join(missing[:5])}"
             f"{' or another' if len(missing) > 5 else ''}, but labels may be flipped to it"
         )
     meant = noise.CLASSES_MEANT.get(result.kind)
     numbers = tuple(str(c) for c in range(dataset.num_classes))
     if meant is not None and dataset.names not in (meant, numbers):
         notes.append(
-            f"{result.kind} is made for the classes {', '.join(meant)}, and these are "
+            f"{result.kind} is defined for the classes {', '.join(meant)}, but the data has "
             f"{', '.join(dataset.names)}"
         )
     if not result.flipped.any():
         notes.append("no label was flipped")
     if dataset.clean is not None and (wrong := int((dataset.train.labels != dataset.clean).sum())):
         notes.append(
-            f"noise starts from the true labels, so the {wrong:,} wrong ones that {dataset.name} "
-            "came with are gone"
+            f"noise starts from the true labels, so the {wrong:,} wrong labels of {dataset.name} "
+            "are not kept"
         )
     return notes
 
 
 def write(dataset: Dataset, result: Noise, out: Path) -> list[str]:
-    """Write the data set with its corrupted labels; what the file cannot hold is returned in words.
+    """Write the data set with its corrupted labels; return notes on what the file cannot hold.
 
-    A name ending in `labels.npz` gets the labels alone, for `--labels`. An `.npz` gets images or
-    features with labels, true labels, ids, names and the test part. A `.csv` or `.tsv` gets a row
-    per example with id, image path, text or features, label, true label and split.
+    A name ending in `labels.npz` gets only the labels. An `.npz` gets images or features with
+    labels, true labels, ids, names and the test part. A `.csv` or `.tsv` gets a row per example
+    with id, image path, text or features, label, true label and split.
 
     Raises:
         InputError: the file cannot hold such data, or the labels left cannot be learned from.
@@ -229,27 +235,35 @@ def write(dataset: Dataset, result: Noise, out: Path) -> list[str]:
 
 
 def _check_needs(what: Corruption, kind: str) -> None:
-    """Before any data is read: what the kind needs is there, and nothing that it would ignore."""
-    given = {"transition": what.transition, "human": what.human, "confusable_pairs": what.pairs}
-    options = {"transition": "--transition", "human": "--human", "confusable_pairs": "--pairs"}
-    for owner, value in given.items():
-        if value is not None and owner != kind:
-            raise InputError(
-                f"{options[owner]} is for --kind {owner}, but the kind is {kind}: leave it out or "
-                "change the kind"
+    """Refuse missing options and options of other kinds, before any data is read."""
+    owners = {"transition": "transition", "human": "human", "pairs": "confusable_pairs"}
+    for field, owner in owners.items():
+        if getattr(what, field) is not None and owner != kind:
+            raise invalid_option(
+                field,
+                f"needs {option('kind', owner)}, but the kind is {kind}",
+                fix="leave it out or change the kind",
             )
-    if kind in ("transition", "human") and given[kind] is None:
-        what_it_is = "a matrix" if kind == "transition" else "the labels people gave"
-        raise InputError(f"noise {kind} needs {what_it_is}: add {options[kind]} FILE")
+    contents = {"transition": "a matrix", "human": "labels given by people"}
+    if kind in contents and getattr(what, kind) is None:
+        raise InputError(
+            f"noise {kind} needs {contents[kind]}", field=kind, fix=f"add {option(kind, 'FILE')}"
+        )
 
 
 def _check_out(what: Corruption) -> None:
     if what.out.suffix not in (".npz", ".csv", ".tsv"):
-        raise InputError(f'--out must end in .npz, .csv, .tsv or labels.npz, got "{what.out.name}"')
+        raise invalid_option(
+            "out", f'must end in .npz, .csv, .tsv or labels.npz, got "{what.out.name}"'
+        )
     if not what.out.parent.is_dir():
-        raise InputError(f"there is no folder {what.out.parent} to write {what.out.name}: make it")
+        raise InputError(f"there is no folder {what.out.parent}", field="out", fix="create it")
     if what.out.exists() and not what.overwrite:
-        raise InputError(f"{what.out} exists: choose another name or pass --overwrite")
+        raise InputError(
+            f"{what.out} exists",
+            field="overwrite",
+            fix=f"choose another name or pass {option('overwrite', True)}",
+        )
 
 
 def _numbers(dataset: Dataset) -> Numbers | None:
@@ -269,9 +283,9 @@ def _write_npz(dataset: Dataset, out: Path) -> list[str]:
     if dataset.test is not None:
         arrays |= {"x_test": _array(dataset.test, out), "y_test": dataset.test.labels}
     if dataset.validation is not None:
-        notes.append("an .npz file has no place for the validation part, so it is left out")
+        notes.append("an .npz file cannot hold the validation part, which is left out")
     if dataset.coarse is not None:
-        notes.append("an .npz file has no place for coarse classes, so they are left out")
+        notes.append("an .npz file cannot hold coarse classes, which are left out")
     with whole_file(out) as file:
         np.savez(file, allow_pickle=False, **arrays)
     return notes
@@ -292,11 +306,11 @@ def _write_table(dataset: Dataset, out: Path) -> list[str]:
     taken = {LABEL, CLEAN, ID, SPLIT} & {name.strip().lower() for name in columns}
     if taken:
         raise InputError(
-            f'the data has a column "{min(taken)}" of its own, which the table needs for another '
+            f'the data has a column "{min(taken)}", which the table needs for another '
             f"purpose: write {out.stem}-labels.npz for the labels alone"
         )
     delimiter = "\t" if out.suffix == ".tsv" else ","
-    lines = [spreadsheet.line((ID, *columns, LABEL, CLEAN, SPLIT), delimiter)]
+    lines = [format_row((ID, *columns, LABEL, CLEAN, SPLIT), delimiter)]
     changed = 0
     parts = {"train": dataset.train, "test": dataset.test, "validation": dataset.validation}
     for split, part in parts.items():
@@ -307,8 +321,8 @@ def _write_table(dataset: Dataset, out: Path) -> list[str]:
             part.ids, _cells(part, out), part.labels, clean, strict=True
         ):
             row = (name, *cells, dataset.names[label], dataset.names[true], split)
-            changed += sum(spreadsheet.neutralised(cell) != cell for cell in row)
-            lines.append(spreadsheet.line(row, delimiter))
+            changed += sum(neutralize(cell) != cell for cell in row)
+            lines.append(format_row(row, delimiter))
     try:
         content = "".join(lines).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -322,8 +336,8 @@ def _write_table(dataset: Dataset, out: Path) -> list[str]:
     if changed:
         cells_are = "1 cell begins" if changed == 1 else f"{changed:,} cells begin"
         notes.append(
-            f"{cells_are} as a formula of a spreadsheet does, so an apostrophe is written before "
-            f"it; {out.stem}-labels.npz would keep names as they are"
+            f"{cells_are} like a spreadsheet formula and {'gets' if changed == 1 else 'get'} an "
+            f"apostrophe in front; {out.stem}-labels.npz would keep names as they are"
         )
     used = {*dataset.train.labels.tolist(), *dataset.clean.tolist()}
     if in_order(dataset.names[c] for c in used) != dataset.names:
@@ -367,5 +381,5 @@ def _path(path: Path, out: Path) -> str:
         )
     folder = out.parent.resolve()
     cell = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
-    # A path that begins as a formula does is the same path with ./ before it.
-    return cell if spreadsheet.neutralised(cell) == cell else f"./{cell}"
+    # A path that begins like a formula is the same path with ./ in front.
+    return cell if neutralize(cell) == cell else f"./{cell}"

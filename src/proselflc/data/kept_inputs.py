@@ -10,7 +10,7 @@ from proselflc.data.dataset import check_unicode
 from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Texts
 from proselflc.data.labels.labels import strings_of
 from proselflc.data.sources import npz
-from proselflc.data.tables.table_file import open_parquet
+from proselflc.data.tables.parquet import open_parquet
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular
 from proselflc.files.whole import whole_file

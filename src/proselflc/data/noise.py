@@ -1,7 +1,7 @@
-"""Label noise: asked for by name and rate, put on labels, reproducible to the label.
+"""Label noise by name and rate, reproducible to the label.
 
-The literature's numbers differ because its generators do, so each definition has a name of its own:
-see `noise_generators`.
+Published numbers differ because generators do, so each definition has its own name: see
+`noise_generators`.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ SHORT_NAMES = {
     "symmetric": "sym_exclusive_exact",
     "pair": "asym_cifar100_pair where coarse classes are known, else pairflip",
 }
-# More decimals than any rate has; beyond it `1e-999999999` would become an integer of that length.
+# No rate has more decimals; `1e-999999999` would become an integer of that length.
 _MOST_DECIMALS = 40
 
 
 @dataclass(frozen=True)
 class NoiseSpec:
-    """What `--noise KIND:RATE` asks for; no rate where the kind has none."""
+    """A kind of noise and its rate, None for a kind without one; written `KIND:RATE`."""
 
     kind: str
     rate: Decimal | None
@@ -78,17 +78,17 @@ class NoiseSpec:
 
 @dataclass(frozen=True)
 class Noise:
-    """Labels after corruption, and what was done to them.
+    """Labels after corruption.
 
     Attributes:
-        given: [n] the labels to learn from.
-        flipped: [n] where `given` differs from the true label.
+        given: [n] labels to learn from.
+        flipped: [n] whether `given` differs from the true label.
         transition: [C, C] realised, row = true class, rows sum to 1; the identity's row for a
-            class without examples. Beyond `memory_budget.DENSE_CLASSES` classes it is a
+            class without examples. Above `memory_budget.DENSE_CLASSES` classes it is a
             scipy.sparse.csr_array.
-        rate: the realised share of flipped labels.
-        kind: the generator's full name.
-        spec: the full name with the rate asked for, as `--noise` takes it.
+        rate: realised share of flipped labels.
+        kind: full name of the generator.
+        spec: full name and requested rate, as `KIND:RATE`.
         fingerprint: `fingerprint(given, C)`.
     """
 
@@ -117,11 +117,11 @@ def corrupt(
     """Corrupt true labels [n] by the generator of that name.
 
     Args:
-        labels: [n] true class ids; left as they are.
+        labels: [n] true class ids; not changed.
         num_classes: C.
         kind: a name of `GENERATORS` or `GENERATORS_WITHOUT_RATE`, or `symmetric` or `pair`.
         rate: in [0, 1], read as the decimal it is written as; None for `transition` and `human`.
-        generator: where all randomness comes from; `stream(seed)` makes one.
+        generator: source of all randomness; `stream(seed)` creates one.
         coarse, features, transition, human, pairs: what some generators need; see `Truth`.
 
     Raises:
@@ -173,7 +173,7 @@ def stream(seed: int) -> np.random.Generator:
     For the noise alone; any other use takes `random_streams.random_stream`.
     """
     if seed < 0:
-        raise InputError(f"the seed is {seed}: it must be a whole number, 0 or more")
+        raise InputError(f"the seed is {seed}: it must be an integer of at least 0", field="seed")
     return np.random.Generator(np.random.PCG64(seed))
 
 
@@ -193,7 +193,7 @@ def parse(text: str) -> NoiseSpec:
 
 
 def takes_rate(kind: str) -> bool:
-    """Whether it is the name of a kind that needs a rate; false for `KIND:RATE` and typing errors.
+    """Return whether a kind needs a rate; False for `KIND:RATE` and unknown names.
 
     >>> takes_rate("pair"), takes_rate("pair:0.4"), takes_rate("human")
     (True, False, False)
@@ -202,7 +202,7 @@ def takes_rate(kind: str) -> bool:
 
 
 def full_name(kind: str, *, coarse_known: bool) -> str:
-    """The generator's full name for a full or short one."""
+    """Return the full name of a generator for a full or short one."""
     if kind == "symmetric":
         return "sym_exclusive_exact"
     if kind == "pair":
@@ -214,7 +214,7 @@ def full_name(kind: str, *, coarse_known: bool) -> str:
 
 
 def exact(number: float | str | Decimal, what: str) -> Decimal:
-    """A number in [0, 1] as the decimal it is written as, so that 0.29 means 29/100.
+    """Return a number in [0, 1] as the decimal it is written as, so that 0.29 means 29/100.
 
     >>> count(exact(0.29, "noise rate"), 50000), int(0.29 * 50000)
     (14500, 14499)
@@ -233,7 +233,7 @@ def exact(number: float | str | Decimal, what: str) -> Decimal:
 
 
 def realised_transition(clean: Ints, given: Ints, num_classes: int) -> ClassMatrix:
-    """[C, C] the share of each true class (row) that was given each class (column).
+    """Return the share of each true class (row) that was given each class (column), [C, C].
 
     A class without examples has the identity's row.
     """
@@ -241,7 +241,7 @@ def realised_transition(clean: Ints, given: Ints, num_classes: int) -> ClassMatr
 
 
 def fingerprint(given: Ints, num_classes: int) -> str:
-    """SHA-256 of the labels and C, each a little-endian int64: the same on every platform."""
+    """Return the SHA-256 of the labels and C as little-endian int64, the same on every platform."""
     content = np.asarray(given, dtype="<i8").tobytes() + num_classes.to_bytes(8, "little")
     return hashlib.sha256(content).hexdigest()
 
@@ -276,4 +276,4 @@ def _needed(rate: float | str | Decimal | None, kind: str) -> float | str | Deci
 
 
 def _no_rate(kind: str, rate: str) -> str:
-    return f'noise "{kind}" has no rate of its own, but {rate!r} came: its labels say it all'
+    return f'noise "{kind}" takes no rate, got {rate!r}: leave it out'

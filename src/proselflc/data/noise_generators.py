@@ -25,6 +25,7 @@ from proselflc.data import memory_budget
 from proselflc.data.inputs import Ints
 from proselflc.data.labels.class_matrix import checked_transition
 from proselflc.errors import InputError
+from proselflc.wording import option
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -36,16 +37,16 @@ _NUMBERS_AT_ONCE = 1 << 23  # of [rows, C]: fewer rows beyond 2,048 classes
 
 @dataclass(frozen=True)
 class Truth:
-    """What a generator may look at.
+    """The true labels, and what some generators need.
 
     Attributes:
         labels: [n] true class ids.
         num_classes: C.
-        coarse: [C] the coarse class of every class, where there are such.
+        coarse: [C] coarse class of every class, if known.
         features: [n, …] numbers about every example; bytes count as pixels and are divided by 255.
-        transition: [C, C] row = true class, for `transition`.
-        human: [n] what people answered, for `human`.
-        pairs: classes to confuse with each other, for `confusable_pairs`.
+        transition: [C, C] transition matrix, row = true class, for `transition`.
+        human: [n] labels given by people, for `human`.
+        pairs: pairs of classes to confuse, for `confusable_pairs`.
     """
 
     labels: Ints
@@ -57,7 +58,7 @@ class Truth:
     pairs: Pairs | None = None
 
     def members(self, class_id: int) -> Ints:
-        """Positions of the examples that truly are of this class."""
+        """Return the positions of the examples whose true class this is."""
         return np.flatnonzero(self.labels == class_id)
 
 
@@ -177,7 +178,9 @@ def transition(truth: Truth, r: None, generator: np.random.Generator) -> Ints:
     """
     if truth.transition is None:
         raise InputError(
-            "noise transition needs a matrix: give its file, .npy, .npz or .csv, with --transition"
+            "noise transition needs a matrix",
+            field="transition",
+            fix=f"give its file, .npy, .npz or .csv, with {option('transition')}",
         )
     T = checked_transition(truth.transition, truth.num_classes)
     u = generator.random(len(truth.labels))
@@ -198,8 +201,10 @@ def instance_dependent(truth: Truth, r: Decimal, generator: np.random.Generator)
     """
     if truth.features is None:
         raise InputError(
-            "noise instance_dependent needs numbers about every example: use images of one size or "
-            "numeric columns, or attach embeddings with --features"
+            "noise instance_dependent needs numbers about every example",
+            field="features",
+            fix="use images of one size or numeric columns, or attach embeddings with "
+            f"{option('features')}",
         )
     labels, C = truth.labels, truth.num_classes
     given = labels.copy()
@@ -224,9 +229,13 @@ def instance_dependent(truth: Truth, r: Decimal, generator: np.random.Generator)
 
 
 def human(truth: Truth, r: None, generator: np.random.Generator) -> Ints:
-    """What people answered, from a file (CIFAR-10N, CIFAR-100N, or one's own)."""
+    """Labels given by people, from a file (CIFAR-10N, CIFAR-100N, or your own)."""
     if truth.human is None:
-        raise InputError("noise human needs the labels people gave: give their file with --human")
+        raise InputError(
+            "noise human needs labels given by people",
+            field="human",
+            fix=f"give their file with {option('human')}",
+        )
     if len(truth.human) != len(truth.labels):
         raise InputError(
             f"there are {len(truth.human)} human labels for {len(truth.labels)} examples: "
@@ -245,14 +254,17 @@ def confusable_pairs(truth: Truth, r: Decimal, generator: np.random.Generator) -
         if truth.features is None:
             raise InputError(
                 "noise confusable_pairs cannot tell which classes look alike without numbers "
-                'about the examples: give the pairs, --pairs "cat:dog,truck:car", or --features'
+                "about the examples",
+                field="pairs",
+                fix=f"give the pairs, {option('pairs', 'cat:dog,truck:car')}, or "
+                f"{option('features')}",
             )
         pairs = nearest_pairs(truth.labels, truth.num_classes, truth.features)
     check_pairs(pairs, truth.num_classes)
     return _exact_arrows(truth, r, _both_ways(pairs), generator)
 
 
-# Whose classes a generator's ids stand for; it goes by the ids.
+# Names of the classes that the ids in a generator stand for.
 CLASSES_MEANT = {
     "asym_cifar10": (
         *("airplane", "automobile", "bird", "cat", "deer"),
@@ -285,16 +297,16 @@ GENERATORS_WITHOUT_RATE: dict[str, Callable[[Truth, None, np.random.Generator], 
 
 
 def nearest_pairs(labels: Ints, num_classes: int, features: Numbers) -> Pairs:
-    """Classes that look alike: pairs by the distance of their means, the nearest pair first.
+    """Return pairs of similar classes by the distance of their means, the nearest pair first.
 
-    Columns are divided by their standard deviation. Every class with examples is in one pair, but
-    for the last one when they are odd in number.
+    Columns are divided by their standard deviation. Every class with examples is in one pair,
+    except for the last one if their number is odd.
     """
     present = np.flatnonzero(np.bincount(labels, minlength=num_classes)).tolist()
     memory_budget.require(
         32 * len(present) * (len(present) - 1) // 2,
         f"finding the classes that look alike among all pairs of {len(present):,}",
-        'give the pairs, --pairs "cat:dog,truck:car", or use another kind of noise',
+        f"give the pairs, {option('pairs', 'cat:dog,truck:car')}, or use another kind of noise",
     )
     sums = np.zeros((len(present), _width(features)))
     squares = np.zeros(_width(features))
@@ -324,7 +336,7 @@ def nearest_pairs(labels: Ints, num_classes: int, features: Numbers) -> Pairs:
 
 
 def count(r: Decimal, n: int) -> int:
-    """⌊r·n⌋, exactly."""
+    """Return ⌊r·n⌋ exactly."""
     return int(Fraction(r) * n)
 
 
@@ -380,18 +392,18 @@ def _bernoulli_map(truth: Truth, r: Decimal, target: Ints, generator: np.random.
 
 
 def _chosen(candidates: Ints, k: int, generator: np.random.Generator) -> Ints:
-    """k of the candidates, without replacement."""
+    """Draw k of the candidates without replacement."""
     order = np.argsort(generator.random(len(candidates)), kind="stable")
     return candidates[order[:k]]
 
 
 def _below(k: int, n: int, generator: np.random.Generator) -> Ints:
-    """[n] uniform in 0 … k−1; ⌊uk⌋ cannot round up to k for u ≤ 1 − 2⁻⁵³."""
+    """Draw [n] uniform in 0 … k−1; ⌊uk⌋ cannot round up to k for u ≤ 1 − 2⁻⁵³."""
     return (generator.random(n) * k).astype(np.int64)
 
 
 def _truncated_normal(mean: float, sd: float, n: int, generator: np.random.Generator) -> Matrix:
-    """[n] normal variates, each drawn anew until it is in [0, 1]."""
+    """Draw [n] normal variates, each again until it is in [0, 1]."""
     values = mean + sd * generator.standard_normal(n)
     while len(outside := np.flatnonzero((values < 0) | (values > 1))):
         values[outside] = mean + sd * generator.standard_normal(len(outside))

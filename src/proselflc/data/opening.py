@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from proselflc.data.labels.label_files import must_not_choose, read_label_file
+from proselflc.data.labels.label_files import read_label_file, refuse_choice
 from proselflc.data.request import SPREADSHEETS, TABLES, Request
 from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.files.regular import is_regular
@@ -58,7 +58,7 @@ def open_data(request: Request) -> Dataset:
     else:
         dataset = _open_path(without_labels(request))
     if request.labels is None:
-        must_not_choose(request)
+        refuse_choice(request)
     else:
         dataset = dataset.with_labels(*read_label_file(dataset, request.labels, request))
     if request.features is not None:

@@ -19,7 +19,7 @@ from proselflc.data.labels.label_files import read_label_table
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, TABLES
 from proselflc.data.tables import table as tables
-from proselflc.data.tables.table_copy import Relabelling
+from proselflc.data.tables.table_copy import TableCorrection
 from proselflc.data.tables.table_file import Table, open_table
 from proselflc.errors import InputError
 from proselflc.exporting.labels import Corrected, text_lines
@@ -232,7 +232,7 @@ def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
         table = open_table(source)
         known = dict(zip(table.texts(column), _renamed(classes, data.names, names), strict=True))
     else:
-        found = tables.labelled(
+        found = tables.find_label_cells(
             source,
             label_column=wanted.label_column,
             path_column=wanted.path_column,
@@ -248,7 +248,7 @@ def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
         _must_be_as_trained(run, table, column, rows, known)
     numbers = [str(k) for k in range(len(names))]
     is_numbered = not set(known) <= set(names) and set(known) <= set(numbers)
-    copied = Relabelling(
+    copied = TableCorrection(
         table, column, rows, corrected.labels, numbers if is_numbered else names, known
     ).write(out)
     labels = "1 label" if copied.changed == 1 else f"{copied.changed:,} labels"

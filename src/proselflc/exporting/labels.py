@@ -14,10 +14,10 @@ import numpy.typing as npt
 from proselflc.auditing.examples import check_examples
 from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels.decisions import Decisions
-from proselflc.data.labels.exported import Exported
 from proselflc.data.labels.label_files import least_confidence
 from proselflc.data.labels.label_values import Returned, returned
-from proselflc.data.tables import spreadsheet
+from proselflc.data.labels.labels import CorrectedLabels
+from proselflc.data.tables.cells import format_row
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular
 from proselflc.run.reader import Run, load_run
@@ -133,7 +133,7 @@ class Corrected:
         """
         examples = self.examples
         probabilities, classes = self._distribution() if soft else (None, None)
-        Exported(
+        CorrectedLabels(
             ids=tuple(examples["id"].to_pylist()),
             labels=self.labels,
             given=self._class_ids(examples["given_label"]),
@@ -335,10 +335,10 @@ def issues_frame(
 
 def text_lines(table: pa.Table, delimiter: str = ",") -> Iterator[str]:
     """A table as the lines of a CSV or TSV file, neutralised for spreadsheets, heading first."""
-    yield spreadsheet.line(table.column_names, delimiter)
+    yield format_row(table.column_names, delimiter)
     for batch in table.to_batches(max_chunksize=_ROWS):
         for row in zip(*(_cells(column) for column in batch.columns), strict=True):
-            yield spreadsheet.line(row, delimiter)
+            yield format_row(row, delimiter)
 
 
 def _cells(column: pa.Array) -> list[object]:

@@ -12,8 +12,11 @@ from torch import Tensor, nn
 
 from proselflc.correction.criteria import BackwardCorrection, CrossEntropy, ForwardCorrection
 from proselflc.correction.criterion import Criterion
-from proselflc.data.labels.class_matrix import check_room_for_transition, checked_transition
-from proselflc.data.labels.matrix_files import read_transition
+from proselflc.data.labels.class_matrix import (
+    check_room_for_transition,
+    checked_transition,
+    read_transition,
+)
 from proselflc.errors import InputError, unknown
 from proselflc.training import method
 from proselflc.training.method import Method, checked

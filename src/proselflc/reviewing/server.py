@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proselflc.data.labels.decisions import Wanted
+from proselflc.data.labels.decisions import DecisionChange
 from proselflc.errors import InputError
 from proselflc.files.typed import Count, Share, convert, decode_json
 from proselflc.reviewing.view import SIDES, SOURCES, ReviewView, source
@@ -272,16 +272,16 @@ class Api:
             }
         )
 
-    def _change(self, decision: DecisionRequest) -> Wanted:
+    def _change(self, decision: DecisionRequest) -> DecisionChange:
         review, index = self.view.review, decision.index
         if index >= len(review.ids) or not review.is_suspect(index):
             raise HTTPException(400, "that example is not a suspect")
         names = review.names
         labels = names[review.given[index]], names[review.suggested[index]]
         if decision.undo:
-            return Wanted(review.ids[index], None, decision.base, True, *labels)
+            return DecisionChange(review.ids[index], None, decision.base, True, *labels)
         label = None if decision.label is None else names[self._class(decision.label)]
-        return Wanted(review.ids[index], label, decision.base, False, *labels)
+        return DecisionChange(review.ids[index], label, decision.base, False, *labels)
 
     def _class(self, label: int) -> int:
         last = len(self.view.review.names) - 1

@@ -19,7 +19,7 @@ from proselflc.data.memory_budget import gigabytes, keeps_all
 from proselflc.data.opening import open_inputs
 from proselflc.data.preprocessing import Standardization
 from proselflc.data.request import TABLES, Request
-from proselflc.data.tables import spreadsheet
+from proselflc.data.tables.cells import format_row
 from proselflc.data.tables.table import columns_there
 from proselflc.errors import InputError, invalid_option
 from proselflc.files.whole import whole_file
@@ -232,4 +232,4 @@ def table(predicted: PredictedExamples, delimiter: str = ",") -> str:
     """Return the predictions as text with a header, safe for spreadsheets."""
     columns = predicted.columns()
     rows = zip(*columns.values(), strict=True)
-    return "".join(spreadsheet.line(cells, delimiter) for cells in (tuple(columns), *rows))
+    return "".join(format_row(cells, delimiter) for cells in (tuple(columns), *rows))

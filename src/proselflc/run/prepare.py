@@ -17,7 +17,7 @@ from proselflc import methods
 from proselflc.auditing.examples import read_examples
 from proselflc.data import memory_budget, noise, splits
 from proselflc.data.batches import Batches, Order
-from proselflc.data.corruption import corrupted, surprises
+from proselflc.data.corruption import corrupt_labels, unexpected_effects
 from proselflc.data.dataset import Dataset, Part, checked
 from proselflc.data.images.image import usual_length
 from proselflc.data.images.image_scaling import ImageScaling
@@ -30,7 +30,7 @@ from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.random_streams import random_stream
 from proselflc.data.request import FROM_PYTHON, TABLES, Request
 from proselflc.data.serving import fit, loader
-from proselflc.data.tables import odd_data
+from proselflc.data.tables import columns
 from proselflc.errors import InputError
 from proselflc.models import catalogue, pixels
 from proselflc.models.shape import ImageShape
@@ -125,7 +125,7 @@ def prepare(
     if dataset is None:
         dataset = open_data(config.request)
         _note_scarce_classes(config, dataset, report)
-        for note in odd_data.notes(config.request, dataset):
+        for note in columns.notes(config.request, dataset):
             report(note)
     else:
         config = replace(config, request=Request(data=FROM_PYTHON))
@@ -273,9 +273,9 @@ def _labelled(
                 field="noise",
                 fix=f"pass {option('noise', 'none')}",
             )
-        result = corrupted(dataset, spec, seed=_noise_seed(config))
+        result = corrupt_labels(dataset, spec, seed=_noise_seed(config))
         generator = result.spec
-        for note in surprises(dataset, result):
+        for note in unexpected_effects(dataset, result):
             report(note)
         truth = dataset.train.labels if dataset.clean is None else dataset.clean
         dataset = checked(dataset.with_labels(result.given, truth))

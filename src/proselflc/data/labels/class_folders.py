@@ -1,4 +1,4 @@
-"""Folders of images by class: links to files that stay where they are."""
+"""Folders of images by class: links to files that are not moved."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from typing import Literal, TypeAlias
 
 from proselflc.data.inputs import Ints
 from proselflc.errors import InputError
+from proselflc.wording import option
 
 Link: TypeAlias = Literal["symbolic", "hard", "copy"]
 
-MARK = ".made-by-proselflc"  # a file that says that a folder may be replaced
+MARK = ".made-by-proselflc"  # a file that marks a folder as replaceable
 
 _LONGEST = 120  # bytes of a name; file systems take 255
 _FORBIDDEN = re.compile(r'[<>:"/\\|?*]')
@@ -26,12 +27,12 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNOREC
 
 
 @dataclass(frozen=True)
-class Written:
-    """What was made.
+class FolderResult:
+    """The result of writing folders.
 
     Attributes:
-        links: how many.
-        renamed: class names that no folder can have, and what their folders are called.
+        links: number of links.
+        renamed: names of the folders of classes whose names no folder can have.
     """
 
     links: int
@@ -47,30 +48,30 @@ def write(
     *,
     link: Link = "symbolic",
     overwrite: bool = False,
-) -> Written:
-    """Make a folder per class with a link to each of its files, or no folder at all.
+) -> FolderResult:
+    """Write a folder per class with a link to each of its files, or no folder at all.
 
-    A link is called like its example's id, with `__` for slashes, so that files of one name in
-    several folders stay apart. Names lose what could lead out of the folder or what some system
-    refuses, are shortened, and get a number where they differ only in case.
+    A link has the name of its example's id, with `__` for slashes, so that files of one name in
+    several folders stay distinct. Names are shortened, lose characters that could lead out of the
+    folder or that some systems refuse, and get a number if they differ only in case.
 
     Args:
-        folder: must not hold anything, unless it is to be overwritten and was made here.
-        files: n, where they are.
-        ids: n, their names.
+        folder: empty or missing, unless it is to be overwritten and was written here.
+        files: n paths.
+        ids: n ids.
         labels: [n] class ids.
         names: C class names.
         link: a symbolic link, a second name for the same file ("hard"), or a copy.
-        overwrite: replace what was made before.
+        overwrite: whether to replace what was written before.
 
     Raises:
-        InputError: the folder is not empty or cannot be written, or a file is gone.
+        InputError: the folder is not empty or cannot be written, or a file is missing.
     """
     check(folder, overwrite=overwrite)
     used = [int(k) for k in sorted(set(labels.tolist()))]
     taken: dict[str, int] = {}
     folders = {k: _distinct(safe(names[k]), taken) for k in used}
-    # Named after the folder, so that what a killed process has left is found the next time.
+    # Named after the folder, so that the next run finds what a killed process left.
     digest = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:16]
     temporary, old = (folder.with_name(f".{digest}{which}.part") for which in ("", "-old"))
     try:
@@ -96,11 +97,11 @@ def write(
         for left in (temporary, old):
             shutil.rmtree(left, ignore_errors=True)
     renamed = {names[k]: folders[k] for k in used if folders[k] != names[k]}
-    return Written(len(files), renamed)
+    return FolderResult(len(files), renamed)
 
 
 def _clear(left: Path) -> None:
-    """Remove what was left of an earlier time, and nothing that was not made here."""
+    """Remove what an earlier run left, and nothing else."""
     if (left / MARK).is_file():
         shutil.rmtree(left)
     elif left.is_dir():
@@ -108,13 +109,13 @@ def _clear(left: Path) -> None:
 
 
 def check(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a place where the folder cannot go, before anything is computed."""
+    """Refuse a folder that cannot be written, before anything is computed."""
     if not folder.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {folder.parent} to make {folder.name} in: make it")
+        raise InputError(f"there is no folder {folder.parent}", fix="create it")
     if folder.is_symlink():
         raise InputError(
-            f"{folder} is a link, and what it leads to is not written to: name that folder itself, "
-            "or choose another name"
+            f"{folder} is a link, and nothing is written through a link: name its target, or "
+            "choose another name"
         )
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder: choose another name")
@@ -125,16 +126,20 @@ def check(folder: Path, *, overwrite: bool) -> None:
     if is_empty:
         return
     if not overwrite:
-        raise InputError(f"{folder} is not empty: choose another name or pass --overwrite")
+        raise InputError(
+            f"{folder} is not empty",
+            field="overwrite",
+            fix=f"choose another name or pass {option('overwrite', True)}",
+        )
     if not (folder / MARK).is_file():
         raise InputError(
-            f"{folder} holds files that proselflc did not put there, so it is not overwritten: "
+            f"{folder} holds files that proselflc did not write, so it is not overwritten: "
             "choose another name"
         )
 
 
 def safe(name: str) -> str:
-    """A name as a file may have it anywhere, which leads nowhere else.
+    """Return a name that a file can have on every system and that leads nowhere else.
 
     >>> safe("../a/b"), safe(""), safe("tabby cat")
     ('_._a_b', '_', 'tabby cat')
@@ -151,7 +156,7 @@ def safe(name: str) -> str:
 
 
 def _link_name(name: str, path: Path) -> str:
-    """What the link to an example's file is called, with the ending of the file."""
+    """Return the name of the link to an example's file, with the suffix of the file."""
     ending = path.suffix if re.fullmatch(r"\.[A-Za-z0-9]{1,8}", path.suffix) else ""
     steps = [step for step in re.split(r"[/\\]", name) if step not in ("", ".", "..")]
     stem = "__".join(steps)
@@ -161,13 +166,13 @@ def _link_name(name: str, path: Path) -> str:
 
 
 def _distinct(name: str, taken: dict[str, int]) -> str:
-    """The name with a number behind it if one like it is taken; it is taken then.
+    """Return the name, with a number if it is taken, and mark it as taken.
 
-    Names that differ in case, or in how an accent is coded, are one on some systems.
+    Names that differ in case, or in the encoding of an accent, are the same on some systems.
 
     Args:
-        name: to be had.
-        taken: names as they are compared, and the last number behind each.
+        name: the desired name.
+        taken: last number used for each name, as names are compared.
     """
     stem, dot, ending = name.rpartition(".")
     if not dot or len(ending) > 8:
@@ -186,7 +191,7 @@ def _compared(name: str) -> str:
 
 def _make(path: Path, place: Path, link: Link) -> None:
     if not path.is_file():
-        raise InputError(f"{path} is gone since training: put it back")
+        raise InputError(f"{path} is missing since training: restore it")
     if link == "copy":
         shutil.copyfile(path, place)
     elif link == "hard":

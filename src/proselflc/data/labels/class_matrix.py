@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from proselflc.data.memory_budget import is_dense, require
 from proselflc.errors import InputError
+from proselflc.files.text import decoded, must_be_file
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -78,7 +79,7 @@ def cells(matrix: ClassMatrix) -> tuple[Places, Places, Doubles]:
 
 
 def arrays(name: str, matrix: ClassMatrix) -> dict[str, npt.NDArray[Any]]:
-    """Return what a file holds of a matrix: an array of its name, or three of its cells."""
+    """Return the arrays of a matrix in a file: one with its name, or three with its cells."""
     if isinstance(matrix, np.ndarray):
         return {name: matrix.astype("<f8")}
     found = zip(_PARTS, cells(matrix), ("<i4", "<i4", "<f8"), strict=True)
@@ -93,16 +94,16 @@ def array_names(name: str) -> tuple[str, ...]:
 def read(
     found: Mapping[str, npt.NDArray[Any]], name: str, num_classes: int, path: Path
 ) -> ClassMatrix | None:
-    """Return a matrix of a file in either form, or None where the file has none.
+    """Return a matrix of a file in either form, or None if the file has none.
 
-    The form in memory follows from the number of classes alone. An array of the name is not
-    checked here but for its shape.
+    The form in memory depends on the number of classes alone. Of a dense array only the shape is
+    checked here.
 
     Args:
-        found: the file's arrays.
-        name: of the matrix.
+        found: arrays of the file.
+        name: name of the matrix.
         num_classes: C.
-        path: of the file, for messages.
+        path: the file, for messages.
 
     Raises:
         InputError: cells are outside the matrix, out of order, or without a number.
@@ -139,22 +140,18 @@ def read(
 
 
 def check_room_for_transition(num_classes: int) -> None:
-    """Refuse to read a transition matrix of more classes than there is memory for.
-
-    Raises:
-        InputError: it would take too much.
-    """
+    """Refuse a transition matrix of more classes than there is memory for."""
     require(
-        24 * num_classes**2,  # as it is read, as float64, and one like it while it is checked
+        24 * num_classes**2,  # as read, as float64, and a copy while it is checked
         f"a transition matrix of {num_classes:,} classes",
         "use a kind of noise or a method without one, or merge classes",
     )
 
 
 def checked_transition(matrix: ClassMatrix, num_classes: int) -> ClassMatrix:
-    """The matrix as float64 [C, C], if its rows are distributions over C classes.
+    """Return the matrix as float64 [C, C]; refuse rows that are not distributions.
 
-    A sparse one stays sparse.
+    A sparse matrix stays sparse.
     """
     C = num_classes
     if matrix.shape != (C, C):
@@ -182,3 +179,58 @@ def checked_transition(matrix: ClassMatrix, num_classes: int) -> ClassMatrix:
             f"{T[[row]].min():g}, sum {sums[row]:g}): rows must be 0 or more and sum to 1"
         )
     return T
+
+
+def read_transition(path: Path) -> Doubles:
+    """Return the matrix of an .npy, .npz or .csv file; its rows are checked where it is used.
+
+    An .npz holds it as `transition` or `T`; a .csv has one row per line and no header.
+    """
+    return _read_matrix(path, "transition matrix", ("transition", "T"))
+
+
+def read_mask(path: Path, num_classes: int) -> Doubles:
+    """Return a [C, C] matrix of 0 and 1; an .npz file holds it as `mask`.
+
+    Raises:
+        InputError: it is not such a file, or has another shape or other values.
+    """
+    mask, C = _read_matrix(path, "mask", ("mask",)), num_classes
+    if mask.shape != (C, C):
+        raise InputError(
+            f"the mask in {path} has shape {mask.shape}, but there are {C} classes: it must be "
+            f"[{C}, {C}], row = true class"
+        )
+    if not ((mask == 0) | (mask == 1)).all():
+        raise InputError(f"the mask in {path} must hold only 0 and 1")
+    return mask
+
+
+def _read_matrix(path: Path, what: str, names: tuple[str, ...]) -> Doubles:
+    from proselflc.data.sources import npz
+
+    must_be_file(path, f"a {what}")
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        matrix = next(iter(npz.arrays(path, names).values()))
+    elif suffix == ".npy":
+        matrix = npz.array(path)
+    elif suffix == ".csv":
+        matrix = _read_numbers(path)
+    else:
+        raise InputError(f"a {what} is an .npy, .npz or .csv file, got {path}")
+    if matrix.dtype.kind not in "fiub":
+        raise InputError(f"{path} holds {matrix.dtype} values: expected a matrix of numbers")
+    return matrix.astype(np.float64)
+
+
+def _read_numbers(path: Path) -> Doubles:
+    """Return the numbers of a text file with commas, [rows, columns]."""
+    try:
+        rows = [line.split(",") for line in decoded(path).splitlines() if line.strip()]
+        return np.array([[float(cell) for cell in row] for row in rows], dtype=np.float64)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:  # text, or rows of different lengths
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path} does not hold a matrix of numbers: {reason}") from None

@@ -1,16 +1,16 @@
-"""The labels of a run: what was given, what is true where that is known, and where it came from."""
+"""Labels of a run, given and true, and corrected labels of an export; both as `.npz` files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from proselflc.data.dataset import Dataset
-from proselflc.data.inputs import Bools, Ints
+from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels import class_matrix, label_values
 from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.labels.label_values import LabelValues
@@ -27,23 +27,21 @@ from proselflc.files.whole import whole_file
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of n training examples; nobody changes them.
+    """Labels of n training examples.
 
     Attributes:
-        given: [n] the labels to learn from, 0 … C−1.
-        clean: [n] the true ones, or None if unknown.
-        flipped: [n] where `given` differs from `clean`; nowhere if that is unknown.
-        transition: [C, C] realised, row = true class; the identity if that is unknown. Beyond
+        given: [n] labels to learn from, 0 … C−1.
+        clean: [n] true labels, or None if unknown.
+        flipped: [n] whether `given` differs from `clean`; all False if that is unknown.
+        transition: [C, C] realised, row = true class; the identity if unknown. Above
             `memory_budget.DENSE_CLASSES` classes it is a scipy.sparse.csr_array.
         names: C class names.
-        ids: n distinct strings that name the examples.
-        generator: the noise as `--noise` takes it with its full name, or "none" for labels as
-            they came.
+        ids: n distinct ids of the examples.
+        generator: full name and rate of the noise, or "none" for unchanged labels.
         fingerprint: SHA-256 of `given` and C, the same on every platform.
-        trusted: [n] which of `given` are known to be right and were learned as such, or None where
-            the method makes no difference.
-        values: the labels of the classes as the caller wrote them; None for a list of class names,
-            as all labels are that were read from files.
+        trusted: [n] whether a label of `given` is known to be correct and was learned as such, or
+            None if the method ignores this.
+        values: labels of the classes in the caller's type; None for class names, as in files.
     """
 
     given: Ints
@@ -79,7 +77,7 @@ class Labels:
 
     @classmethod
     def load(cls, path: Path) -> Labels:
-        """Read `labels.npz` and believe nothing that its other parts contradict."""
+        """Return the content of `labels.npz`, with its arrays checked against each other."""
         wanted = ("given", "flipped", "names", "ids", "generator", "fingerprint")
         of_transition = class_matrix.array_names("transition")
         arrays = npz.arrays(path, (*wanted, *of_transition, "clean", "trusted", "label_type"))
@@ -88,19 +86,19 @@ class Labels:
             missing.append("transition")
         if missing:
             raise InputError(
-                f'{path} holds no "{missing[0]}": it is not a file of labels that proselflc wrote'
+                f'{path} holds no "{missing[0]}": it is not a label file written by proselflc'
             )
         names = strings_of(path, "names", arrays["names"])
         ids = strings_of(path, "ids", arrays["ids"])
         n, C = len(ids), len(names)
-        given = class_ids_of(path, "given", arrays["given"], n, C)
+        given = _class_ids(path, "given", arrays["given"], n, C)
         clean = None
         if "clean" in arrays:
-            clean = class_ids_of(path, "clean", arrays["clean"], n, C)
-        flipped = _yes_or_no(path, "flipped", arrays["flipped"], n)
+            clean = _class_ids(path, "clean", arrays["clean"], n, C)
+        flipped = _booleans(path, "flipped", arrays["flipped"], n)
         trusted = None
         if "trusted" in arrays:
-            trusted = _yes_or_no(path, "trusted", arrays["trusted"], n)
+            trusted = _booleans(path, "trusted", arrays["trusted"], n)
         try:
             transition = checked_transition(class_matrix.read(arrays, "transition", C, path), C)
         except InputError as error:
@@ -110,7 +108,7 @@ class Labels:
         if claimed != fingerprint(given, C):
             raise InputError(
                 f"the labels in {path} do not match their fingerprint: the file was changed after "
-                "it was written, so make it anew"
+                "it was written, so create it again"
             )
         expected = np.zeros(n, dtype=np.bool_) if clean is None else given != clean
         if not np.array_equal(flipped, expected):
@@ -127,11 +125,90 @@ class Labels:
         )
 
 
-def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
-    """The labels of a data set's training part, with `noise` put on them if any.
+@dataclass(frozen=True)
+class CorrectedLabels:
+    """Corrected labels of n examples, as an export writes them into an `.npz` file.
 
-    Noise starts from the true labels where the data set knows them, else from the given ones,
-    which are then taken for true.
+    Attributes:
+        ids: n distinct ids of the examples.
+        labels: [n] corrected labels, 0 … C−1.
+        given: [n] original labels.
+        names: C class names.
+    """
+
+    ids: tuple[str, ...]
+    labels: Ints
+    given: Ints
+    names: tuple[str, ...]
+
+    def save(
+        self,
+        file: IO[bytes],
+        *,
+        is_suspect: Bools,
+        quality: Floats,
+        reviewed: Bools,
+        probabilities: Floats | None = None,
+        classes: Ints | None = None,
+    ) -> None:
+        """Write the labels and what other programs may use.
+
+        Args:
+            file: open file.
+            is_suspect, quality: [n] each.
+            reviewed: [n] whether a person decided the label.
+            probabilities: [n, C] soft labels, or [n, 5] those of `classes`.
+            classes: [n, 5] the most likely classes, if there are too many to write all.
+        """
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "ids": np.array(self.ids, dtype=np.str_),
+            "labels": self.labels.astype("<i8"),
+            "given": self.given.astype("<i8"),
+            "names": np.array(self.names, dtype=np.str_),
+            "is_suspect": is_suspect,
+            "quality": quality.astype("<f4"),
+            "reviewed": reviewed,
+        }
+        if probabilities is not None:
+            arrays["probabilities"] = probabilities.astype("<f4")
+        if classes is not None:
+            arrays["classes"] = classes.astype("<i8")
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+    @classmethod
+    def load(cls, path: Path) -> CorrectedLabels:
+        """Return the labels of a file, with every array checked."""
+        wanted = ("ids", "labels", "given", "names")
+        arrays = npz.arrays(path, wanted)
+        missing = [name for name in wanted if name not in arrays]
+        if missing:
+            raise InputError(f'{path} holds no "{missing[0]}": it is not an export of proselflc')
+        ids = strings_of(path, "ids", arrays["ids"])
+        names = strings_of(path, "names", arrays["names"])
+        n, C = len(ids), len(names)
+        if len(set(ids)) != n or len(set(names)) != C:
+            raise InputError(f"ids or names in {path} are not distinct")
+        return cls(
+            ids,
+            _class_ids(path, "labels", arrays["labels"], n, C),
+            _class_ids(path, "given", arrays["given"], n, C),
+            names,
+        )
+
+
+def holds_corrected_labels(path: Path) -> bool:
+    """Return whether an `.npz` file is an export rather than the `labels.npz` of a run."""
+    try:
+        return "labels" in npz.arrays(path, ("labels",))
+    except InputError:  # its reader will say what is wrong with it
+        return False
+
+
+def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
+    """Return the labels of the training part of a data set, with `noise` if any.
+
+    Noise starts from the true labels if the data set has them, else from the given ones, which
+    are then taken as true.
     """
     clean = dataset.clean
     if noise is not None:
@@ -159,7 +236,7 @@ def labelled(
     trusted: Bools | None = None,
     values: LabelValues | None = None,
 ) -> Labels:
-    """Labels with what follows from them; see `Labels` for the arguments."""
+    """Return labels with what follows from them; see `Labels` for the arguments."""
     C = len(names)
     return Labels(
         given=given,
@@ -177,8 +254,8 @@ def labelled(
     )
 
 
-def class_ids_of(path: Path, name: str, array: npt.NDArray[Any], n: int, C: int) -> Ints:
-    """An array of a file, if it holds n class ids in 0 … C−1."""
+def _class_ids(path: Path, name: str, array: npt.NDArray[Any], n: int, C: int) -> Ints:
+    """Return an array of a file that holds n class ids in 0 … C−1."""
     if array.dtype.kind not in "iu" or array.shape != (n,):
         raise InputError(
             f'"{name}" in {path} is {array.dtype} of shape {array.shape}: expected {n} class ids'
@@ -189,15 +266,15 @@ def class_ids_of(path: Path, name: str, array: npt.NDArray[Any], n: int, C: int)
 
 
 def strings_of(path: Path, name: str, array: npt.NDArray[Any]) -> tuple[str, ...]:
-    """An array of a file, if it holds strings."""
+    """Return an array of a file that holds strings."""
     if array.dtype.kind != "U" or array.ndim != 1:
         raise InputError(f'"{name}" in {path} is not a list of strings')
     return tuple(array.tolist())
 
 
-def _yes_or_no(path: Path, name: str, array: npt.NDArray[Any], n: int) -> Bools:
+def _booleans(path: Path, name: str, array: npt.NDArray[Any], n: int) -> Bools:
     if array.dtype != np.bool_ or array.shape != (n,):
-        raise InputError(f'"{name}" in {path} is not one yes or no for each of {n} labels')
+        raise InputError(f'"{name}" in {path} does not hold one boolean for each of {n} labels')
     return array
 
 

@@ -1,4 +1,4 @@
-"""The file below a review: bytes that are only added to, by several processes, never by a link."""
+"""The file of a review: several processes append lines to it, never through a link."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PATIENCE = 30.0  # seconds to wait for another writer
 
 
 def size_of(path: Path) -> int | None:
-    """How many bytes there are; None where there is no file.
+    """Return the number of bytes; None if there is no file.
 
     Raises:
-        InputError: it is a link or no regular file, or cannot be looked at.
+        InputError: it is a link or not a regular file, or cannot be read.
     """
     must_be_own(path)
     try:
@@ -32,20 +32,20 @@ def size_of(path: Path) -> int | None:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def added(path: Path, offset: int) -> bytes:
-    """The bytes behind those that have been read; none where there is no file.
+def read_from(path: Path, offset: int) -> bytes:
+    """Return the bytes from an offset on; none if there is no file.
 
     Raises:
-        InputError: bytes that have been read are gone, or the file cannot be read.
+        InputError: the file has become shorter, or cannot be read.
     """
     if size_of(path) is None:
         if offset:
-            raise InputError(f"{path} was there and is gone: put it back")
+            raise InputError(f"{path} is gone: restore it")
         return b""
     try:
         with open_regular(path, follow=False) as file:
             if file.seek(0, os.SEEK_END) < offset:
-                raise InputError(f"{path} has lost lines that were there: put them back")
+                raise InputError(f"{path} has lost lines: restore them")
             file.seek(offset)
             return file.read()
     except OSError as error:
@@ -56,11 +56,11 @@ def append(path: Path, offset: int, text: bytes) -> None:
     """Append to a file of `offset` bytes; the text is on disk when this returns.
 
     Raises:
-        InputError: it cannot be written; then nothing was.
+        InputError: the file cannot be written; it is unchanged then.
     """
-    with _said(path):
+    with _explain_failure(path):
         if offset == 0:
-            with whole_file(path) as file:  # so the first line is never half there
+            with whole_file(path) as file:  # the first line is never incomplete
                 file.write(text)
             return
         _separate(path)
@@ -70,17 +70,13 @@ def append(path: Path, offset: int, text: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             except OSError:
-                file.truncate(offset)  # a line half written is none
+                file.truncate(offset)  # no incomplete line stays
                 raise
 
 
-def cut(path: Path, offset: int) -> None:
-    """Drop what is behind so many bytes.
-
-    Raises:
-        InputError: it cannot be written.
-    """
-    with _said(path):
+def truncate(path: Path, offset: int) -> None:
+    """Cut the file to a number of bytes."""
+    with _explain_failure(path):
         _separate(path)
         with open_own(path) as file:
             file.truncate(offset)
@@ -88,13 +84,9 @@ def cut(path: Path, offset: int) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place where nothing could be added.
-
-    Raises:
-        InputError: it is one.
-    """
+    """Refuse a file that cannot be appended to."""
     is_new = size_of(path) is None
-    with _said(path):
+    with _explain_failure(path):
         with open_own(path):
             pass
         if is_new:
@@ -103,10 +95,10 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, needed: bool) -> Iterator[None]:
-    """Nobody else writes meanwhile; a reader does without where a lock cannot be made.
+    """Keep other processes from writing; without `needed`, continue if locking is impossible.
 
     Raises:
-        InputError: another process has it for long, or it cannot be made and is needed.
+        InputError: another process holds the lock for long, or a needed lock is impossible.
     """
     from filelock import Timeout
 
@@ -126,13 +118,13 @@ def locked(path: Path, *, needed: bool) -> Iterator[None]:
         lock.release()
 
 
-def written(line: Mapping[str, object]) -> bytes:
-    """A line as it is written, without its line break."""
+def encode_line(line: Mapping[str, object]) -> bytes:
+    """Return the text of a line without its line break."""
     return json.dumps(line, ensure_ascii=True).encode()
 
 
-def parsed(line: bytes) -> object:
-    """What a line says, or None where it is no JSON."""
+def parse_line(line: bytes) -> object:
+    """Return the value of a line, or None if it is not JSON."""
     try:
         return json.loads(line.decode())  # given bytes, it would guess at their encoding
     except (ValueError, RecursionError):
@@ -140,23 +132,23 @@ def parsed(line: bytes) -> object:
 
 
 def digest(line: bytes) -> str:
-    """Sixteen hexadecimal digits that the next line carries as "previous".
+    """Return the sixteen hexadecimal digits that the next line has as "previous".
 
-    White space around a line does not count: some editors write line breaks in their own way.
+    Surrounding white space does not count: some editors change line breaks.
     """
     return hashlib.blake2b(line.strip(), digest_size=8).hexdigest()
 
 
 def _separate(path: Path) -> None:
-    """Have another name of the same file, a hard link, keep what it has."""
+    """Give the file its own copy if it is a hard link, so that the other name is unchanged."""
     if os.lstat(path).st_nlink > 1:
         with open_regular(path, follow=False) as old, whole_file(path) as file:
             file.write(old.read())
 
 
 @contextmanager
-def _said(path: Path) -> Iterator[None]:
-    """Have it said what is kept in a file that cannot be written."""
+def _explain_failure(path: Path) -> Iterator[None]:
+    """Say in errors of writing that the file keeps decisions."""
     try:
         yield
     except InputError as error:
@@ -167,6 +159,6 @@ def _said(path: Path) -> Iterator[None]:
 
 def _unwritable(path: Path, reason: str) -> InputError:
     return InputError(
-        f"cannot write {path}: {reason}; decisions are kept there, so make the run's directory "
-        "writable or copy the run elsewhere"
+        f"cannot write {path}: {reason}; it keeps the decisions",
+        fix="make the run directory writable or copy the run elsewhere",
     )

@@ -13,8 +13,8 @@ from proselflc.data.dataset import Dataset, Part, checked, in_order
 from proselflc.data.images.image import rgb
 from proselflc.data.inputs import Bytes, Features, Floats, Images, Inputs, Ints, Texts
 from proselflc.data.labels.label_values import LabelValues, like
+from proselflc.data.tables.columns import LABEL, PATH, TEXT
 from proselflc.data.tables.table import SPLITS
-from proselflc.data.tables.table_roles import LABEL, PATH, TEXT
 from proselflc.errors import InputError
 
 _INPUT = frozenset({*TEXT, *PATH, "img", "pixel_values", "x", "input", "inputs", "features"})

@@ -14,27 +14,24 @@ from proselflc.data.contents import Contents, ModelNeeds, choose_splits
 from proselflc.data.dataset import Part, Skipped, in_order
 from proselflc.data.images.image import OnBadImage, sift
 from proselflc.data.inputs import Features, ImageFiles, Inputs, Ints, Texts
-from proselflc.data.tables.table_file import (
-    NoNumberError,
-    Table,
-    is_number,
-    open_table,
-    short,
-)
-from proselflc.data.tables.table_roles import (
+from proselflc.data.tables.cells import NotNumericError, is_number, short
+from proselflc.data.tables.columns import (
     ID,
     PATH,
     Roles,
-    find,
-    ids_of,
+    find_column,
+    find_ids,
+    find_label,
+    find_roles,
     is_about_labels,
-    label_of,
-    needed_label,
-    plainly,
-    roles_of,
-    worth_showing,
+    names_to_show,
+    normalize,
+    option_for,
+    quote_names,
+    refusal,
+    require_label,
 )
-from proselflc.data.tables.unusable_columns import listed, option, refusal
+from proselflc.data.tables.table_file import Table, open_table
 from proselflc.errors import InputError, unknown
 
 SPLITS = {
@@ -83,9 +80,9 @@ def read(
     """
     table = open_table(path)
     needed = None if needs is None else needs.columns
-    roles = roles_of(table, label_column, path_column, text_column, id_column, ignored, needed)
-    label = roles.label if needs else needed_label(table, roles.label)
-    _must_have_rows(table)
+    roles = find_roles(table, label_column, path_column, text_column, id_column, ignored, needed)
+    label = roles.label if needs else require_label(table, roles.label)
+    _require_rows(table)
     given = [] if needs or label is None else _filled(table, label, "label")
     rows_of = _split_rows(table, roles.split)
     true = [] if needs else _true_labels(table, roles.clean, rows_of["train"], given)
@@ -117,18 +114,17 @@ def read(
 def read_labels(
     path: Path, *, label_column: str | None = None, id_column: str | None = None
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """The ids and the label names of a table that replaces another's labels.
+    """Return the ids and the label names of a table that replaces the labels of another.
 
-    Returns:
-        The ids, from the id column or the path column, or None where there is neither and labels
-        follow row for row; and as many label names.
+    The ids come from the id column or the path column; they are None if there is neither and
+    labels follow row by row.
     """
     table = open_table(path)
-    label = needed_label(table, label_of(table, label_column))
+    label = require_label(table, find_label(table, label_column))
     labels = _filled(table, label, "label")
-    column = ids_of(table, id_column, (label,))
+    column = find_ids(table, id_column, (label,))
     if column is None:
-        column = find(table, None, PATH, option="--id-column", taken=(label,))
+        column = find_column(table, None, PATH, field="id_column", taken=(label,))
     if column is None:
         return None, tuple(labels)
     ids = _filled(table, column, "id")
@@ -144,14 +140,14 @@ def read_labels(
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Where the training labels of a table are.
+class LabelCells:
+    """The cells of a table that hold the training labels.
 
     Attributes:
         table: the whole table.
-        column: the one with labels.
-        rows: [n] those of the training examples.
-        ids: n names of the examples.
+        column: column with the labels.
+        rows: [n] rows of the training examples.
+        ids: n ids of the examples.
     """
 
     table: Table
@@ -160,7 +156,7 @@ class Labelled:
     ids: tuple[str, ...]
 
 
-def labelled(
+def find_label_cells(
     path: Path,
     *,
     label_column: str | None = None,
@@ -168,34 +164,34 @@ def labelled(
     text_column: str | None = None,
     id_column: str | None = None,
     ignored: Sequence[str] = (),
-) -> Labelled:
-    """Where `load` finds the labels of its training examples; images are not looked at."""
+) -> LabelCells:
+    """Return the cells that `read` takes training labels from, without opening images."""
     table = open_table(path)
-    roles = roles_of(table, label_column, path_column, text_column, id_column, ignored)
-    label = needed_label(table, roles.label)
+    roles = find_roles(table, label_column, path_column, text_column, id_column, ignored)
+    label = require_label(table, roles.label)
     rows = _split_rows(table, roles.split)["train"]
     ids = _inputs(table, roles, inputs_elsewhere=True)[1]
-    return Labelled(table, label, rows, tuple(ids[i] for i in rows))
+    return LabelCells(table, label, rows, tuple(ids[i] for i in rows))
 
 
 def label_column(path: Path, asked: str | None = None) -> str:
-    """Which column `read_labels` takes labels from."""
+    """Return the column that `read_labels` takes labels from."""
     table = open_table(path)
-    return needed_label(table, label_of(table, asked))
+    return require_label(table, find_label(table, asked))
 
 
 def columns_there(path: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the names that `load` would find in a table."""
-    there = {plainly(column) for column in column_names(path)}
-    return tuple(name for name in names if plainly(name) in there)
+    """Return the names that `read` would find in a table."""
+    there = {normalize(column) for column in column_names(path)}
+    return tuple(name for name in names if normalize(name) in there)
 
 
 def column_names(path: Path) -> tuple[str, ...]:
-    """The names of a table's columns."""
+    """Return the names of a table's columns."""
     return open_table(path).columns
 
 
-def _must_have_rows(table: Table) -> None:
+def _require_rows(table: Table) -> None:
     if len(table) == 0:
         raise InputError(f"{table.path} has column names but no rows: add one row per example")
 
@@ -203,7 +199,7 @@ def _must_have_rows(table: Table) -> None:
 def _inputs(
     table: Table, roles: Roles, *, inputs_elsewhere: bool, needed: Sequence[str] | None = None
 ) -> tuple[Inputs, Sequence[str]]:
-    """The inputs of all rows, and the ids."""
+    """Return the inputs and the ids of all rows."""
     inputs: Inputs
     ids = [str(i) for i in range(len(table))]
     if roles.files is not None:
@@ -215,31 +211,32 @@ def _inputs(
     elif inputs_elsewhere:
         inputs = Features(np.zeros((len(table), 0), np.float32))
     elif needed is not None:
-        _must_have(table, needed)
+        _require_columns(table, needed)
         inputs = _features(table, needed, has_ids=True, is_needed=True)
     else:
-        apart = {c for c in table.columns if plainly(c) in ID or is_about_labels(table, c)}
+        apart = {c for c in table.columns if normalize(c) in ID or is_about_labels(table, c)}
         known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
         left = [c for c in table.columns if c not in apart and c not in known]
         inputs = _features(table, left, has_ids=roles.ids is not None)
     return inputs, ids if roles.ids is None else _filled(table, roles.ids, "id")
 
 
-def _must_have(table: Table, needed: Sequence[str]) -> None:
+def _require_columns(table: Table, needed: Sequence[str]) -> None:
     missing = [name for name in needed if name not in table.columns]
     if missing:
         what = "column" if len(missing) == 1 else "columns"
-        here = ", ".join(map(short, worth_showing(table, missing[0])))
+        here = ", ".join(map(short, names_to_show(table, missing[0])))
         raise InputError(
-            f"{table.path} lacks the {what} {listed(missing, 10)} that the model was made for: add "
-            f"what is missing; columns here: {here}"
+            f"{table.path} lacks the {what} {quote_names(missing, 10)} that the model was trained "
+            f"on; its columns: {here}",
+            fix="add what is missing",
         )
 
 
 def _filled(
     table: Table, column: str, what: Literal["id", "label", "path", "split", "text", "true label"]
 ) -> list[str]:
-    """The cells of a column that may not be empty, as they are."""
+    """Return the cells of a column in which every cell must be filled."""
     cells = table.texts(column)
     empty = _empty(cells, label=what == "label")
     if empty:
@@ -249,13 +246,14 @@ def _filled(
             if "\n" in cell or "\r" in cell:
                 raise InputError(
                     f'{table.where(i)} of {table.path} has a line break in its path, "'
-                    f'{short(cell)}": look for a quotation mark that is not closed'
+                    f'{short(cell)}"',
+                    fix="look for a quotation mark that is not closed",
                 )
     return cells
 
 
 def _empty(cells: Sequence[str], *, label: bool) -> list[int]:
-    """Where nothing is; among labels that are numbers, NaN is nothing too."""
+    """Return the rows of empty cells; among labels that are numbers, NaN is empty too."""
     if label and all(is_number(cell) for cell in cells if cell):
         return [i for i, cell in enumerate(cells) if not cell or math.isnan(float(cell))]
     return [i for i, cell in enumerate(cells) if not cell]
@@ -272,7 +270,7 @@ def _missing(table: Table, column: str, what: str, rows: Sequence[int]) -> Input
 def _known_labels(
     table: Table, column: str | None, rows: Ints, names: Sequence[str]
 ) -> Ints | None:
-    """The class ids of these rows in a model's list of classes; None if they have no labels."""
+    """Return the class ids of these rows for a model, or None if they have no labels."""
     if column is None:
         return None
     cells = table.texts(column)
@@ -286,14 +284,16 @@ def _known_labels(
         if cells[row] not in places:
             raise InputError(
                 f'the column "{column}" of {table.path}, {table.where(int(row))}: '
-                f"{unknown('class', short(cells[row]), names)}; if these are no labels, leave the "
-                f"column out with {option('--ignore-column', [column])}"
+                f"{unknown('class', short(cells[row]), names)}",
+                field="label_column",
+                fix="if these are not labels, ignore the column with "
+                f"{option_for('ignore_column', [column])}",
             )
     return np.array([places[cells[row]] for row in rows], dtype=np.int64)
 
 
 def _split_rows(table: Table, column: str | None) -> dict[str, Ints]:
-    """The rows of every split."""
+    """Return the rows of every split."""
     if column is None:
         return {"train": np.arange(len(table), dtype=np.int64)}
     rows: dict[str, list[int]] = {"train": []}
@@ -308,7 +308,7 @@ def _split_rows(table: Table, column: str | None) -> dict[str, Ints]:
 
 
 def _true_labels(table: Table, column: str | None, train: Ints, given: Sequence[str]) -> list[str]:
-    """The true labels of the training rows; none where they are not known."""
+    """Return the true labels of the training rows, or nothing if they are not known."""
     if column is None or len(train) == 0:
         return []
     cells = _filled(table, column, "true label")
@@ -316,13 +316,14 @@ def _true_labels(table: Table, column: str | None, train: Ints, given: Sequence[
     if not set(true) & {given[i] for i in train}:
         raise InputError(
             f'the column "{column}" of {table.path} shares no class with the labels: it should '
-            "hold the true label of every row, so rename it if it holds something else"
+            "hold the true label of every row",
+            fix="rename it if it holds something else",
         )
     return true
 
 
 def _encode(table: Table, labels: Sequence[str], names: Sequence[str], column: str) -> Ints:
-    """The class id of every label."""
+    """Return the class id of every label."""
     class_ids = {name: k for k, name in enumerate(names)}
     for row, label in enumerate(labels):
         if label not in class_ids:
@@ -336,25 +337,25 @@ def _encode(table: Table, labels: Sequence[str], names: Sequence[str], column: s
 def _features(
     table: Table, columns: Sequence[str], *, has_ids: bool, is_needed: bool = False
 ) -> Features:
-    """The columns as numbers; those that a model needs cannot be left out."""
+    """Return the columns as numbers; those that a model needs cannot be ignored."""
     if not columns:
         raise InputError(
             f"{table.path} has nothing to learn from: add a column of image paths or "
-            f"texts, or columns of numbers, to {', '.join(worth_showing(table, 'text'))}"
+            f"texts, or columns of numbers, to {', '.join(names_to_show(table, 'text'))}"
         )
     try:
         numbers = table.numbers(columns)
-    except NoNumberError:
+    except NotNumericError:
         raise refusal(table, columns, has_ids=has_ids, is_needed=is_needed) from None
-    with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite, found next
+    with np.errstate(all="ignore"):  # too large for float32 becomes infinite, which is refused next
         values = numbers.astype(np.float32)
     if not np.isfinite(values).all():
         row, k = np.argwhere(~np.isfinite(values))[0]
         cell = "nothing or NaN" if np.isnan(numbers[row, k]) else f"{numbers[row, k]}"
-        leave = f", or leave the column out with {option('--ignore-column', [columns[k]])}"
+        ignore = f", or ignore the column with {option_for('ignore_column', [columns[k]])}"
         raise InputError(
             f'the column "{columns[k]}" of {table.path} holds {cell} in {table.where(int(row))}, '
-            f"where a finite number is expected: fill it in or drop the row"
-            f"{'' if is_needed else leave}"
+            "where a finite number is expected",
+            fix=f"fill it in or drop the row{'' if is_needed else ignore}",
         )
     return Features(values, tuple(columns))

@@ -1,4 +1,4 @@
-"""A corrected copy of somebody's table: one column changed, one added, nothing else touched."""
+"""A corrected copy of a table: one column changed, one added, everything else as it was."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from proselflc.data.inputs import Ints
-from proselflc.data.tables.parquet_footer import codec
-from proselflc.data.tables.spreadsheet import neutralised, quoted
-from proselflc.data.tables.table_file import Delimited, Parquet, Table, one_line
-from proselflc.data.tables.table_roles import BEFORE
+from proselflc.data.tables.cells import neutralize, one_line, quote
+from proselflc.data.tables.columns import BEFORE
+from proselflc.data.tables.parquet import Parquet, codec
+from proselflc.data.tables.table_file import Delimited, Table
 from proselflc.errors import InputError
 from proselflc.files.regular import open_regular
 from proselflc.files.text import decoded
@@ -24,24 +24,29 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
-class Copied:
-    """What was done: how many labels are others now, and the column that says what they were."""
+class CopyResult:
+    """The result of a corrected copy.
+
+    Attributes:
+        changed: number of labels that differ from the table's.
+        before: name of the column with the previous labels.
+    """
 
     changed: int
     before: str
 
 
 @dataclass(frozen=True)
-class Relabelling:
-    """Other labels for some rows of a table.
+class TableCorrection:
+    """New labels for some rows of a table.
 
     Attributes:
-        table: is left as it is.
-        column: the one with labels.
-        rows: [m] whose labels are known.
-        labels: [m] their class ids from now on.
-        names: C texts, how a class is written that no cell of the column has.
-        known: how cells are read, the class id of each text; a text that is not there is nobody's.
+        table: the table, which is not changed.
+        column: column with the labels.
+        rows: [m] rows with known labels.
+        labels: [m] new class ids of these rows.
+        names: C texts to write for classes that no cell of the column has.
+        known: class id of each text in the column; a text that is missing has no class.
     """
 
     table: Table
@@ -51,21 +56,21 @@ class Relabelling:
     names: Sequence[str]
     known: Mapping[str, int]
 
-    def write(self, out: Path) -> Copied:
+    def write(self, out: Path) -> CopyResult:
         """Write the copy, whole or not at all.
 
-        Every byte of a text file stays, and every type of a Parquet file, but for the labels that
-        differ and a last column `label_before` with what all labels were. A class is written as a
-        cell of that class was, so the column is read back as it was meant.
+        A text file keeps every byte and a Parquet file every type, except for the changed labels
+        and a last column `label_before` with the previous labels. A class is written like an
+        existing cell of that class, so that the column is read back correctly.
         """
         n = len(self.table)
         texts = self.table.texts(self.column)
         classes = np.array([self.known.get(text, -1) for text in texts], dtype=np.int64)
-        model = np.full(len(self.names), -1, dtype=np.int64)  # a row of every class
+        model = np.full(len(self.names), -1, dtype=np.int64)  # a row of each class
         with_class = np.flatnonzero(classes >= 0)
         model[classes[with_class[::-1]]] = with_class[::-1]
         changed = classes[self.rows] != self.labels
-        # What is written into every row: the cell of another row, or past those a name of a class.
+        # The row whose cell is written into each row; from n on, a class whose name is written.
         source = np.arange(n)
         labels = self.labels[changed]
         source[self.rows[changed]] = np.where(model[labels] < 0, n + labels, model[labels])
@@ -75,7 +80,7 @@ class Relabelling:
                 self._write_parquet(file, self.table, source, before)
             else:
                 self._write_text(file, self.table, source, before)
-        return Copied(int(changed.sum()), before)
+        return CopyResult(int(changed.sum()), before)
 
     def _new_name(self) -> str:
         taken = {name.strip().lower() for name in self.table.columns}
@@ -114,7 +119,7 @@ class Relabelling:
         )
 
     def _value(self, label: int, kind: object) -> object:
-        """The name of a class as the only value of an Arrow array of this type."""
+        """Return an Arrow array of this type with the name of a class as its only value."""
         import pyarrow as pa
 
         try:
@@ -134,8 +139,8 @@ class Relabelling:
             if stream.read(3) == _BOM:
                 file.write(_BOM)
         cells = table.texts(self.column)
-        names = [neutralised(name) for name in self.names]  # new to the file
-        written = 0  # so many characters of it
+        names = [neutralize(name) for name in self.names]  # not in the file yet
+        written = 0  # characters of the original
 
         def put(until: int, instead: str = "", skip: int = 0) -> None:
             nonlocal written
@@ -154,18 +159,17 @@ class Relabelling:
             is_quoted = table.has_quotes and raw.startswith('"')
             content = _content(raw, table.has_quotes)
             if row >= len(cells) or content.strip() != cells[row]:
-                raise InputError(f"{table.path} is being changed: wait until that is over")
+                raise InputError(f"{table.path} changed while it was read: run the command again")
             new = int(source[row])
             if new != row:
-                # A cell that is in the file already is as harmless as it was; other spellings of it
-                # would be other classes.
+                # An existing cell is copied as it is: another spelling would be another class.
                 core = cells[new] if new < len(cells) else names[new - len(cells)]
                 put(begin, self._cell(table, _around(content, core), is_quoted), end - begin)
-            put(record.end, table.delimiter + self._cell(table, neutralised(content), is_quoted))
+            put(record.end, table.delimiter + self._cell(table, neutralize(content), is_quoted))
             count += 1
         put(len(text))
         if count != len(cells):
-            raise InputError(f"{table.path} is being changed: wait until that is over")
+            raise InputError(f"{table.path} changed while it was read: run the command again")
 
     def _cell(self, table: Delimited, content: str, is_quoted: bool) -> str:
         if not table.has_quotes:
@@ -176,18 +180,18 @@ class Relabelling:
             return content
         if is_quoted:
             return '"' + content.replace('"', '""') + '"'
-        return quoted(content, table.delimiter)
+        return quote(content, table.delimiter)
 
 
 class _Record(NamedTuple):
-    """A row of a text table: where its cells begin and end, and where the row ends."""
+    """The positions of a row's cells in the text, and of its end."""
 
     cells: list[tuple[int, int]]
     end: int
 
 
 def _records(text: str, delimiter: str, has_quotes: bool) -> Iterator[_Record]:
-    """The rows of a text that `csv` reads without complaint, the heading first; no empty lines."""
+    """Yield the rows of a text that `csv` accepts, the header first, without empty lines."""
     plain = rf"[^{re.escape(delimiter)}\r\n]*"
     cell = rf'"[^"]*(?:""[^"]*)*"|{plain}' if has_quotes else plain
     one = re.compile(rf"({cell})({re.escape(delimiter)}|\r\n|\r|\n|\Z)")
@@ -206,12 +210,12 @@ def _records(text: str, delimiter: str, has_quotes: bool) -> Iterator[_Record]:
 
 
 def _content(raw: str, has_quotes: bool) -> str:
-    """What a cell holds, without the quotation marks around it."""
+    """Return the content of a cell without its quotation marks."""
     return raw[1:-1].replace('""', '"') if has_quotes and raw.startswith('"') else raw
 
 
 def _around(cell: str, core: str) -> str:
-    """Another text with the white space that is around a cell."""
+    """Return another text with the white space that surrounds a cell."""
     inner = cell.strip()
     begin = cell.index(inner)
     return cell[:begin] + core + cell[begin + len(inner) :]

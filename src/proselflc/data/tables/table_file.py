@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
-import math
-import os
-import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -16,342 +15,265 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data.request import PARQUET
-from proselflc.data.tables.parquet_footer import claimed_values
+from proselflc.data.tables.cells import one_line, parse_numbers
+from proselflc.data.tables.parquet import Parquet, open_parquet
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular, open_regular
 from proselflc.files.text import decoded
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-
-# A row takes a byte of a file or at least a twentieth of one, unless there are few rows.
-_ROWS_PER_BYTE, _FEW_ROWS = 20, 2**24
-# Bytes of memory for each byte of a file, unless there are few.
-_RATIO, _HARMLESS = 200, 2**30
-# Bytes that a value takes in memory; a text becomes an object of Python.
-_WIDTHS = {
-    "BOOLEAN": 1,
-    "INT32": 4,
-    "INT64": 8,
-    "INT96": 12,
-    "FLOAT": 4,
-    "DOUBLE": 8,
-    "BYTE_ARRAY": 64,
-}
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
-
-
-class NoNumberError(InputError):
-    """A column of numbers has a cell that is none; `unusable_columns` says more about it."""
+_BLOCK = 1 << 20  # bytes of text that are checked at a time
+_ROWS = 1 << 15  # rows that are Python strings at a time
 
 
 @dataclass(frozen=True)
 class Delimited:
-    """A CSV or TSV file, read whole."""
+    """A CSV or TSV file, whose cells are held by Arrow.
+
+    Attributes:
+        path: the file.
+        columns: names of the columns.
+        cells: the columns as Arrow strings, with white space as in the file.
+        delimiter: the character between cells.
+        has_quotes: whether a quotation mark encloses a cell, or is an ordinary character.
+    """
 
     path: Path
     columns: tuple[str, ...]
-    rows: list[list[str]]
-    lines: list[int]  # on which line each row begins
+    cells: tuple[pa.ChunkedArray, ...]
     delimiter: str
-    has_quotes: bool  # whether a quotation mark is one, or just a character
+    has_quotes: bool
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.cells[0])
 
     def texts(self, column: str) -> list[str]:
-        """The cells without the white space around them; "" where there is none."""
-        k = self.columns.index(column)
-        return [row[k].strip() for row in self.rows]
+        """Return the cells without surrounding white space; "" if empty."""
+        return [cell.strip() for cell in self.cells[self.columns.index(column)].to_pylist()]
 
     def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float64]:
-        """[n, D] as numbers."""
-        return np.stack([_parsed(self, name, self.texts(name)) for name in columns], axis=1)
+        """Return the cells of some columns as numbers [n, D]."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
-    def where(self, row: int) -> str:
-        return f"line {self.lines[row]}"
-
-
-@dataclass(frozen=True)
-class Parquet:
-    """A Parquet file, whose columns are read when they are wanted."""
-
-    path: Path
-    columns: tuple[str, ...]
-    length: int
-
-    def __len__(self) -> int:
-        return self.length
-
-    def texts(self, column: str) -> list[str]:
-        """The cells as text; "" where there is none."""
-        return _texts(self.path, column, self.read([column]).column(0))
-
-    def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float64]:
-        """[n, D] as numbers; NaN where there is none."""
-        table = self.read(columns)
         values = np.empty((len(self), len(columns)))
         for k, name in enumerate(columns):
-            values[:, k] = self._numbers(name, table.column(k))
+            cells = self.cells[self.columns.index(name)]
+            try:
+                values[:, k] = pc.utf8_trim_whitespace(cells).cast(pa.float64()).to_numpy()
+            except pa.ArrowInvalid:  # Python also reads forms such as 1_000
+                values[:, k] = parse_numbers(self.path, name, self.texts(name))
         return values
 
     def where(self, row: int) -> str:
-        return f"row {row + 1}"
-
-    def _numbers(self, name: str, column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
-        import pyarrow as pa
-
-        kind = column.type
-        try:
-            if pa.types.is_boolean(kind):
-                column = column.cast(pa.uint8())
-            if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
-                numbers: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
-                return numbers
-        except Exception as error:
-            raise _damaged(self.path, error) from None
-        return _parsed(self, name, _texts(self.path, name, column))
-
-    def read(self, columns: Sequence[str]) -> pa.Table:
-        """Some of the columns as they are."""
-        import pyarrow.parquet as pq
-
-        try:
-            with open_regular(self.path) as stream, pq.ParquetFile(stream) as file:
-                size = os.fstat(stream.fileno()).st_size
-                _must_have_room(self.path, file.metadata, set(columns), size)
-                table = file.read(columns=list(columns))
-                # Pages may hold other numbers of rows, in another order, than the header claims.
-                table = table.select(list(columns))
-                table.validate(full=True)
-        except InputError:
-            raise
-        except Exception as error:
-            raise _damaged(self.path, error) from None
-        if len(table) != len(self):
-            raise InputError(
-                f"{self.path} holds {len(table)} rows, but its header claims {len(self)}: "
-                "it is damaged, so write it again"
-            )
-        return table
+        """Return the line on which a row begins; this reads the file again."""
+        rows = _csv_rows(self.path, self.delimiter, self.has_quotes)
+        next(rows)
+        return next(f"line {line}" for k, (line, _) in enumerate(rows) if k == row)
 
 
 Table: TypeAlias = Delimited | Parquet
 
 
 def open_table(path: Path) -> Table:
-    """The table with its column names checked."""
+    """Return the table in a CSV, TSV or Parquet file, with its column names checked."""
     suffix = path.suffix.lower()
     if suffix not in _DELIMITERS and suffix not in PARQUET:
         known = ", ".join([*_DELIMITERS, *PARQUET])
-        raise InputError(f"{path} is no table by its ending: expected one of {known}")
+        raise InputError(f"{path} is not a table by its suffix: expected one of {known}")
     if not is_regular(path):
         raise InputError(
-            f"the table {path} does not exist: give the path of a CSV, TSV or Parquet file"
+            f"the table {path} does not exist", fix="give the path of a CSV, TSV or Parquet file"
         )
     table = open_parquet(path) if suffix in PARQUET else _open_delimited(path, suffix)
-    seen: set[str] = set()
-    for name in table.columns:
-        if name in seen:
-            raise InputError(
-                f'{path} has two columns named "{name}": give every column a name of its own'
-            )
-        seen.add(name)
+    twice = next((name for name, count in Counter(table.columns).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f'{path} has two columns named "{twice}"', fix="rename one of them")
     return table
 
 
 def _open_delimited(path: Path, suffix: str) -> Delimited:
-    text = decoded(path)
+    has_marks = _check_text(path)
+    with _open_text(path) as file:
+        first = next((line.rstrip("\r\n") for line in file if line.strip("\r\n")), "")
     delimiters = _DELIMITERS[suffix]
-    delimiter = next((d for d in delimiters if _divides(text, d)), delimiters[0])
+    delimiter = next((d for d in delimiters if _divides(first, d)), delimiters[0])
     try:
-        table = _rows(path, text, delimiter, csv.QUOTE_MINIMAL)
+        table = _read_delimited(path, delimiter, has_quotes=True, has_marks=has_marks)
     except InputError:
-        # Tabs need no quotes, so a quotation mark in a TSV may be just that.
-        if delimiter != "\t" or '"' not in text:
+        # Tabs need no quotes, so a quotation mark in a TSV may be an ordinary character.
+        if delimiter != "\t" or not has_marks:
             raise
-        return _plain(path, text, delimiter)
-    if (
-        delimiter == "\t"
-        and '"' in text
-        and any("\t" in cell or "\n" in cell for row in table.rows for cell in row)
-    ):
-        # Quotes that swallow tabs and lines, where the same file without quotes is a whole table
-        # too, are two quotation marks in different rows.
+        return _read_delimited(path, delimiter, has_quotes=False, has_marks=True)
+    if delimiter == "\t" and has_marks and _spans_cells(table):
+        # If the file is also a valid table without quotes, the quotation marks that enclose tabs
+        # and line breaks are ordinary characters of different rows.
         try:
-            return _plain(path, text, delimiter)
+            return _read_delimited(path, delimiter, has_quotes=False, has_marks=True)
         except InputError:
             return table
     return table
 
 
-def _divides(text: str, delimiter: str) -> bool:
-    """Whether the first line has several columns when divided so."""
-    first = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
+def _check_text(path: Path) -> bool:
+    """Refuse a file that is not UTF-8 text; return whether it has quotation marks."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    has_marks, is_text = False, True
+    try:
+        with open_regular(path) as file:
+            is_text = file.read(2) not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+            file.seek(0)
+            while block := file.read(_BLOCK):
+                decoder.decode(block)
+                is_text = is_text and b"\0" not in block
+                has_marks = has_marks or b'"' in block
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        is_text = False
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    if not is_text:
+        decoded(path)  # raises the error that names the line
+    return has_marks
+
+
+def _open_text(path: Path) -> io.TextIOWrapper:
+    return io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="")
+
+
+def _divides(first: str, delimiter: str) -> bool:
+    """Return whether this delimiter divides the first line into several columns."""
     try:
         return any(len(row) > 1 for row in csv.reader([first], delimiter=delimiter))
     except csv.Error:
         return False
 
 
-def _plain(path: Path, text: str, delimiter: str) -> Delimited:
-    return _rows(path, text, delimiter, csv.QUOTE_NONE)
+def _spans_cells(table: Delimited) -> bool:
+    import pyarrow.compute as pc
+
+    return any(pc.any(pc.match_substring_regex(column, "[\t\n]")).as_py() for column in table.cells)
 
 
-def _rows(path: Path, text: str, delimiter: str, quoting: Literal[0, 3]) -> Delimited:
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=True
+def _read_delimited(path: Path, delimiter: str, *, has_quotes: bool, has_marks: bool) -> Delimited:
+    import pyarrow.compute as pc
+
+    columns = None
+    if not (has_quotes and has_marks):
+        columns = _read_with_arrow(path, delimiter)
+    if columns is None:
+        columns = _read_with_csv(path, delimiter, has_quotes)
+    header, cells = columns
+    names = [one_line(name.strip()) for name in header]
+    kept = [
+        k
+        for k, name in enumerate(names)
+        if name or k == 0 or pc.any(pc.not_equal(pc.utf8_trim_whitespace(cells[k]), "")).as_py()
+    ]
+    for k in kept[1:]:
+        if not names[k]:
+            raise InputError(f"column {k + 1} of {path} has cells but no name: name or remove it")
+    return Delimited(
+        path, tuple(names[k] for k in kept), tuple(cells[k] for k in kept), delimiter, has_quotes
     )
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    header: list[str] | None = None
-    blank: int | None = None  # a line without a cell that a row may yet follow
+
+
+def _read_with_arrow(path: Path, delimiter: str) -> tuple[list[str], list[pa.ChunkedArray]] | None:
+    """Return the header and the columns of a file without quotes.
+
+    None if Arrow refuses the file or could read it in another way than `csv`, which then decides.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv as arrow_csv
+
+    with _open_text(path) as file:
+        first = next((line.rstrip("\r\n") for line in file if line.strip("\r\n")), "")
+    width = first.count(delimiter) + 1
+    if width == 1:
+        return None  # empty lines are cells
+    try:
+        with open_regular(path) as stream:
+            table = arrow_csv.read_csv(
+                stream,
+                read_options=arrow_csv.ReadOptions(autogenerate_column_names=True),
+                parse_options=arrow_csv.ParseOptions(delimiter=delimiter, quote_char=False),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types={f"f{k}": pa.string() for k in range(width)}
+                ),
+            )
+    except pa.ArrowInvalid:
+        return None
+    if len(table.columns) != width or any(
+        pc.max(pc.binary_length(column)).as_py() > csv.field_size_limit()
+        for column in table.columns
+    ):
+        return None
+    return [column[0].as_py() for column in table.columns], table.slice(1).columns
+
+
+def _read_with_csv(
+    path: Path, delimiter: str, has_quotes: bool
+) -> tuple[list[str], list[pa.ChunkedArray]]:
+    """Return the header and the columns; few rows are Python strings at any time."""
+    import pyarrow as pa
+
+    rows = _csv_rows(path, delimiter, has_quotes)
+    _, header = next(rows)
+    chunks: list[list[pa.Array]] = [[] for _ in header]
+    block: list[list[str]] = []
+
+    def flush() -> None:
+        for k, cells in enumerate(zip(*block, strict=True)):
+            chunks[k].append(pa.array(cells, pa.string()))
+        block.clear()
+
+    for _, row in rows:
+        block.append(row)
+        if len(block) == _ROWS:
+            flush()
+    flush()
+    return header, [pa.chunked_array(column, pa.string()) for column in chunks]
+
+
+def _csv_rows(path: Path, delimiter: str, has_quotes: bool) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line on which each row begins and its cells, the header first.
+
+    Raises:
+        InputError: the file is empty, or a line is not a row of it.
+    """
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
+    width = 0
+    blank: int | None = None  # an empty line that rows may follow
     begin = 1
     try:
-        for row in reader:
-            line, begin = begin, reader.line_num + 1
-            if header is None:
-                header = row or None
-            elif not row:
-                blank = blank or line
-            elif len(row) != len(header):
-                raise InputError(
-                    f"line {line} of {path} has {len(row)} cells, but the first line names "
-                    f"{len(header)} columns: repair that line"
-                )
-            elif blank is not None and len(header) == 1:
-                raise InputError(
-                    f"line {blank} of {path} is empty, but rows follow: fill it in or remove it"
-                )
-            else:
-                rows.append(row)
-                lines.append(line)
+        with _open_text(path) as file:
+            reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
+            for row in reader:
+                line, begin = begin, reader.line_num + 1
+                if not row:
+                    blank = blank or (line if width else None)
+                elif not width:
+                    width = len(row)
+                    yield line, row
+                elif len(row) != width:
+                    raise InputError(
+                        f"line {line} of {path} has {len(row)} cells, but the first line names "
+                        f"{width} columns: repair that line"
+                    )
+                elif blank is not None and width == 1:
+                    raise InputError(
+                        f"line {blank} of {path} is empty, but rows follow: fill it in or remove it"
+                    )
+                else:
+                    yield line, row
     except csv.Error as error:
         raise InputError(
             f"line {begin} of {path} cannot be read ({error}): look for a quotation mark that is "
             "not closed, or a cell that is too long"
         ) from None
-    if header is None:
+    if not width:
         raise InputError(f"{path} is empty: expected a first line with the names of the columns")
-    names = [one_line(name.strip()) for name in header]
-    kept = [k for k, name in enumerate(names) if name or k == 0 or any(r[k].strip() for r in rows)]
-    for k in kept[1:]:
-        if not names[k]:
-            raise InputError(f"column {k + 1} of {path} has cells but no name: name or remove it")
-    if len(kept) < len(names):
-        rows = [[row[k] for k in kept] for row in rows]
-    columns = tuple(names[k] for k in kept)
-    return Delimited(path, columns, rows, lines, delimiter, quoting != csv.QUOTE_NONE)
-
-
-def open_parquet(path: Path) -> Parquet:
-    """A Parquet file, if it is one and does not claim more rows than its bytes can hold.
-
-    Raises:
-        InputError: it is no such file, or is damaged.
-    """
-    import pyarrow.parquet as pq
-
-    try:
-        with open_regular(path) as stream, pq.ParquetFile(stream) as file:
-            size = os.fstat(stream.fileno()).st_size
-            about = file.metadata
-            columns = tuple(file.schema_arrow.names)
-            length = about.num_rows
-            claimed = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-    except InputError:
-        raise
-    except Exception as error:
-        raise _damaged(path, error) from None
-    most = max(_FEW_ROWS, _ROWS_PER_BYTE * size)
-    if not 0 <= length <= most or claimed > max(2**26, 1000 * size):
-        raise InputError(
-            f"{path} has {size:,} bytes, but its header claims {length:,} rows of {claimed:,} "
-            f"bytes, where at most {most:,} rows are believed: it is damaged, so write it again"
-        )
-    return Parquet(path, columns, length)
-
-
-def _must_have_room(path: Path, about: pq.FileMetaData, wanted: set[str], size: int) -> None:
-    """Refuse columns that would take far more memory than their file has bytes.
-
-    A value that is repeated takes next to nothing in a file and its whole width in memory.
-    """
-    claimed = claimed_values(path)
-    needed = 0
-    for k in range(about.num_columns):
-        leaf = about.schema.column(k)
-        if leaf.path.partition(".")[0] in wanted:
-            width = _WIDTHS.get(leaf.physical_type) or max(leaf.length, 1)
-            needed += sum(columns[k] for columns in claimed if k < len(columns)) * width
-    room = max(_HARMLESS, _RATIO * size)
-    if needed > room:
-        raise InputError(
-            f"{path} has {size:,} bytes, but its {about.num_rows:,} rows would take about "
-            f"{needed:,} bytes of memory, where at most {room:,} are allowed ({_RATIO} times its "
-            "size): if these are your data, write them again without compression and without "
-            "dictionaries"
-        )
-
-
-def _damaged(path: Path, error: Exception) -> InputError:
-    # Arrow has its own errors for some damage and lets the standard ones through for other.
-    words = " ".join(str(error).split())[:200] or type(error).__name__
-    return InputError(f"cannot read the Parquet file {path} ({words}): write it again")
-
-
-def _texts(path: Path, name: str, column: pa.ChunkedArray) -> list[str]:
-    import pyarrow as pa
-
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if pa.types.is_nested(kind):
-        raise InputError(
-            f'the column "{name}" of {path} holds {kind} values, but one text or number per row '
-            "is expected: unfold it"
-        )
-    try:
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            column = column.cast(pa.large_string())  # text of writers that do not say so
-        return [_text(cell) for cell in column.to_pylist()]
-    except Exception as error:
-        raise _damaged(path, error) from None
-
-
-def _text(cell: object) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, float):
-        # pandas makes floats of integers where a cell of the column is missing.
-        if math.isnan(cell):
-            return ""
-        return str(int(cell)) if cell.is_integer() else str(cell)
-    return str(cell).strip()
-
-
-def _parsed(table: Table, column: str, cells: Sequence[str]) -> npt.NDArray[np.float64]:
-    try:
-        return np.array([float(cell) for cell in cells])
-    except ValueError:
-        raise NoNumberError(
-            f'the column "{column}" of {table.path} is not all numbers: repair it'
-        ) from None
-
-
-def is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def short(cell: str) -> str:
-    cell = " ".join(cell.split())
-    return cell if len(cell) <= 40 else cell[:39] + "…"
-
-
-def one_line(name: str) -> str:
-    """The name of a column without its line breaks."""
-    return re.sub(r"\s*[\r\n]\s*", " ", name)

@@ -9,10 +9,11 @@ import pytest
 
 from proselflc.data.tables import table
 from proselflc.errors import InputError
+from proselflc.wording import on_command_line
 
 
 def said(path: Path, **options: str) -> str:
-    with pytest.raises(InputError) as caught:
+    with on_command_line(), pytest.raises(InputError) as caught:
         table.read(path, **options).dataset()  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -31,9 +32,9 @@ def test_all_are_named_and_the_advice_can_be_followed(tmp_path: Path) -> None:
     other = {"name": ["Ann", "Bob", "Cy"], "home town": ["Bonn", "Kiel", "Bonn"]}
     path = written(tmp_path / "a.tsv", {**BASE, **other, "sex": ["f", "m", "m"]})
     message = said(path)
-    assert f'column "name" of {path} holds "Ann", which is no number in line 2' in message
-    assert ', and "home town" and "sex" are not all numbers either: ' in message
-    assert "--id-column name and leave the others out" in message
+    assert f'column "name" of {path} holds "Ann", which is not a number, in line 2' in message
+    assert ', and "home town" and "sex" have cells that are not numbers too: ' in message
+    assert "--id-column name and ignore the others" in message
     assert "--text-column" not in message
     names = shlex.split(message.partition("--ignore-column ")[2])
     assert names == ["home town", "sex"]
@@ -44,13 +45,13 @@ def test_all_are_named_and_the_advice_can_be_followed(tmp_path: Path) -> None:
     more = written(tmp_path / "b.tsv", {**BASE, **other, "key": ["x", "y", "z"]})
     message = said(more, id_column="key")
     assert "--id-column" not in message
-    assert message.endswith("leave them out with --ignore-column name 'home town'")
+    assert message.endswith("ignore them with --ignore-column name 'home town'")
 
 
 def test_of_very_many_ten_are_named(tmp_path: Path) -> None:
     many = {f"c{k}": ["x", "x", "y"] for k in range(14)}
     message = said(written(tmp_path / "a.tsv", {**BASE, **many}))
-    assert '"c8", "c9" and 4 more are not all numbers either' in message
+    assert '"c8", "c9" and 4 more have cells that are not numbers too' in message
     assert message.endswith("--ignore-column " + " ".join(many))
     endless = {f"{k}" * 500: ["x", "x", "y"] for k in range(1, 10)}
     message = said(written(tmp_path / "b.tsv", {**BASE, **endless}))
@@ -75,11 +76,11 @@ def test_long_texts_and_image_files_can_be_learned_from(tmp_path: Path) -> None:
 )
 def test_commas_in_numbers(cells: list[str], tmp_path: Path) -> None:
     message = said(written(tmp_path / "a.tsv", {**BASE, "price": cells}))
-    assert f'holds "{cells[0]}", which is no number in line 2: decimal commas are not' in message
+    assert f'holds "{cells[0]}", which is not a number, in line 2: decimal commas' in message
     assert message.endswith("save the numbers with decimal points")
     both = {**BASE, "price": cells, "sex": ["f", "m", "m"]}
     message = said(written(tmp_path / "b.tsv", both))
-    ending = 'numbers of "price" with decimal points; leave the column out with --ignore-column sex'
+    ending = 'numbers of "price" with decimal points; ignore the column with --ignore-column sex'
     assert message.endswith(ending)
 
 
@@ -87,13 +88,13 @@ def test_commas_in_numbers(cells: list[str], tmp_path: Path) -> None:
 def test_gaps_are_filled_or_left_out(cell: str, tmp_path: Path) -> None:
     message = said(written(tmp_path / "a.tsv", {**BASE, "blood p": ["1", cell, "3"]}))
     assert "in line 3" in message
-    ending = "fill it in or drop the row, or leave the column out with --ignore-column 'blood p'"
+    ending = "fill it in or drop the row, or ignore the column with --ignore-column 'blood p'"
     assert message.endswith(ending)
 
 
 def test_a_slip_is_repaired(tmp_path: Path) -> None:
     message = said(written(tmp_path / "a.tsv", {**BASE, "w": ["1", "tall", "3"]}))
-    assert message.endswith(": repair the cells, or leave the column out with --ignore-column w")
+    assert message.endswith(": repair the cells, or ignore the column with --ignore-column w")
 
 
 def test_hostile_names_stay_in_one_line(tmp_path: Path) -> None:

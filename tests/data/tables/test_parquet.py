@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from proselflc.data.tables import table
-from proselflc.data.tables.parquet_footer import claimed_values, codec
+from proselflc.data.tables.parquet import claimed_values, codec
 from proselflc.errors import InputError
 
 

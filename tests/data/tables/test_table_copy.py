@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.tables.table_copy import Copied, Relabelling
+from proselflc.data.tables.table_copy import CopyResult, TableCorrection
 from proselflc.data.tables.table_file import open_table
 from proselflc.errors import InputError
 
@@ -24,13 +24,13 @@ def copy(
     names: tuple[str, ...] = ("cat", "dog"),
     column: str = "label",
     out: Path | None = None,
-) -> tuple[Copied, Path]:
+) -> tuple[CopyResult, Path]:
     """The copy of a table in which some rows have other labels."""
     target = out or path.with_name("copy" + path.suffix)
     place = {name: k for k, name in enumerate(names)}
     rows, labels = np.array(list(new), np.int64), np.array([place[n] for n in new.values()])
     table = open_table(path)
-    return Relabelling(table, column, rows, labels, names, place).write(target), target
+    return TableCorrection(table, column, rows, labels, names, place).write(target), target
 
 
 def text(path: Path, content: str | bytes) -> Path:
@@ -44,7 +44,7 @@ def test_only_the_label_changes(tmp_path: Path) -> None:
         'id,"text", label ,x\n1,"a, ""b""",cat,-1.50\n2,=1+1,"dog", 2\n\n3,"two\nlines", dog ,\n',
     )
     done, out = copy(path, {0: "dog", 1: "cat", 2: "cat"})
-    assert done == Copied(3, "label_before")
+    assert done == CopyResult(3, "label_before")
     assert out.read_text() == (
         'id,"text", label ,x,label_before\n'
         '1,"a, ""b""",dog,-1.50,cat\n'
@@ -204,9 +204,9 @@ def test_pandas_reads_its_own_file_back(tmp_path: Path) -> None:
 def test_a_file_that_is_being_changed(tmp_path: Path) -> None:
     path = text(tmp_path / "d.csv", "label,x\ncat,1\ndog,2\n")
     table = open_table(path)
-    one = Relabelling(table, "label", np.array([0]), np.array([1]), ("cat", "dog"), {"cat": 0})
+    one = TableCorrection(table, "label", np.array([0]), np.array([1]), ("cat", "dog"), {"cat": 0})
     for content in ("label,x\ncat,1\n", "label,x\ncow,1\ndog,2\n", "label,x\ncat,1\ndog,2\ncat,3"):
         text(path, content)
-        with pytest.raises(InputError, match="is being changed: wait until that is over"):
+        with pytest.raises(InputError, match="changed while it was read"):
             one.write(tmp_path / "copy.csv")
         assert not (tmp_path / "copy.csv").exists()

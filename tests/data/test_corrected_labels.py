@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from proselflc.data.inputs import Features
-from proselflc.data.labels.exported import Exported, is_exported, load
+from proselflc.data.labels.labels import CorrectedLabels, holds_corrected_labels
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.errors import InputError
@@ -34,7 +34,7 @@ def given(folder: Path, labels: Path, **columns: str) -> list[str]:
 
 def saved(path: Path, **change: Any) -> Path:
     file = io.BytesIO()
-    Exported(IDS[::-1], np.array([0, 0, 0, 1]), np.array([0, 1, 0, 1]), NAMES).save(
+    CorrectedLabels(IDS[::-1], np.array([0, 0, 0, 1]), np.array([0, 1, 0, 1]), NAMES).save(
         file,
         is_suspect=np.zeros(4, np.bool_),
         quality=np.zeros(4, np.float32),
@@ -47,21 +47,21 @@ def saved(path: Path, **change: Any) -> Path:
 
 def test_arrays_are_read_back_by_id(tmp_path: Path) -> None:
     path = saved(tmp_path / "labels.npz")
-    assert is_exported(path)
-    assert load(path).labels.tolist() == [0, 0, 0, 1]
+    assert holds_corrected_labels(path)
+    assert CorrectedLabels.load(path).labels.tolist() == [0, 0, 0, 1]
     assert given(tmp_path, path) == ["-1", "=1", "=1", "=1"]
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"ids": None}, 'holds no "ids": it is not what proselflc export writes'),
-        ({"given": None}, 'holds no "given": it is not what proselflc export writes'),
+        ({"ids": None}, 'holds no "ids": it is not an export of proselflc'),
+        ({"given": None}, 'holds no "given": it is not an export of proselflc'),
         ({"labels": np.array([0, 0, 0, 2])}, '"labels" in .* has labels outside 0 … 1'),
         ({"labels": np.array([0.0, 0, 0, 1])}, '"labels" in .* is float64'),
         ({"names": np.array(["a", "a"])}, "ids or names in .* are not distinct"),
         ({"names": np.array(["=1", "new"])}, 'unknown class "new"'),
-        ({"ids": np.array(["-a", "@b", "=c", "e"])}, 'knows 3 of the 4 ids of .*, but not "d"'),
+        ({"ids": np.array(["-a", "@b", "=c", "e"])}, 'has 3 of the 4 ids of .*, but not "d"'),
         ({"ids": np.array([b"a", b"b", b"c", b"d"])}, '"ids" in .* is not a list of strings'),
     ],
 )
@@ -72,9 +72,9 @@ def test_damaged_arrays(tmp_path: Path, change: dict[str, Any], sentence: str) -
 
 def test_what_is_no_export(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(b"nothing")
-    assert not is_exported(tmp_path / "x.npz")
+    assert not holds_corrected_labels(tmp_path / "x.npz")
     np.savez(tmp_path / "y.npz", other=np.zeros(3))
-    assert not is_exported(tmp_path / "y.npz")
+    assert not holds_corrected_labels(tmp_path / "y.npz")
 
 
 def test_apostrophes_of_a_spreadsheet_are_undone(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_an_apostrophe_of_a_class_stays(tmp_path: Path) -> None:
 def test_a_label_that_may_be_either_of_two(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x,label\n1,'=1\n2,=1\n")
     (tmp_path / "l.csv").write_text("label\n=1\n'=1\n")
-    with pytest.raises(InputError, match='could be "=1" as it is written for spreadsheets, and'):
+    with pytest.raises(InputError, match='is ambiguous: "=1" is also known'):
         open_data(Request(str(tmp_path / "t.csv"), labels=tmp_path / "l.csv"))
 
 

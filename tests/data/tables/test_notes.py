@@ -7,9 +7,10 @@ import pytest
 
 from proselflc.data.inputs import Floats
 from proselflc.data.request import Request
-from proselflc.data.tables.odd_data import alike_classes, looks_like_ids
+from proselflc.data.tables.columns import looks_like_ids, similar_classes
 from proselflc.run.config import Config
 from proselflc.run.prepare import prepare
+from proselflc.wording import on_command_line
 
 N = 40
 
@@ -19,7 +20,8 @@ def noted(path: Path, columns: dict[str, list[object]], **options: object) -> li
     path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
     notes: list[str] = []
     request = Request(data=str(path), label_column="kind", **options)  # type: ignore[arg-type]
-    prepare(Config(request=request), report=notes.append)
+    with on_command_line():
+        prepare(Config(request=request), report=notes.append)
     return notes
 
 
@@ -36,17 +38,18 @@ def test_a_column_of_ids_is_noted(tmp_path: Path) -> None:
     table = {"patient no": ids, "age": age, **measured(9), **KIND}
     path = tmp_path / "a.csv"
     assert noted(path, table) == [
-        "learned from 11 columns: patient no, age, m0, m1, m2, m3, m4, m5 and 3 more; "
-        "\"patient no\" looks like an id: name it with --id-column 'patient no', or leave it out "
-        "with --ignore-column 'patient no'"
+        "learning from 11 columns: patient no, age, m0, m1, m2, m3, m4, m5 and 3 more; "
+        "\"patient no\" looks like an id: use it as ids with --id-column 'patient no', or "
+        "ignore it with --ignore-column 'patient no'"
     ]
     assert noted(path, table, id_column="patient no") == []
     assert noted(path, table, ignore_column=("patient no",)) == []
     visits: list[object] = list(range(N))
     two = {**table, "visit": visits}
     assert noted(path, two)[0].endswith(
-        '"patient no" and "visit" look like ids: name one with --id-column \'patient no\', or '
-        "leave them out with --ignore-column 'patient no' visit"
+        '"patient no" and "visit" look like ids: use one as ids with --id-column '
+        "'patient no', or "
+        "ignore them with --ignore-column 'patient no' visit"
     )
 
 
@@ -54,10 +57,10 @@ def test_classes_that_differ_by_case_are_noted(tmp_path: Path) -> None:
     kinds: list[object] = ["ham", "Ham", "spam", "HAM"] * (N // 4)
     [note] = noted(tmp_path / "a.csv", {**measured(2), "kind": kinds})
     assert note == (
-        'the classes "HAM", "Ham" and "ham" differ only by case or the spaces around them; if they '
-        "are the same, write them alike"
+        'the classes "HAM", "Ham" and "ham" differ only in case or surrounding spaces; if they are '
+        "the same class, give them one name"
     )
-    assert alike_classes(["a ", "b", "A", "c"]) == [["a ", "A"]]
+    assert similar_classes(["a ", "b", "A", "c"]) == [["a ", "A"]]
 
 
 @pytest.mark.parametrize(

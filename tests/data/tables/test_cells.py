@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proselflc.data.tables.spreadsheet import line, neutralised, original, quoted
+from proselflc.data.tables.cells import format_row, neutralize, quote, restore
 
 # What spreadsheets take for the beginning of a formula or a command.
 BEGINNINGS = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "﹦", "﹢", "﹣", "﹫", "−")
@@ -37,7 +37,7 @@ FORMULAS = [
 
 @pytest.mark.parametrize("cell", [*FORMULAS, *(f"{c}1()" for c in BEGINNINGS)])
 def test_a_formula_gets_an_apostrophe(cell: str) -> None:
-    assert neutralised(cell) == "'" + cell
+    assert neutralize(cell) == "'" + cell
 
 
 @pytest.mark.parametrize(
@@ -70,23 +70,23 @@ def test_a_formula_gets_an_apostrophe(cell: str) -> None:
     ],
 )
 def test_numbers_and_texts_stay(cell: str) -> None:
-    assert neutralised(cell) == cell
-    assert original(cell) == cell
+    assert neutralize(cell) == cell
+    assert restore(cell) == cell
 
 
 @given(st.text())
 def test_what_was_neutralised_is_read_back(cell: str) -> None:
-    assert original(neutralised(cell)) == cell
+    assert restore(neutralize(cell)) == cell
 
 
 @given(st.text(alphabet="'=+-@ \t\r\n1a＝", max_size=6))
 def test_apostrophes_that_were_there_stay(cell: str) -> None:
-    assert original(neutralised(cell)) == cell
+    assert restore(neutralize(cell)) == cell
 
 
 @given(st.text(alphabet=" \u00a0\u200b\t\r\n", max_size=3), st.sampled_from(BEGINNINGS), st.text())
 def test_nothing_that_begins_like_a_formula_is_left(space: str, begin: str, rest: str) -> None:
-    written = neutralised(space + begin + rest)
+    written = neutralize(space + begin + rest)
     if written == space + begin + rest:
         assert float(written) == float(written.strip())  # a number
         assert begin in "+-"
@@ -96,18 +96,18 @@ def test_nothing_that_begins_like_a_formula_is_left(space: str, begin: str, rest
 
 @given(st.lists(st.text(), min_size=2, max_size=4), st.sampled_from(",\t;"))
 def test_a_line_is_what_csv_reads(cells: list[str], delimiter: str) -> None:
-    written = line(cells, delimiter)
+    written = format_row(cells, delimiter)
     assert written.endswith("\n")
     (read,) = csv.reader(io.StringIO(written, newline=""), delimiter=delimiter, strict=True)
-    assert [original(cell) for cell in read] == cells
+    assert [restore(cell) for cell in read] == cells
 
 
 def test_what_is_no_text_is_written_as_it_is() -> None:
-    assert line([-1.5, True, None, -3, "-x"]) == "-1.5,True,,-3,'-x\n"
+    assert format_row([-1.5, True, None, -3, "-x"]) == "-1.5,True,,-3,'-x\n"
 
 
 def test_quotation_marks_only_where_they_are_needed() -> None:
-    assert quoted("a b") == "a b"
-    assert quoted('a "b", c') == '"a ""b"", c"'
-    assert quoted("a;b", ",") == "a;b"
-    assert quoted("a;b", ";") == '"a;b"'
+    assert quote("a b") == "a b"
+    assert quote('a "b", c') == '"a ""b"", c"'
+    assert quote("a;b", ",") == "a;b"
+    assert quote("a;b", ";") == '"a;b"'

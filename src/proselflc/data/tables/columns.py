@@ -1,0 +1,417 @@
+"""Columns of a table: which one holds what, and what is wrong with those that cannot be used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import PurePath
+from typing import Literal
+
+import numpy as np
+
+from proselflc.data.dataset import Dataset
+from proselflc.data.images.image import SUFFIXES
+from proselflc.data.inputs import Features, Floats
+from proselflc.data.request import Request
+from proselflc.data.tables.cells import NotNumericError, is_number, short
+from proselflc.data.tables.table_file import Table
+from proselflc.errors import InputError, unknown
+from proselflc.wording import option
+
+# Usual names of columns, in lower case.
+LABEL = ("label", "labels", "y", "class", "target", "category")
+GIVEN = ("given_label",)  # cleanlab's name, which is the label if there is no other
+TEXT = ("text", "sentence", "title", "news_title", "headline", "content", "document", "review")
+PATH = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
+ID = ("id", "ids", "index", "__index_level_0__", "")  # the first of these that exists
+CLEAN = ("clean", "clean_label", "clean_labels")
+SPLIT = ("split",)
+# Columns that cleanlab writes about labels, and those that an export adds: they are not features.
+OPINION = {
+    "is_label_issue",
+    "label_quality",
+    "label_score",
+    "predicted_label",
+    "corrected_label",
+}
+BEFORE = "label_before"  # previous labels, in a corrected copy of a table
+
+MAX_NAMED = 10  # columns named in a message
+MAX_PASTED = 2000  # characters of column names in a suggested option
+LONG = 30  # mean length in characters from which texts are worth learning from
+MISSING = {"", "na", "n/a", "nan", "null", "none", "nil", "missing", "unknown", "-", "?", "."}
+# 17,99 and 1.234,50 with a decimal comma; 1,001 and 1,234.5 with commas between thousands.
+COMMAS = re.compile(r"[+-]?([0-9]+(\.[0-9]{3})*,[0-9]+|[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?)")
+
+MAX_NOTED = 8  # columns, or groups of classes, named in a note
+MIN_ROWS = 20  # with fewer rows, measurements are distinct by chance
+FIRST_ROWS = 1000  # enough to tell most columns from ids
+EXACT = 2**24  # integers up to here are exact in float32
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The column of each role; None if there is none."""
+
+    label: str | None
+    ids: str | None
+    files: str | None
+    texts: str | None
+    split: str | None
+    clean: str | None
+    ignored: tuple[str, ...] = ()
+
+
+def find_roles(
+    table: Table,
+    label_column: str | None,
+    path_column: str | None,
+    text_column: str | None,
+    id_column: str | None,
+    ignore: Sequence[str],
+    needed: Sequence[str] | None = None,
+) -> Roles:
+    """Return the roles of the columns; refuse a table with both paths and texts.
+
+    Args:
+        table: the table.
+        label_column, path_column, text_column, id_column: names given by the user.
+        ignore: columns that have no role.
+        needed: columns that a model needs as numbers; they have a role only by their given names.
+    """
+    found = (find_column(table, name, ()) for name in ignore)
+    ignored = tuple(dict.fromkeys(column for column in found if column is not None))
+    named = (name for name in (path_column, text_column) if name is not None)
+    inputs = [find_column(table, name, ()) for name in named]
+    label = find_label(table, label_column, (*ignored, *(needed or ()), *inputs))
+    taken = (label, *ignored, *(needed or ()))
+    ids = find_ids(table, id_column, taken)
+    is_chosen = bool(inputs) or needed is not None
+    paths, texts = ((), ()) if is_chosen else (PATH, TEXT)
+    files_column = find_column(table, path_column, paths, field="path_column", taken=taken)
+    texts_column = find_column(table, text_column, texts, field="text_column", taken=taken)
+    roles = {
+        "label_column": label,
+        "id_column": ids,
+        "path_column": files_column,
+        "text_column": texts_column,
+    }
+    _check_roles(table, roles, ignored)
+    taken = (*roles.values(), *ignored)
+    split = find_column(table, None, SPLIT, taken=taken)
+    clean = find_column(table, None, CLEAN, taken=taken)
+    return Roles(label, ids, files_column, texts_column, split, clean, ignored)
+
+
+def find_column(
+    table: Table,
+    name: str | None,
+    usual: Sequence[str],
+    *,
+    field: str | None = None,
+    taken: Sequence[str | None] = (),
+) -> str | None:
+    """Return the named column, or the only other one with a usual name, or None.
+
+    Args:
+        table: the table.
+        name: the column that the user asked for.
+        usual: names to look for if the user asked for none.
+        field: the option that names this column.
+        taken: columns that have another role.
+    """
+    if name is not None:
+        if name in table.columns:
+            return name
+        similar = [c for c in table.columns if normalize(c) == normalize(name)]
+        if len(similar) == 1:
+            return similar[0]
+        known = names_to_show(table, name)
+        raise InputError(f"{table.path}: {unknown('column', name, known)}", field=field)
+    found = [c for c in table.columns if normalize(c) in usual and c not in taken]
+    if len(found) > 1:
+        raise InputError(
+            f"{table.path} has several columns for one purpose, {' and '.join(found)}",
+            field=field,
+            fix=f"choose one with {option(field)}" if field else "rename one",
+        )
+    return found[0] if found else None
+
+
+def normalize(name: str) -> str:
+    """Return a name as usual names are written."""
+    return name.strip().lower()
+
+
+def names_to_show(table: Table, name: str) -> list[str]:
+    """Return all column names, or of very many those that resemble `name`."""
+    if len(table.columns) <= 30:
+        return list(table.columns)
+    return get_close_matches(name, table.columns, n=5) or [*table.columns[:30], "…"]
+
+
+def _check_roles(table: Table, roles: Mapping[str, str | None], ignored: Sequence[str]) -> None:
+    """Refuse ignored columns that have a role, labels as inputs, and two kinds of inputs."""
+    for field, column in roles.items():
+        if column is not None and column in ignored:
+            raise InputError(
+                f'the column "{short(column)}" of {table.path} is given by {option(field)} and by '
+                f"{option('ignore_column')}",
+                field="ignore_column",
+                fix="drop one of them",
+            )
+    for field in ("path_column", "text_column"):
+        if roles[field] is not None and roles[field] == roles["label_column"]:
+            raise InputError(
+                f'the column "{short(roles[field] or "")}" of {table.path} holds the labels and '
+                "cannot be the input",
+                field=field,
+                fix=f"name another with {option(field)}",
+            )
+    files, texts = roles["path_column"], roles["text_column"]
+    if files is not None and texts is not None:
+        raise InputError(
+            f'{table.path} has a path column "{files}" and a text column "{texts}"',
+            field="path_column",
+            fix=f"choose one with {option('path_column', files)} or {option('text_column', texts)}",
+        )
+
+
+def find_label(table: Table, name: str | None, taken: Sequence[str | None] = ()) -> str | None:
+    """Return the column of labels, or None."""
+    found = find_column(table, name, LABEL, field="label_column", taken=taken)
+    return found or find_column(table, None, GIVEN, field="label_column", taken=taken)
+
+
+def require_label(table: Table, column: str | None) -> str:
+    """Return the column of labels; refuse a table without one."""
+    if column is not None:
+        return column
+    # At the usual cutoff "age" would be suggested for "target".
+    close = [c for name in LABEL for c in get_close_matches(name, table.columns, 1, cutoff=0.75)]
+    hint = f'; did you mean "{close[0]}"?' if close else "."
+    raise InputError(
+        f"{table.path} has no label column{hint} Name it with {option('label_column')}. "
+        f"Its columns: {', '.join(names_to_show(table, 'label'))}",
+        field="label_column",
+    )
+
+
+def find_ids(table: Table, name: str | None, taken: Sequence[str | None]) -> str | None:
+    """Return the column of ids, or None; of several usual names the first one counts."""
+    if name is not None:
+        return find_column(table, name, (), field="id_column")
+    lower = {normalize(c): c for c in table.columns if c not in taken}
+    return next((lower[usual] for usual in ID if usual in lower), None)
+
+
+def is_about_labels(table: Table, column: str) -> bool:
+    """Return whether a column describes labels, so that it is not a feature."""
+    if normalize(column) in GIVEN or re.fullmatch(rf"{BEFORE}(_[0-9]+)?", normalize(column)):
+        return True
+    is_of_cleanlab = any(normalize(c) == "is_label_issue" for c in table.columns)
+    return is_of_cleanlab and normalize(column) in OPINION
+
+
+def quote_names(names: Sequence[str], most: int) -> str:
+    """Return names in quotation marks as a list in a sentence, at most so many."""
+    quoted = [f'"{short(name)}"' for name in names[:most]]
+    if len(names) > most:
+        quoted.append(f"{len(names) - most} more")
+    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+
+
+def option_for(field: str, columns: Sequence[str]) -> str:
+    """Return an option with column names to paste, cut if they are very long."""
+    kept, length = 0, 0
+    while kept < len(columns) and (kept == 0 or length + len(columns[kept]) < MAX_PASTED):
+        length += len(columns[kept]) + 1
+        kept += 1
+    return option(field, tuple(columns[:kept])) + (" …" if kept < len(columns) else "")
+
+
+Kind = Literal["gaps", "commas", "files", "texts", "slips", "names", "words"]
+
+
+@dataclass(frozen=True)
+class _TextColumn:
+    """A column with a cell that is not a number."""
+
+    name: str
+    cells: Sequence[str]
+
+    @cached_property
+    def odd(self) -> list[int]:
+        """Return the rows whose cells are not numbers."""
+        return [row for row, cell in enumerate(self.cells) if not is_number(cell)]
+
+    @cached_property
+    def length(self) -> float:
+        """Return the mean number of characters of the cells that are not numbers."""
+        return sum(len(self.cells[row]) for row in self.odd) / len(self.odd)
+
+    @cached_property
+    def kind(self) -> Kind:
+        """Return what the cells look like."""
+        words = [self.cells[row] for row in self.odd]
+        words = [word for word in words if word.lower() not in MISSING]
+        if not words:
+            return "gaps"
+        if all(COMMAS.fullmatch(word) for word in words):
+            return "commas"
+        if all(PurePath(word).suffix.lower() in SUFFIXES for word in words):
+            return "files"
+        if self.length > LONG:
+            return "texts"
+        if 2 * len(self.odd) < len(self.cells):
+            return "slips"
+        return "names" if len(set(self.cells)) == len(self.cells) else "words"
+
+
+def refusal(
+    table: Table, columns: Sequence[str], *, has_ids: bool, is_needed: bool = False
+) -> InputError:
+    """Return the error about the columns that should hold numbers and do not.
+
+    Args:
+        table: the table.
+        columns: all columns that should hold numbers; at least one does not.
+        has_ids: whether another column holds ids.
+        is_needed: whether a model needs all columns, so that none can be ignored.
+    """
+    found = [_TextColumn(name, table.texts(name)) for name in columns if not _holds(table, name)]
+    first, others = found[0], [column.name for column in found[1:]]
+    row = first.odd[0]
+    cell = short(first.cells[row])
+    content = f'"{cell}", which is not a number,' if cell else "nothing"
+    also = ""
+    if others:
+        verb = "have" if len(others) > 1 else "has"
+        also = f", and {quote_names(others, MAX_NAMED - 1)} {verb} cells that are not numbers too"
+    commas = [column for column in found if column.kind == "commas"]
+    rest = [column for column in found if column.kind != "commas"]
+    advice = []
+    if commas:
+        which = f" of {quote_names([c.name for c in commas], MAX_NAMED)}" if rest else ""
+        advice.append(
+            "decimal commas and commas between thousands are not supported; save the numbers"
+            f"{which} with decimal points"
+        )
+    if rest:
+        advice.append(
+            _repairs(rest) if is_needed else _advice(rest, has_ids, len(rest) == len(columns))
+        )
+    return InputError(
+        f'the column "{short(first.name)}" of {table.path} holds {content} in {table.where(row)}'
+        f"{also}",
+        fix="; ".join(advice),
+    )
+
+
+def _holds(table: Table, column: str) -> bool:
+    """Return whether all cells of a column are numbers."""
+    try:
+        table.numbers([column])
+    except NotNumericError:
+        return False
+    return True
+
+
+def _repairs(columns: Sequence[_TextColumn]) -> str:
+    """Return how to turn the cells into numbers."""
+    kinds = {column.kind for column in columns}
+    ways = []
+    if "gaps" in kinds:
+        ways.append("fill it in or drop the row")
+    if kinds - {"gaps"}:
+        ways.append("repair the cells")
+    return ", and ".join(ways)
+
+
+def _advice(columns: Sequence[_TextColumn], has_ids: bool, is_all: bool) -> str:
+    """Return what to do about the columns; if `is_all`, ignoring them leaves no inputs."""
+    repairable = [column for column in columns if column.kind in ("gaps", "slips")]
+    ways = [_repairs(repairable)] if repairable else []
+    if not is_all:
+        ids = next((column.name for column in columns if column.kind == "names"), None)
+        ways.append(_ignoring([column.name for column in columns], None if has_ids else ids))
+    files = next((column.name for column in columns if column.kind == "files"), None)
+    if files is not None:
+        ways.append("learn from images with " + option_for("path_column", [files]))
+    texts = [c for c in columns if c.kind in ("texts", *(("names", "words") * is_all))]
+    if texts:
+        longest = max(texts, key=lambda column: column.length)
+        ways.append("learn from texts with " + option_for("text_column", [longest.name]))
+    return ", or ".join(ways)
+
+
+def _ignoring(columns: Sequence[str], ids: str | None) -> str:
+    """Return how to ignore columns, one of which may hold ids."""
+    others = [name for name in columns if name != ids]
+    if ids is None:
+        what = "them" if len(others) > 1 else "the column"
+        return f"ignore {what} with {option_for('ignore_column', others)}"
+    named = f"use it as ids with {option_for('id_column', [ids])}"
+    if not others:
+        return named
+    what = "the others" if len(others) > 1 else "the other"
+    return f"{named} and ignore {what} with {option_for('ignore_column', others)}"
+
+
+def notes(request: Request, dataset: Dataset) -> Iterator[str]:
+    """Yield notes about features that look like ids and classes that look alike."""
+    inputs = dataset.train.inputs
+    if isinstance(inputs, Features) and inputs.columns is not None:
+        yield from _note_ids(inputs.values, inputs.columns, is_named=request.id_column is not None)
+    groups = similar_classes(dataset.names)
+    if groups:
+        shown = ", ".join(quote_names(group, MAX_NOTED) for group in groups[:MAX_NOTED])
+        rest = len(groups) - MAX_NOTED
+        more = f", and {rest} more such groups" if rest > 0 else ""
+        yield (
+            f"the classes {shown}{more} differ only in case or surrounding spaces; if they are the "
+            "same class, give them one name"
+        )
+
+
+def _note_ids(values: Floats, columns: Sequence[str], *, is_named: bool) -> Iterator[str]:
+    ids = [name for k, name in enumerate(columns) if looks_like_ids(values[:, k])]
+    if not ids:
+        return
+    count = "1 column" if len(columns) == 1 else f"{len(columns):,} columns"
+    names = [short(name) for name in columns[:MAX_NOTED]]
+    more = f" and {len(columns) - MAX_NOTED:,} more" if len(columns) > MAX_NOTED else ""
+    is_one = len(ids) == 1
+    verb = "looks like an id" if is_one else "look like ids"
+    use = f"use {'it' if is_one else 'one'} as ids with {option_for('id_column', ids[:1])}, or "
+    yield (
+        f"learning from {count}: {', '.join(names)}{more}; {quote_names(ids, MAX_NOTED)} {verb}: "
+        f"{'' if is_named else use}"
+        f"ignore {'it' if is_one else 'them'} with {option_for('ignore_column', ids)}"
+    )
+
+
+def looks_like_ids(column: Floats) -> bool:
+    """Return whether [n] numbers are integers and all distinct, as far as float32 can tell."""
+    if len(column) < MIN_ROWS:
+        return False
+    for some in (column[:FIRST_ROWS], column):
+        if not np.array_equal(some, np.round(some)):
+            return False
+        exact = some[np.abs(some) < EXACT]
+        others = len(some) - len(exact)
+        distinct = len(np.unique(some))
+        if len(np.unique(exact)) < len(exact) or distinct < len(exact) + 0.9 * others:
+            return False
+    return True
+
+
+def similar_classes(names: Sequence[str]) -> list[list[str]]:
+    """Return groups of names that differ only in case or surrounding white space."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.strip().casefold(), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
