@@ -86,7 +86,7 @@ def test_a_parameter_may_be_spelled_as_in_the_paper(spelling: str) -> None:
 def test_a_run_does_not_choose_the_code_that_resuming_it_runs(tmp_path: Path) -> None:
     Config(model="antigravity:factory").write(tmp_path / "config.toml", "0123")
     resume = ["train", "--out", str(tmp_path), "--resume"]
-    words = r"import the Python module antigravity.* call factory .* --model antigravity:factory$"
+    words = r"import the Python module antigravity.* call factory .* model='antigravity:factory'$"
     with pytest.raises(InputError, match=words):
         cli.prepare(resume)
     cli.prepare([*resume, "--model", "antigravity:factory"])
