@@ -216,7 +216,7 @@ def measured(labels: Labels, flagged: Bools, quality: Scores | None, suggested: 
 
 def _audited(labels: Labels, records: Records) -> Row:
     """From the records: what lies in the run's directory may be of an older audit."""
-    table, audit = suspects.examine(labels, records)
+    table, audit = suspects.audit_labels(labels, records)
     number = {name: k for k, name in enumerate(labels.names)}
     suggested = np.array([number[name] for name in table["suggested_label"].to_pylist()])
     return {

@@ -23,8 +23,9 @@ import pytest
 import tomli_w
 import torch
 
-from proselflc.auditing.audit import Audit, counted
+from proselflc.auditing.audit import Audit
 from proselflc.auditing.examples import write_parquet
+from proselflc.data.labels import class_matrix
 from proselflc.data.labels.labels import Labels
 from proselflc.data.noise import fingerprint
 from proselflc.files.manifest import Written
@@ -321,8 +322,8 @@ def fabricated_run(
             realised_noise_rate=marked / n if truth else None,
             expected_precision=0.88 if marked else None,
             names=tuple(names),
-            joint=counted(suggested, given, C),
-            realised=counted(suggested, given, C) if truth else None,
+            joint=class_matrix.counted(suggested, given, C),
+            realised=class_matrix.counted(suggested, given, C) if truth else None,
         ).save(directory)
     table = {"fingerprint": "f" * 64, "data": "/nowhere/pets.csv", "epochs": epochs}
     table |= {"method": {"name": "proselflc"}, "seed": 7, **(config or {})}

@@ -16,11 +16,7 @@ SPELLED = re.compile(
 )
 EDGES = ("cli", "wording.py")
 TO_DO = (
-    "auditing",
     "data",
-    "exporting",
-    "pages",
-    "reporting",
     "run",
 )
 

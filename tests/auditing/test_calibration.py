@@ -17,8 +17,8 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from torch.testing import assert_close
 
-from proselflc.auditing import calibration
-from proselflc.auditing.calibration import (
+from proselflc.auditing import evaluation
+from proselflc.auditing.evaluation import (
     FITTED_TEMPERATURES,
     fitted_temperature,
     max_probability,
@@ -114,7 +114,7 @@ def test_reliability_by_hand() -> None:
     ("confidence", "correct", "bins", "sentence"),
     [
         ([0.5], [True], 0, "at least one bin, got 0"),
-        ([], [], 10, "at least one, got 0 and 0"),
+        ([], [], 10, "got 0 and 0"),
         ([0.5, 0.5], [True], 10, "got 2 and 1"),
         ([math.nan], [True], 10, "not between 0 and 1"),
         ([1.5], [True], 10, "not between 0 and 1"),
@@ -153,7 +153,7 @@ def test_confidences_at_their_ends(C: int) -> None:
 @pytest.mark.parametrize("elements", [1, 50, 1 << 20])
 def test_ece_of_logits(temperature: float, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In numpy, one example at a time; however many rows are worked on at once."""
-    monkeypatch.setattr(calibration, "_ELEMENTS", elements)
+    monkeypatch.setattr(evaluation, "_ELEMENTS", elements)
     logits, labels = some(83, 6)
     p = softmax(logits.numpy().astype(np.float64) / temperature, axis=1)
     correct = (p.argmax(1) == labels.numpy()).tolist()
@@ -170,7 +170,7 @@ def test_ece_of_logits(temperature: float, elements: int, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
 def test_a_temperature_that_is_none(temperature: float) -> None:
-    with pytest.raises(InputError, match="finite number above 0"):
+    with pytest.raises(InputError, match="must be finite and positive"):
         reliabilities(*some(3, 3), (max_probability,), temperature=temperature)
 
 
@@ -271,7 +271,7 @@ def test_a_fitted_temperature_stays_in_its_range() -> None:
     [
         (torch.zeros(2, 3), torch.zeros(3, dtype=torch.long), r"\(2, 3\) for labels of shape \(3,"),
         (torch.zeros(2), torch.zeros(2, dtype=torch.long), r"shape \(2,\) for labels"),
-        (torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), "at least one of each"),
+        (torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), "at least one label"),
         (torch.zeros(2, 3), torch.tensor([0, 3]), "a label is 3, but the model has 3 outputs"),
         (torch.zeros(2, 3), torch.tensor([0, -1]), "a label is -1"),
         (torch.tensor([[0, math.nan]]), torch.tensor([0]), "not finite for 1 of 1 examples"),

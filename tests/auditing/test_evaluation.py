@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.metrics import accuracy_score, log_loss, recall_score, top_k_accuracy_score
 
-from proselflc.auditing import calibration
-from proselflc.auditing.calibration import (
+from proselflc.auditing import evaluation
+from proselflc.auditing.evaluation import (
+    evaluate,
     max_probability,
     one_minus_entropy,
     reliabilities,
 )
-from proselflc.auditing.evaluation import evaluate
 from proselflc.errors import InputError
 
 
@@ -77,7 +77,7 @@ def test_by_hand() -> None:
 def test_rows_at_once_do_not_matter(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
     logits, labels = some(97, 7, 0)
     whole = evaluate(logits, labels, 7)
-    monkeypatch.setattr(calibration, "_ELEMENTS", elements)
+    monkeypatch.setattr(evaluation, "_ELEMENTS", elements)
     parts = evaluate(logits, labels, 7)
     assert (parts.accuracy, parts.top5, parts.per_class) == (
         whole.accuracy,
@@ -144,7 +144,7 @@ def test_json_says_everything() -> None:
 
 
 def test_a_model_for_other_data_is_refused() -> None:
-    with pytest.raises(InputError, match="has 3 outputs, but the data have 4 classes"):
+    with pytest.raises(InputError, match="has 3 outputs, but the data has 4 classes"):
         evaluate(torch.zeros(2, 3), torch.tensor([0, 1]), 4)
     with pytest.raises(InputError, match="not finite for 2 of 2 examples"):
         evaluate(torch.full((2, 3), math.nan), torch.tensor([0, 1]), 3)

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proselflc.auditing import records as chunks
-from proselflc.auditing.examples import Judgement, read_examples, table, write_parquet
+from proselflc.auditing.examples import LabelScores, read_examples, table, write_parquet
 from proselflc.auditing.records import Records
-from proselflc.auditing.suspects import examine
+from proselflc.auditing.suspects import audit_labels
 from proselflc.correction.criteria import BootSoft
 from proselflc.data.batches import Batch
 from proselflc.data.labels.labels import Labels
@@ -71,16 +71,18 @@ def epoch_of(*rows: tuple[int, float, float, float] | None) -> Rows:
     return array
 
 
-def judged(suggested: list[int], chances: npt.NDArray[np.floating], given: list[int]) -> Judgement:
+def scored(
+    suggested: list[int], chances: npt.NDArray[np.floating], given: list[int]
+) -> LabelScores:
     """What the table is told: chances [n, C], NaN of what was not seen."""
     some = chances.astype(np.float32)
     quality = some[np.arange(len(given)), given]
-    return Judgement(quality, np.array(suggested, np.int64), lambda rows: some[rows].copy())
+    return LabelScores(quality, np.array(suggested, np.int64), lambda rows: some[rows].copy())
 
 
-def unimportant(given: list[int], C: int) -> Judgement:
+def unimportant(given: list[int], C: int) -> LabelScores:
     """A judgement for tests that look elsewhere."""
-    return judged(given, np.full((len(given), C), 1 / C), given)
+    return scored(given, np.full((len(given), C), 1 / C), given)
 
 
 NEVER = [math.nan] * 3
@@ -95,7 +97,7 @@ def test_by_hand() -> None:
         epoch_of(None, (2, 0.125, 0.125, 0.5), (1, 0.5, 0.125, 1.0), None),
     ]
     chances = np.array([[0.875, 0.125, 0], [0.125, 0.625, 0.25], [0.25, 0.5, 0.25], NEVER])
-    judgement = judged([0, 1, 1, 2], chances, [0, 0, 1, 2])
+    judgement = scored([0, 1, 1, 2], chances, [0, 0, 1, 2])
     found = table(labels, Records(epochs), judgement)
     assert found.column_names == [*COLUMNS, "clean_label"]
     assert found.to_pydict() == {
@@ -184,7 +186,7 @@ def test_distributions_and_probabilities_whatever_is_done_at_once(
     suggested = np.where(generator.random(n) < 0.5, generator.integers(C, size=n), y)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "_ELEMENTS", elements)
-        found = table(labels_of(y, C), Records([]), judged(suggested.tolist(), chances, y))
+        found = table(labels_of(y, C), Records([]), scored(suggested.tolist(), chances, y))
     rows = found.to_pylist()
     assert [row["index"] for row in rows] == list(range(n))
     for i, row in enumerate(rows):
@@ -231,7 +233,7 @@ def test_what_the_recorder_writes_can_be_read(tmp_path: Path) -> None:
         recorder.end_epoch(epoch)
     recorder.end()
     labels = labels_of(y.tolist(), C, clean.tolist())
-    found, _ = examine(labels, Records(observations.Epochs(tmp_path)))
+    found, _ = audit_labels(labels, Records(observations.Epochs(tmp_path)))
     assert found["is_suspect"].to_pylist() == [True] * wrong + [False] * (n - wrong)
     assert found["suggested_label"].equals(found["clean_label"])
     # Of equals the first class is the predicted one.
@@ -255,7 +257,7 @@ def made(C: int = 3, n: int = 4, clean: bool = True) -> pa.Table:
     chances[n // 2 :: 2] = np.nan
     epochs = [epoch_of(*[(0, 0.5, 0.5, 0.5)] * n)]
     suggested = [(k + (i == 0)) % C for i, k in enumerate(y)]
-    judgement = judged(suggested, chances, y)
+    judgement = scored(suggested, chances, y)
     return table(labels_of(y, C, y if clean else None), Records(epochs), judgement)
 
 
@@ -295,10 +297,10 @@ def changed(name: str, values: Any) -> pa.Table:
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
-        (made().drop_columns("quality"), 'has no column "quality": it is not an examples.parquet'),
+        (made().drop_columns("quality"), 'has no column "quality"'),
         (pa.table({"a": [1]}), 'has no column "index"'),
-        (changed("flips", pa.array([1.5] * 4)), '"flips" of .* holds double, but int32 is'),
-        (changed("id", pa.array([1, 2, 3, 4])), '"id" of .* holds int64, but string is'),
+        (changed("flips", pa.array([1.5] * 4)), '"flips" of .* holds double, expected int32'),
+        (changed("id", pa.array([1, 2, 3, 4])), '"id" of .* holds int64, expected string'),
         (changed("id", pa.array(["a", None, "c", "d"])), '"id" of .* has empty cells'),
         (changed("index", pa.array([0, 1, 2, 2])), "not numbered from 0 in order"),
         (
@@ -311,7 +313,7 @@ def changed(name: str, values: Any) -> pa.Table:
         ),
         (
             changed("corrected_distribution", pa.array([[1]] * 4)),
-            r"list<.*int64> ?, but list<.*float> or list<.*struct<label: string, p: float>> is",
+            r"list<.*int64> ?, expected list<.*float> or list<.*struct<label: string, p: float>>",
         ),
     ],
 )

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from proselflc.auditing import few_classes, held_out
+from proselflc.auditing import held_out
 from proselflc.auditing.audit import Audit
-from proselflc.auditing.examples import Likeliest
+from proselflc.auditing.examples import TopClasses
 from proselflc.auditing.noise_estimate import joint
-from proselflc.auditing.records import HeldOut, Records
-from proselflc.auditing.suspects import examine, judge
+from proselflc.auditing.records import KEPT_CLASSES, HeldOut, Records, largest_probabilities
+from proselflc.auditing.suspects import audit_labels, score_labels
 from proselflc.data import memory_budget
 from proselflc.data.inputs import Ints
 from proselflc.data.labels.labels import Labels, labelled
@@ -55,7 +55,7 @@ def world(seed: int, n: int, C: int, epochs: int) -> tuple[Labels, list[Rows], D
 
 
 def table_of(labels: Labels, records: Records) -> tuple[dict[str, Any], Audit]:
-    table, audit = examine(labels, records)
+    table, audit = audit_labels(labels, records)
     return table.to_pydict(), audit
 
 
@@ -99,9 +99,9 @@ def test_records_are_judged_alike_in_both_forms(seed: int, monkeypatch: pytest.M
 def test_trusted_labels_stay_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     labels, recorded, _ = world(1, 400, 60, 8)
     records, trusted = Records(recorded), np.arange(400) % 3 == 0
-    dense = judge(records, labels.given, joint(records, labels.given, 60), trusted)
+    dense = score_labels(records, labels.given, joint(records, labels.given, 60), trusted)
     monkeypatch.setattr(memory_budget, "DENSE_CLASSES", 10)
-    sparse = judge(records, labels.given, joint(records, labels.given, 60), trusted)
+    sparse = score_labels(records, labels.given, joint(records, labels.given, 60), trusted)
     np.testing.assert_array_equal(sparse.suggested, dense.suggested)
     seen = ~np.isnan(dense.quality)
     assert (sparse.quality[trusted & seen] == 1).all()
@@ -111,21 +111,21 @@ def test_trusted_labels_stay_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> N
 def test_predictions_out_of_sample_are_judged_alike_where_all_classes_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    C = few_classes.KEPT + 1
+    C = KEPT_CLASSES + 1
     labels, recorded, p = world(2, 600, C, 3)
     p = p.astype(np.float16)
-    dense = judge(
+    dense = score_labels(
         Records(recorded, HeldOut(2, p)),
         labels.given,
         joint(Records(recorded, HeldOut(2, p)), labels.given, C),
     )
     monkeypatch.setattr(memory_budget, "DENSE_CLASSES", 10)
-    kept = few_classes.largest(p, labels.given)
+    kept = largest_probabilities(p, labels.given)
     for few in (p, kept):  # whole, and as a file has it
         records = Records(recorded, HeldOut(2, few))
         records.check(labels)
         found = joint(records, labels.given, C)
-        sparse = judge(records, labels.given, found)
+        sparse = score_labels(records, labels.given, found)
         np.testing.assert_array_equal(sparse.suggested, dense.suggested)
         np.testing.assert_allclose(sparse.quality, dense.quality, rtol=1e-3, atol=1e-5)
 
@@ -135,23 +135,23 @@ def test_beyond_the_kept_classes_the_others_share_what_is_left(
 ) -> None:
     labels, recorded, p = world(3, 800, 150, 3)
     one = Records(recorded, HeldOut(2, p.astype(np.float16)))
-    dense = judge(one, labels.given, joint(one, labels.given, 150))
+    dense = score_labels(one, labels.given, joint(one, labels.given, 150))
     monkeypatch.setattr(memory_budget, "DENSE_CLASSES", 100)
-    sparse = judge(one, labels.given, joint(one, labels.given, 150))
+    sparse = score_labels(one, labels.given, joint(one, labels.given, 150))
     assert (sparse.suggested != dense.suggested).mean() < 0.005
     assert np.nanmax(np.abs(sparse.quality - dense.quality)) < 0.05
-    few = one.few(slice(0, 800), labels.given, 150)
-    whole = few.rest * (150 - 1 - few_classes.KEPT) + np.bincount(few.row, few.p)
+    few = one.sparse_mean_prediction(slice(0, 800), labels.given, 150)
+    whole = few.rest * (150 - 1 - KEPT_CLASSES) + np.bincount(few.row, few.p)
     np.testing.assert_allclose(whole, 1, atol=2e-3)
 
 
 def test_the_largest_of_a_prediction_are_kept_with_that_of_the_given_label() -> None:
     p = np.array([[0.1, 0.5, 0.15, 0.25], [np.nan] * 4], np.float32)
-    kept = few_classes.largest(p, np.array([2, 0]))
+    kept = largest_probabilities(p, np.array([2, 0]))
     assert kept["class"][0].tolist() == [2, 1, 3, 0]
     np.testing.assert_allclose(kept["value"][0], [0.15, 0.5, 0.25, 0.1], rtol=1e-3)
     assert np.isnan(kept["value"][1]).all()
-    few = few_classes.of_largest(kept, np.array([2, 0]), 4)
+    few = Records([], HeldOut(2, kept)).sparse_mean_prediction(slice(0, 2), np.array([2, 0]), 4)
     assert few.row.tolist() == [0] * 4
     assert np.isnan(few.rest[1])
 
@@ -167,7 +167,7 @@ def test_a_file_of_predictions_out_of_sample_is_small(
         path, (50, 300), (held_out.kept(p[k : k + 7], y[k : k + 7]) for k in range(0, 50, 7))
     )
     found = held_out.read(path, (50, 300))
-    assert found.shape == (50, 1 + few_classes.KEPT)
+    assert found.shape == (50, 1 + KEPT_CLASSES)
     np.testing.assert_allclose(found["value"][:, 0], p[y, y], rtol=1e-3, atol=1e-7)
     others = p.copy()
     others[y, y] = -1
@@ -182,7 +182,7 @@ def test_an_audit_is_read_back_in_either_form(
 ) -> None:
     labels, recorded, _ = world(0, 500, 40, 5)
     monkeypatch.setattr(memory_budget, "DENSE_CLASSES", 20)
-    _, audit = examine(labels, Records(recorded))
+    _, audit = audit_labels(labels, Records(recorded))
     directory = RunDirectory(tmp_path)
     audit.save(directory)
     again = Audit.load(directory)
@@ -208,14 +208,14 @@ def test_no_array_of_examples_by_classes_or_of_pairs_of_classes_is_made() -> Non
     names, ids = tuple(map(str, range(C))), tuple(map(str, range(n)))
     labels = labelled(given, clean, names, ids)
     records = Records(recorded)
-    examine(labels, records)  # whatever the first use alone takes
+    audit_labels(labels, records)  # whatever the first use alone takes
     tracemalloc.start()
-    table, audit = examine(labels, records)
+    table, audit = audit_labels(labels, records)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < min(2 * n * C, 8 * C * C) / 2  # half precision, double precision
     assert len(table) == n
     assert audit.joint.shape == (C, C)
-    found = judge(records, given, audit.joint).distribution(slice(0, 10))
-    assert isinstance(found, Likeliest)
+    found = score_labels(records, given, audit.joint).distribution(slice(0, 10))
+    assert isinstance(found, TopClasses)
     assert found.classes.shape == (10, 5)

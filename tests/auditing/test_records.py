@@ -175,19 +175,19 @@ def test_records_of_the_labels_are_taken(good: Records) -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        (replace(GOOD, observed=[]), "the run has no dynamics: .* so train it again"),
+        (replace(GOOD, observed=[]), "the run has no dynamics, .* train it again"),
         (
             replace(GOOD, observed=[np.zeros(4, ROW), np.zeros(3, ROW)]),
-            r"the record of epoch 1 is \[3\], but there are 4 labels: it belongs to another run",
+            r"the record of epoch 1 .* \[3\], but there are 4 labels: it belongs to another run",
         ),
         (
             replace(GOOD, observed=[np.zeros((), ROW)]),
-            r"the record of epoch 0 is \[\], but there are 4",
+            r"epoch 0 .* \[\], but there are 4",
         ),
-        (replace(GOOD, observed=[np.zeros((4, 1), ROW)]), r"epoch 0 is \[4, 1\], but there are 4"),
+        (replace(GOOD, observed=[np.zeros((4, 1), ROW)]), r"epoch 0 .* \[4, 1\], but there are 4"),
         (
             replace(GOOD, held_out=HeldOut(2, dense(4, 7))),
-            r"predictions of the folds are \[4, 7\], but there are 4 labels of 6 classes: they ",
+            r"predictions .* \[4, 7\], but there are 4 labels of 6 classes: they ",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from sklearn.metrics import confusion_matrix, roc_auc_score
 from proselflc.auditing import records as chunks
 from proselflc.auditing.noise_estimate import joint
 from proselflc.auditing.records import HeldOut, Records
-from proselflc.auditing.suspects import examine, judge, lift
+from proselflc.auditing.suspects import audit_labels, lift, score_labels
 from proselflc.data.inputs import Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.errors import InputError
@@ -142,7 +142,7 @@ def test_the_judgement_is_that_of_a_loop_whatever_is_done_at_once(
     p, y, counts = drawn(seed, n, C)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "_ELEMENTS", elements)
-        found = judge(predicting(p), y, counts)
+        found = score_labels(predicting(p), y, counts)
     halves = p.astype(np.float16).astype(np.float64)
     if np.isnan(p).all():
         assert np.isnan(found.quality).all()
@@ -177,7 +177,7 @@ def test_the_judgement_is_that_of_a_loop_whatever_is_done_at_once(
 @given(seed=st.integers(0, 2**31), n=st.integers(1, 60), C=st.integers(2, 5))
 def test_the_chances_have_the_noise_rate_for_their_mean(seed: int, n: int, C: int) -> None:
     p, y, counts = drawn(seed, n, C)
-    quality = judge(predicting(p), y, counts).quality
+    quality = score_labels(predicting(p), y, counts).quality
     if not np.isnan(quality).all():
         rate = 1 - counts.trace() / counts.sum()
         assert 1 - np.nanmean(quality, dtype=np.float64) == pytest.approx(rate, abs=1e-6)
@@ -189,7 +189,7 @@ def test_what_is_trusted_is_right_and_the_others_share_the_noise(seed: int, n: i
     p, y, counts = drawn(seed, n, 3)
     counts += np.diag(np.full(3, counts.sum()))  # less noise than there are others
     trusted = np.random.default_rng(seed).random(n) < 0.3
-    found = judge(predicting(p), y, counts, trusted)
+    found = score_labels(predicting(p), y, counts, trusted)
     known = ~np.isnan(p[:, 0])
     np.testing.assert_array_equal(np.isnan(found.quality), ~known)
     assert (found.quality[trusted & known] == 1).all()
@@ -211,7 +211,7 @@ def test_the_judgement_looks_at_all_epochs() -> None:
     rows["other"] = [[1, 2], [2, 2], [7, 7]]
     y, counts = np.array([0, 0]), np.array([[5.0, 1, 0], [2, 5, 1], [4, 0, 5]])
     mean = np.array([[0.5, 0.25, 0.25], [0.25, 0.125, 0.625]])
-    found = judge(Records(list(rows)), y, counts)
+    found = score_labels(Records(list(rows)), y, counts)
     expected = naive_judgement(mean.tolist(), y.tolist(), counts.tolist(), slope=2)
     np.testing.assert_allclose(found.quality, [q for q, _ in expected], atol=1e-6)
     assert found.suggested.tolist() == [0, 2]
@@ -219,7 +219,7 @@ def test_the_judgement_looks_at_all_epochs() -> None:
 
 def test_without_noise_nobody_is_suspect() -> None:
     p, y, _ = drawn(0, 40, 3)
-    found = judge(predicting(p), y, np.diag([20.0, 10, 10]))
+    found = score_labels(predicting(p), y, np.diag([20.0, 10, 10]))
     np.testing.assert_array_equal(found.quality, np.where(np.isnan(p[:, 0]), np.nan, 1))
     np.testing.assert_array_equal(found.suggested, y)
 
@@ -227,7 +227,7 @@ def test_without_noise_nobody_is_suspect() -> None:
 def test_where_all_labels_are_wrong_all_are_suspect() -> None:
     y = np.array([0, 1, 2, 1])
     p = np.array([[1.0, 0, 0], [0.2, 0.7, 0.1], [0.3, 0.3, 0.4], [np.nan] * 3])
-    found = judge(predicting(p), y, np.array([[0.0, 9, 1], [5, 0, 5], [2, 8, 0]]))
+    found = score_labels(predicting(p), y, np.array([[0.0, 9, 1], [5, 0, 5], [2, 8, 0]]))
     np.testing.assert_array_equal(found.quality, [0, 0, 0, np.nan])
     assert found.suggested[3] == 1
     assert (found.suggested[:3] != y[:3]).all()
@@ -236,7 +236,7 @@ def test_where_all_labels_are_wrong_all_are_suspect() -> None:
 @pytest.mark.parametrize("rate", [0.25, 0.75])
 def test_a_single_example_is_as_wrong_as_labels_are(rate: float) -> None:
     for p in ([0.9, 0.1], [0.0, 1.0], [0.5, 0.5]):
-        found = judge(
+        found = score_labels(
             predicting(np.array([p])), np.array([0]), np.array([[1 - rate, 0], [rate, 0]])
         )
         assert found.quality.tolist() == pytest.approx([1 - rate])
@@ -244,7 +244,7 @@ def test_a_single_example_is_as_wrong_as_labels_are(rate: float) -> None:
 
 
 def test_nothing_to_judge() -> None:
-    found = judge(predicting(np.zeros((0, 3))), np.zeros(0, np.int64), np.zeros((3, 3)))
+    found = score_labels(predicting(np.zeros((0, 3))), np.zeros(0, np.int64), np.zeros((3, 3)))
     assert found.quality.shape == found.suggested.shape == (0,)
 
 
@@ -270,11 +270,13 @@ def test_where_labels_go_astray_helps_to_find_them(seed: int) -> None:
     """With pair noise an example between other classes is hard, but not wrong."""
     clean, y, p = world(seed, [0.2] * 5, "pair", 0.3, sharpness=2)
     records = predicting(p)
-    quality = judge(records, y, joint(records, y, 5)).quality
+    quality = score_labels(records, y, joint(records, y, 5)).quality
     ours = roc_auc_score(y != clean, -quality)
     assert ours > 0.965
     assert ours > roc_auc_score(y != clean, -p[np.arange(len(y)), y]) + 0.008
-    no_lift = judge(records, y, np.full((5, 5), 0.3 / 4) + (0.7 - 0.3 / 4) * np.eye(5)).quality
+    no_lift = score_labels(
+        records, y, np.full((5, 5), 0.3 / 4) + (0.7 - 0.3 / 4) * np.eye(5)
+    ).quality
     assert ours > roc_auc_score(y != clean, -no_lift) + 0.008
 
 
@@ -289,7 +291,7 @@ def test_false_alarms_are_not_much_more_frequent_in_rare_classes(noise: Noise) -
     for seed in range(5):
         clean, y, p = world(seed, [0.6, 0.3, 0.07, 0.02, 0.01], noise, 0.2, sharpness=3)
         records = predicting(p)
-        found = judge(records, y, joint(records, y, 5))
+        found = score_labels(records, y, joint(records, y, 5))
         for where, group in enumerate((clean == 0, clean >= 3)):
             group &= y == clean
             right[where] += group.sum()
@@ -325,7 +327,7 @@ def test_what_was_seen_in_training_is_believed_twice_as_much() -> None:
     records = of_training(np.nan_to_num(p, nan=0.25), y)
     m = records.mean_prediction(slice(0, 25), y, 4).astype(np.float64)
     expected = naive_judgement(m.tolist(), y.tolist(), counts.tolist(), slope=2)
-    found = judge(records, y, counts)
+    found = score_labels(records, y, counts)
     np.testing.assert_allclose(found.quality, [q for q, _ in expected], rtol=0, atol=2e-5)
 
 
@@ -336,7 +338,7 @@ def test_the_audit_says_what_the_table_says(known: bool, folds: int | None) -> N
     records = of_training(p, y)
     if folds is not None:
         records = replace(records, held_out=HeldOut(folds, p.astype(np.float16)))
-    table, audit = examine(labelled(y, clean if known else None, 4), records)
+    table, audit = audit_labels(labelled(y, clean if known else None, 4), records)
     is_suspect, quality = table["is_suspect"].to_numpy(), table["quality"].to_numpy()
     assert (audit.num_examples, audit.folds) == (6000, folds)
     assert audit.names == ("class 0", "class 1", "class 2", "class 3")
@@ -359,7 +361,7 @@ def test_the_audit_says_what_the_table_says(known: bool, folds: int | None) -> N
 
 def test_labels_that_all_agree_have_no_suspects() -> None:
     y = np.arange(60) % 11
-    _, audit = examine(labelled(y, y, 11), of_training(np.eye(11)[y], y))
+    _, audit = audit_labels(labelled(y, y, 11), of_training(np.eye(11)[y], y))
     assert (audit.suspects, audit.expected_precision) == (0, None)
     assert (audit.estimated_noise_rate, audit.realised_noise_rate) == (0, 0)
 
@@ -370,7 +372,7 @@ def test_an_audit_of_anything_is_sound(seed: int, n: int, C: int, folded: bool) 
     p, y, _ = drawn(seed, n, C)
     mean = p.astype(np.float16)
     records = replace(of_training(p, y), held_out=HeldOut(2, mean) if folded else None)
-    table, audit = examine(labelled(y, y[::-1].copy(), C), records)
+    table, audit = audit_labels(labelled(y, y[::-1].copy(), C), records)
     assert audit.suspects == sum(table["is_suspect"].to_pylist())
     assert (audit.expected_precision is None) == (audit.suspects == 0)
     assert audit.expected_precision is None or 0.5 < audit.expected_precision <= 1
@@ -385,6 +387,6 @@ def test_records_of_other_labels_are_refused() -> None:
     y = np.array([0, 1, 2])
     records = of_training(np.eye(3)[y], y)
     with pytest.raises(InputError, match="but there are 4 labels"):
-        examine(labelled(np.array([0, 1, 2, 0]), None, 3), records)
+        audit_labels(labelled(np.array([0, 1, 2, 0]), None, 3), records)
     with pytest.raises(InputError, match="the run has no dynamics"):
-        examine(labelled(y, None, 3), replace(records, observed=[]))
+        audit_labels(labelled(y, None, 3), replace(records, observed=[]))

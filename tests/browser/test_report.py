@@ -20,7 +20,7 @@ from playwright.sync_api import Page, expect
 from proselflc.data.inputs import Features, Images, Texts
 from proselflc.reporting import figures
 from proselflc.reporting import page as report
-from proselflc.reporting.reading import readings
+from proselflc.reporting.run_facts import read_runs
 from proselflc.run.reader import load_run
 
 pytestmark = pytest.mark.browser
@@ -134,7 +134,7 @@ def write(fabricate_in: Callable[..., Path], once: Callable[..., Path]) -> Calla
                         ("reliability", None),
                     ):
                         patch.setattr(figures, figure, lambda *_, nothing=nothing: nothing)
-                made = report.make(readings([fabricate_in(folder, **options)]), inputs=inputs)
+                made = report.make(read_runs([fabricate_in(folder, **options)]), inputs=inputs)
             (folder / "page.html").write_text(made.html, encoding="utf-8")
 
         return once(title, fill) / "page.html"
@@ -380,7 +380,7 @@ def test_the_gallery_is_ordered(visit: Callable[..., Any], one: Path) -> None:
     total = page.locator(".card").count()
     order = page.get_by_role("combobox", name="Order")
     for words, name, sign in (
-        ("surest first", "sure", -1),
+        ("highest confidence first", "sure", -1),
         ("lowest quality first", "quality", 1),
         ("by given class", "given", 1),
         ("by suggested class", "suggested", 1),
@@ -415,7 +415,7 @@ def test_what_is_shown_is_the_runs_own(visit: Callable[..., Any], one: Path) -> 
         assert row["is_suspect"]
         assert labels.replace("\n", " ").split("→")[0].split()[-1] == row["given_label"]
         assert labels.split()[-1] == row["suggested_label"]
-        assert words == f"quality {said(row['quality'])} · sure {said(row['p_suggested'])}"
+        assert words == f"quality {said(row['quality'])} · confidence {said(row['p_suggested'])}"
 
 
 def test_examples_are_filtered_and_searched(visit: Callable[..., Any], one: Path) -> None:
@@ -460,7 +460,7 @@ def test_examples_are_filtered_and_searched(visit: Callable[..., Any], one: Path
 
 def test_tables_are_sorted(visit: Callable[..., Any], one: Path) -> None:
     page = visit(one).page
-    table = page.get_by_role("region", name="Class by class")
+    table = page.get_by_role("region", name="Classes")
     heading = table.get_by_role("columnheader", name="suspects")
     column = table.get_by_role("columnheader").all_inner_texts().index(heading.inner_text())
 
@@ -491,7 +491,7 @@ def test_names_are_ordered_as_people_count(
 ) -> None:
     names = [f"class {k}" for k in (10, 9, 1, 2)]
     page = visit(write("counted", names=names, n=16, drawn=False)).page
-    table = page.get_by_role("region", name="Class by class")
+    table = page.get_by_role("region", name="Classes")
     table.get_by_role("button", name="class").click()
     assert table.get_by_role("rowheader").all_inner_texts() == [f"class {k}" for k in (1, 2, 9, 10)]
 
@@ -709,7 +709,7 @@ def test_names_of_strangers_are_text(visit: Callable[..., Any], write: Callable[
     assert set(shown(hostile, ".labels b")) == set(HOSTILE)
     assert all(any(name in words for name in HOSTILE) for words in shown(hostile, ".id"))
     assert all(any(name in words for name in HOSTILE) for words in shown(hostile, ".text"))
-    classes = hostile.get_by_role("region", name="Class by class").get_by_role("rowheader")
+    classes = hostile.get_by_role("region", name="Classes").get_by_role("rowheader")
     assert classes.all_inner_texts() == list(HOSTILE)
     drawn = hostile.locator("svg[aria-labelledby^=transition] text").all_text_contents()
     assert any(words.startswith("<scri") for words in drawn)
@@ -725,7 +725,7 @@ def test_what_is_not_known_leaves_no_gap(visit: Callable[..., Any], bare: Path) 
     page = visit(bare).page
     words = page.locator("body").inner_text()
     for absent in (
-        "in truth",
+        "true value",
         "realised",
         "Correct fitting",
         "Wrong fitting",

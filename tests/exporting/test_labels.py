@@ -17,7 +17,8 @@ from proselflc.data.labels.decisions import DecisionChange
 from proselflc.data.labels.labels import Labels
 from proselflc.data.noise import fingerprint
 from proselflc.errors import InputError
-from proselflc.exporting.labels import Corrected, corrected_labels, find_label_issues, text_lines
+from proselflc.exporting.formats import text_lines
+from proselflc.exporting.labels import LabelExport, corrected_labels, find_label_issues
 from proselflc.run.reader import Run
 
 NAMES = ("cat", "=dog", "<b>")
@@ -77,7 +78,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_the_columns_of_a_table(run: Run) -> None:
-    table = Corrected(run).table()
+    table = LabelExport(run).table()
     assert table.column_names == [
         "id",
         "label",
@@ -97,11 +98,11 @@ def test_the_columns_of_a_table(run: Run) -> None:
 
 
 def test_only_what_is_sure_enough_is_corrected(run: Run) -> None:
-    corrected = Corrected(run, min_confidence=0.9)
+    corrected = LabelExport(run, min_confidence=0.9)
     assert corrected.table()["label"].to_pylist() == ["cat", "=dog", "cat", "=dog", "=dog"]
     assert corrected.corrections == 2
     assert corrected.table()["is_suspect"].to_pylist() == [False, True, True, True, False]
-    assert Corrected(run, 1.0).corrections == 0
+    assert LabelExport(run, 1.0).corrections == 0
     assert corrected_labels(run, min_confidence=0.9) == ["cat", "=dog", "cat", "=dog", "=dog"]
     assert corrected_labels(run, min_confidence=1) == [NAMES[k] for k in GIVEN]
 
@@ -109,11 +110,11 @@ def test_only_what_is_sure_enough_is_corrected(run: Run) -> None:
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan")])
 def test_a_confidence_is_a_probability(run: Run, wrong: float) -> None:
     with pytest.raises(InputError, match=r"--min-confidence must be from 0 to 1, got"):
-        Corrected(run, wrong)
+        LabelExport(run, wrong)
 
 
 def test_suspects_alone(run: Run) -> None:
-    corrected = Corrected(run, 0.9, only_suspects=True)
+    corrected = LabelExport(run, 0.9, only_suspects=True)
     assert corrected.table()["id"].to_pylist() == ["@b", "c/d.png", "e"]
     assert corrected.labels.tolist() == [1, 0, 1]
     assert corrected.table(soft=True)["p(=dog)"].to_pylist() == pytest.approx([1, 0.3, 1])
@@ -126,10 +127,10 @@ def test_no_suspects_at_all(tmp_path: Path, has_many: bool) -> None:
     place = table.column_names.index("is_suspect")
     nobody = table.set_column(place, "is_suspect", pa.array([False] * len(IDS)))
     write_parquet(nobody, run.directory.examples)
-    corrected = Corrected(Run(run.path), only_suspects=True)
+    corrected = LabelExport(Run(run.path), only_suspects=True)
     found = corrected.table(soft=True)
     assert len(found) == 0
-    assert found.column_names == Corrected(Run(run.path)).table(soft=True).column_names
+    assert found.column_names == LabelExport(Run(run.path)).table(soft=True).column_names
     assert len(found.column_names) == 7 + (10 if has_many else 3)
     file = io.BytesIO()
     corrected.write_npz(file, soft=True)
@@ -138,10 +139,10 @@ def test_no_suspects_at_all(tmp_path: Path, has_many: bool) -> None:
 
 
 def test_soft_labels(run: Run) -> None:
-    table = Corrected(run).table(soft=True)
+    table = LabelExport(run).table(soft=True)
     columns = [table[f"p({name})"].to_numpy() for name in NAMES]
     np.testing.assert_array_equal(np.stack(columns, 1), SOFT)
-    kept = Corrected(run, 0.9).table(soft=True)
+    kept = LabelExport(run, 0.9).table(soft=True)
     columns = [kept[f"p({name})"].to_numpy() for name in NAMES]
     expected = SOFT.copy()
     expected[1] = [0, 1, 0]  # the one suspect that is not sure enough is its given label
@@ -160,13 +161,13 @@ def many(path: Path, classes: list[list[int]]) -> tuple[Run, tuple[str, ...]]:
 def test_soft_labels_of_many_classes(tmp_path: Path) -> None:
     five = [[0, 1, 2, 3, 4], [2, 1, 7, 8, 9], [0, 2, 4, 6, 8], [1, 99, 98, 97, 96], [1, 2, 3, 4, 5]]
     run, names = many(tmp_path / "run", five)
-    table = Corrected(run).table(soft=True)
+    table = LabelExport(run).table(soft=True)
     assert table.column_names[7:] == [f"{what}_{k}" for k in range(1, 6) for what in ("label", "p")]
     for k in range(5):
         assert table[f"label_{k + 1}"].to_pylist() == [names[row[k]] for row in five]
         assert set(table[f"p_{k + 1}"].to_pylist()) == {0.5 ** (k + 1)}
     file = io.BytesIO()
-    Corrected(run, 0.9).write_npz(file, soft=True)
+    LabelExport(run, 0.9).write_npz(file, soft=True)
     arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
     # The suspect that is not sure enough was given class 1: that comes first, once.
     assert arrays["classes"][1].tolist() == [1, 2, 7, 8, 9]
@@ -178,7 +179,7 @@ def test_soft_labels_of_many_classes(tmp_path: Path) -> None:
 
 def test_arrays(run: Run) -> None:
     file = io.BytesIO()
-    Corrected(run, 0.9).write_npz(file, soft=True)
+    LabelExport(run, 0.9).write_npz(file, soft=True)
     arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
     names = ["given", "ids", "is_suspect", "labels", "names", "probabilities", "quality"]
     names.append("reviewed")
@@ -191,12 +192,12 @@ def test_arrays(run: Run) -> None:
     np.testing.assert_array_equal(arrays["quality"], 1 - SURE)
     np.testing.assert_array_equal(arrays["probabilities"][[0, 2, 3, 4]], SOFT[[0, 2, 3, 4]])
     file = io.BytesIO()
-    Corrected(run).write_npz(file)
+    LabelExport(run).write_npz(file)
     assert sorted(np.load(io.BytesIO(file.getvalue()))) == [n for n in names if n[0] != "p"]
 
 
 def test_a_text_table_is_what_pandas_reads(run: Run) -> None:
-    lines = list(text_lines(Corrected(run).table(soft=True)))
+    lines = list(text_lines(LabelExport(run).table(soft=True)))
     columns = "id,label,given_label,is_suspect,quality,confidence,reviewed"
     assert lines[0] == f"{columns},p(cat),p(=dog),p(<b>)\n"
     assert lines[1] == "-1,cat,cat,False,0.25,0.75,,0.8,0.1,0.1\n"
@@ -205,7 +206,7 @@ def test_a_text_table_is_what_pandas_reads(run: Run) -> None:
     frame = pd.read_csv(io.StringIO("".join(lines)))
     assert frame["is_suspect"].dtype == bool
     np.testing.assert_allclose(frame["confidence"], SURE, atol=1e-6)
-    tabs = list(text_lines(Corrected(run).table(), "\t"))
+    tabs = list(text_lines(LabelExport(run).table(), "\t"))
     assert next(csv.reader([tabs[5]], delimiter="\t"))[0] == 'f,"g"'
 
 
@@ -227,7 +228,7 @@ def test_the_columns_of_cleanlab(run: Run) -> None:
     assert ours["predicted_label"].tolist() == ["cat", "<b>", "cat", "=dog", "=dog"]
     assert ours["given_label"].tolist() == ["cat", "=dog", "<b>", "cat", "=dog"]
     np.testing.assert_array_equal(ours["label_quality"], 1 - SURE)
-    sure = Corrected(run, 0.9).issues()
+    sure = LabelExport(run, 0.9).issues()
     assert sure["predicted_label"].to_pylist() == ours["predicted_label"].tolist()
     assert sure["corrected_label"].to_pylist() == ["cat", "=dog", "cat", "=dog", "=dog"]
 
@@ -240,14 +241,14 @@ def test_without_pandas(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_without_examples(run: Run) -> None:
     run.directory.examples.unlink()
-    with pytest.raises(InputError, match=r"has no examples\.parquet, so nothing is known"):
-        Corrected(Run(run.path)).table()
+    with pytest.raises(InputError, match=r"has no examples\.parquet"):
+        LabelExport(Run(run.path)).table()
 
 
 def test_examples_of_another_run(run: Run) -> None:
     other = made(run.path.parent / "other", ("x", "y", "z"))
     other.directory.examples.rename(run.directory.examples)
-    with pytest.raises(InputError, match=r"has classes that .* does not know"):
+    with pytest.raises(InputError, match=r"has classes that are not in"):
         corrected_labels(Run(run.path))
 
 
@@ -260,8 +261,8 @@ def test_examples_of_another_run(run: Run) -> None:
 )
 def test_damaged_distributions(run: Run, rows: list[list[float]]) -> None:
     broken = made(run.path.parent / "broken", NAMES, pa.array(rows, pa.list_(pa.float32())))
-    with pytest.raises(InputError, match=r"are not of 3 classes each: it is damaged"):
-        Corrected(broken).table(soft=True)
+    with pytest.raises(InputError, match=r"is damaged: .* 3 classes"):
+        LabelExport(broken).table(soft=True)
 
 
 def decide(run: Run, **labels: str | None) -> None:
@@ -272,7 +273,7 @@ def decide(run: Run, **labels: str | None) -> None:
 def test_what_people_decide_comes_first_in_every_form(run: Run) -> None:
     # Kept against the suggestion, another than suggested, cannot tell, and no suspect at all.
     decide(run, **{"@b": "=dog", "c/d.png": "=dog", "e": None, "-1": "<b>"})
-    corrected = Corrected(run)
+    corrected = LabelExport(run)
     labels = ["<b>", "=dog", "=dog", "=dog", "=dog"]
     table = corrected.table(soft=True)
     assert table["label"].to_pylist() == labels
@@ -292,10 +293,10 @@ def test_what_people_decide_comes_first_in_every_form(run: Run) -> None:
 
 def test_nothing_but_what_people_decide(run: Run) -> None:
     decide(run, **{"c/d.png": "cat"})
-    only = Corrected(run, reviewed=True)
+    only = LabelExport(run, reviewed=True)
     assert only.table()["label"].to_pylist() == ["cat", "=dog", "cat", "cat", "=dog"]
     assert only.corrections == 1
-    sure = Corrected(run, 0.95, reviewed=True)
+    sure = LabelExport(run, 0.95, reviewed=True)
     assert sure.table()["label"].to_pylist() == ["cat", "=dog", "cat", "=dog", "=dog"]
     assert corrected_labels(run, reviewed=True) == only.table()["label"].to_pylist()
 
@@ -307,7 +308,7 @@ def test_a_decision_among_many_classes_comes_first(tmp_path: Path) -> None:
     run = made(tmp_path / "many", names, pa.array(five, kind))
     decide(run, **{"@b": "class 150", "e": "class 3"})
     file = io.BytesIO()
-    Corrected(run).write_npz(file, soft=True)
+    LabelExport(run).write_npz(file, soft=True)
     arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
     assert arrays["classes"].tolist()[1] == [150, 1, 2, 3, 4]
     assert arrays["classes"].tolist()[3] == [3, 1, 2, 0, 4]
@@ -319,6 +320,6 @@ def test_a_dropped_line_is_said(run: Run) -> None:
     decide(run, e="cat")
     with run.directory.review.open("ab") as file:
         file.write(b"torn")
-    corrected = Corrected(run)
+    corrected = LabelExport(run)
     assert corrected.table()["label"].to_pylist()[3] == "cat"
     assert "the last line of" in corrected.notes[0]

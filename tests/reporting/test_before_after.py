@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from proselflc.auditing.caveats import OWN_CORRECTIONS
 from proselflc.data.labels.decisions import DecisionChange
 from proselflc.data.labels.labels import Labels
 from proselflc.reporting import page as report
 from proselflc.reporting import verdict
 from proselflc.reporting.before_after import changes, decided
-from proselflc.reporting.reading import readings
+from proselflc.reporting.run_facts import read_runs
 from proselflc.reviewing.view import next_steps
 from proselflc.run.reader import Run
 from proselflc.run.review import Review, wilson
@@ -65,8 +66,8 @@ def after(before: Path, reviewable: Callable[..., Path], tmp_path: Path) -> Path
 def test_how_many_suggestions_were_confirmed(before: Path) -> None:
     said = list(decided(Review(Run(before))))
     assert said[0].startswith(
-        "A person has decided about 5 of 15 suspects: 3 suggested labels are right, 1 given label "
-        "is right, and of 1 nobody can tell."
+        "5 of 15 suspects were reviewed: 3 suggested labels are right, 1 given label is right, "
+        "and 1 could not be decided."
     )
     low, high = wilson(3, 4)
     expected = f"75% (95% interval {np.floor(100 * low):.0f} to {np.ceil(100 * high):.0f}%)"
@@ -75,14 +76,10 @@ def test_how_many_suggestions_were_confirmed(before: Path) -> None:
 
 
 def test_one_is_said_as_one(before: Path) -> None:
-    Run(before).decisions.add(
-        [DecisionChange("id-5", "cat", 0)], "anna", "2"
-    )  # given fox, suggested cat
-    Run(before).decisions.add(
-        [DecisionChange("id-6", "fox", 0)], "anna", "3"
-    )  # given cat, suggested dog
+    Run(before).decisions.add([DecisionChange("id-5", "cat", 0)], "anna", "2")  # given fox, suggested cat
+    Run(before).decisions.add([DecisionChange("id-6", "fox", 0)], "anna", "3")  # given cat, suggested dog
     [first, *_] = decided(Review(Run(before)))
-    assert "4 suggested labels are right, 1 label should be another, 1 given label is" in first
+    assert "4 suggested labels are right, 1 label should be another class, 1 given" in first
 
 
 def test_what_a_sample_says_of_all(before: Path) -> None:
@@ -97,16 +94,16 @@ def test_what_a_sample_says_of_all(before: Path) -> None:
     Run(before).decisions.add(wanted, "anna", "2")
     last = list(decided(Review(Run(before))))[-1]
     many = next(k for k, i in enumerate(drawn) if i > 4 and i not in first)
-    assert f"By a random sample of 15 suspects, the first {many} of which are decided, " in last
+    assert f"a random sample of 15 suspects, of which the first {many} are decided, " in last
 
 
 def test_before_and_after(before: Path, after: Path) -> None:
-    [found] = changes(readings([before, after]))
+    [found] = changes(read_runs([before, after]))
     said = " ".join(found.sentences)
-    assert "4 of 30 of which were corrected first, 3 by a person" in said
+    assert "after 4 of 30 were corrected, 3 of them by a person" in said
     spread = 1.96 * np.sqrt(0.7 * 0.3 / 40 + 0.8 * 0.2 / 40)
-    assert f"80.0% of the test set right, +10.0 points (± {100 * spread:.1f} by chance)" in said
-    assert "The class cat has gained most, +40.0 points; dog has lost most, −10.0." in said
+    assert f"the test set is 80.0%, +10.0 points (95% interval ± {100 * spread:.1f})" in said
+    assert "The class cat gained most, +40.0 points; dog lost most, −10.0." in said
     assert "differ" not in said
     assert found.measures.heading == ("", "before", "after", "change")  # narrow, for phones
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in found.measures.rows}
@@ -119,31 +116,28 @@ def test_before_and_after(before: Path, after: Path) -> None:
         ["cat", "50.0%", "90.0%", "+40.0"],
         ["dog", "50.0%", "40.0%", "−10.0"],
     ]
-    assert changes(readings([after, before])) == changes(readings([after, before]))
-    assert len(changes(readings([after, before]))) == 1  # in whatever order
+    assert changes(read_runs([after, before])) == changes(read_runs([after, before]))
+    assert len(changes(read_runs([after, before]))) == 1  # in whatever order
 
 
 def test_what_nobody_reviewed_is_no_measure_of_improvement(before: Path, after: Path) -> None:
     (before / "review.jsonl").unlink()
     config = after / "config.toml"
     config.write_text(config.read_text().replace("reviewed = true\n", ""))
-    [found] = changes(readings([before, after]))
-    assert "4 of 30 of which were corrected first, none by a person." in found.sentences[0]
-    assert found.sentences[1] == (
-        "These labels were corrected by a model of this kind, which cannot see what it left wrong: "
-        "how many look wrong is no measure of improvement."
-    )
+    [found] = changes(read_runs([before, after]))
+    assert "4 of 30 were corrected, none of them by a person." in found.sentences[0]
+    assert found.sentences[1] == f"{OWN_CORRECTIONS.capitalize()}."
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in found.measures.rows}
     assert rows["labels that look wrong"] == ["50.0%", "10.0%", "–"]
     assert rows["labels right"] == ["50.0%", "75.0%", "+25.0"]
-    [warning] = verdict.warnings(readings([after])[0], None)
+    [warning] = verdict.warnings(read_runs([after])[0], None)
     assert warning.startswith("These labels were corrected by a model of this kind")
 
 
 def test_what_people_reviewed_is_a_measure(before: Path, after: Path) -> None:
-    [found] = changes(readings([before, after]))
+    [found] = changes(read_runs([before, after]))
     assert not any("of this kind" in sentence for sentence in found.sentences)
-    assert verdict.warnings(readings([after])[0], None) == []
+    assert verdict.warnings(read_runs([after])[0], None) == []
 
 
 def test_what_else_was_done_otherwise_is_said(before: Path, after: Path) -> None:
@@ -151,7 +145,7 @@ def test_what_else_was_done_otherwise_is_said(before: Path, after: Path) -> None
         text = (path / "config.toml").read_text()
         text = text.replace("seed = 7", "seed = 8") if path == after else text
         (path / "config.toml").write_text(f"{more}\n{text}")
-    [found] = changes(readings([before, after]))
+    [found] = changes(read_runs([before, after]))
     assert found.sentences[-1] == (
         "They also differ in seed (7, then 8) and lr (–, then 0.1), so the change need not be due "
         "to the labels."
@@ -161,37 +155,37 @@ def test_what_else_was_done_otherwise_is_said(before: Path, after: Path) -> None
 def test_runs_that_have_nothing_to_do_with_each_other(
     fabricate: Callable[..., Path], before: Path
 ) -> None:
-    assert changes(readings([before, fabricate("other")])) == []
+    assert changes(read_runs([before, fabricate("other")])) == []
 
 
 def test_the_page_has_it_all(before: Path, after: Path) -> None:
-    html = report.make(readings([before, after])).html
+    html = report.make(read_runs([before, after])).html
     words = " ".join(re.sub(r"<[^>]+>", " ", html).split())
-    assert "What people decided, and what it changed" in words
-    assert "A person has decided about 5 of 15 suspects" in words
+    assert "Review and its effect" in words
+    assert "5 of 15 suspects were reviewed" in words
     assert "did not all learn the same labels" not in words  # that is what was wanted
-    one = report.make(readings([before])).html
-    assert "What people decided" in one
+    one = report.make(read_runs([before])).html
+    assert "Review" in one
     assert "what it changed" not in one
 
 
 def test_where_nobody_decided_the_page_names_nobody(before: Path, after: Path) -> None:
     (before / "review.jsonl").unlink()
-    html = report.make(readings([before, after])).html
-    assert "What was corrected, and what it changed" in html
+    html = report.make(read_runs([before, after])).html
+    assert "Corrections and their effect" in html
     assert '<a href="#review">Corrections</a>' in html
     assert "What people decided" not in html
 
 
 def test_a_page_of_runs_that_nobody_reviewed_is_as_it_was(fabricate: Callable[..., Path]) -> None:
-    made = report.make(readings([fabricate()]))
+    made = report.make(read_runs([fabricate()]))
     assert "What people decided" not in made.html
     assert not any("review.jsonl" in note for note in made.notes)
 
 
 def test_a_review_that_cannot_be_read_is_noted(before: Path) -> None:
     (before / "review.jsonl").write_text('{"review": 1, "fingerprint": "other"}\n')
-    made = report.make(readings([before]))
+    made = report.make(read_runs([before]))
     assert "What people decided" not in made.html
     assert any("about other labels" in note for note in made.notes)
 
@@ -206,7 +200,7 @@ def test_a_run_on_its_own_corrections_says_so_wherever_it_is_read(
     [note] = json.loads((tmp_path / "b" / "summary.json").read_text())["notes"]
     assert words in note
     assert program("audit", tmp_path / "b").stdout.count(words) == 1
-    page = report.make(readings([tmp_path / "b"])).html
+    page = report.make(read_runs([tmp_path / "b"])).html
     assert page.count(words) == 1
 
 
@@ -216,16 +210,14 @@ def test_the_loop_closes(program: Any, tmp_path: Path, capfd: pytest.CaptureFixt
     program("train", *options, "--noise", "pair:0.4", "--out", tmp_path / "a")
     run = Run(tmp_path / "a")
     rows = [row for row in run.examples.to_pylist() if row["is_suspect"]]
-    run.decisions.add(
-        [DecisionChange(row["id"], row["clean_label"], 0) for row in rows], "anna", "1"
-    )
+    run.decisions.add([DecisionChange(row["id"], row["clean_label"], 0) for row in rows], "anna", "1")
     train, compare = (shlex.split(line)[1:] for line in next_steps(run))  # as the review says
     program(*train, "--quiet")
     page = tmp_path / "page.html"
     program(*compare, "--out", page)
     wrong = sum(row["clean_label"] != row["given_label"] for row in rows)
     words = " ".join(re.sub(r"<[^>]+>", " ", page.read_text()).split())
-    assert f"{wrong:,} of 1,297 of which were corrected first, all by a person" in words
+    assert f"{wrong:,} of 1,297 were corrected, all of them by a person" in words
     assert "also differ" not in words
     first, second = (Run(tmp_path / name).summary for name in ("a", "a-reviewed"))
     right = float(str(first["label_accuracy_before"])) + wrong / 1297

@@ -78,8 +78,9 @@ def test_figures_are_files_too_and_json_names_them(run: Path, program: Any, tmp_
 def test_what_is_not_ours_is_kept(run: Path, tmp_path: Path) -> None:
     mine = tmp_path / "report.html"
     mine.write_text("my own page")
-    with pytest.raises(InputError, match=r"exists and is no report of ours: .* --overwrite"):
+    with pytest.raises(InputError, match="is not a report") as error:
         reporting.write([run], mine)
+    assert error.value.field == "out"
     assert mine.read_text() == "my own page"
     reporting.write([run], mine, overwrite=True)
     assert "ProSelfLC" in mine.read_text()
@@ -88,7 +89,7 @@ def test_what_is_not_ours_is_kept(run: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_refused_before_anything_is_computed(
     run: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="there is no folder"):
+    with pytest.raises(InputError, match="does not exist"):
         reporting.write([run], tmp_path / "gone" / "report.html")
     with pytest.raises(InputError, match="is a folder"):
         reporting.write([run], tmp_path)
@@ -127,7 +128,7 @@ def test_a_page_with_examples_is_not_replaced_by_one_without(
     assert done.stderr.startswith(
         f"{path / 'report.html'} shows the examples, and a new page could"
     )
-    assert "say with --data where it is now; or choose another --out, or pass --ov" in done.stderr
+    assert "choose another --out, or pass --overwrite" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert (path / "report.html").read_text() == html
     assert not (tmp_path / "figures").exists()

@@ -25,12 +25,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from proselflc.auditing import calibration
 from proselflc.auditing.audit import Audit
+from proselflc.auditing.evaluation import reliability
 from proselflc.errors import InputError
-from proselflc.pages.drawing import run_style
+from proselflc.pages import drawing
+from proselflc.pages.drawing import Figure, run_style
+from proselflc.pages.learning_dynamics import dynamics
+from proselflc.pages.svg import learning_curve
 from proselflc.reporting import figures
-from proselflc.reporting.figures import Figure
+from proselflc.reporting.transitions import transitions
 from proselflc.training.run_directory import Json
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -158,17 +161,13 @@ def examples(
 
 def evaluation(confidence: Sequence[float], right: Sequence[bool]) -> tuple[Json, float]:
     """What `evaluation.json` holds, and the error that the library computes of the examples."""
-    bins = calibration.reliability(
-        torch.tensor(confidence, dtype=torch.float64), torch.tensor(right)
-    )
+    bins = reliability(torch.tensor(confidence, dtype=torch.float64), torch.tensor(right))
     return {
-        "test": {
-            "reliability": {
-                "edges": list(bins.edges),
-                "counts": list(bins.counts),
-                "confidence": list(bins.confidence),
-                "accuracy": list(bins.accuracy),
-            }
+        "reliability": {
+            "edges": list(bins.edges),
+            "counts": list(bins.counts),
+            "confidence": list(bins.confidence),
+            "accuracy": list(bins.accuracy),
         }
     }, bins.ece
 
@@ -182,29 +181,29 @@ def every() -> list[Figure]:
     assert score is not None
     assert diagram is not None
     return [
-        *figures.dynamics({"a": history(4, val_accuracy=[0.1, 0.2, 0.3, 0.4]), "b": history(3)}),
-        *figures.transitions(audit(flowing(3))),
-        *figures.transitions(audit(flowing(30)), run="many"),
+        *dynamics({"a": history(4, val_accuracy=[0.1, 0.2, 0.3, 0.4]), "b": history(3)}),
+        *transitions(audit(flowing(3))),
+        *transitions(audit(flowing(30)), run="many"),
         score,
         diagram,
     ]
 
 
 def test_one_run_has_the_papers_six_panels_and_the_trust() -> None:
-    found = figures.dynamics({"a": history(3)})
+    found = dynamics({"a": history(3)})
     assert [one.name for one in found] == [*PAPER, "trust"]
 
 
 def test_stages_begin_where_a_thin_line_and_a_name_say_so() -> None:
     runs = {"a": history(10)}
     later: list[Json] = [{"name": "weights from scratch", "first_epoch": 6}]
-    plain, marked = figures.dynamics(runs), figures.dynamics(runs, later)
+    plain, marked = dynamics(runs), dynamics(runs, later)
     assert [one.name for one in plain] == [one.name for one in marked]
     for before, after in zip(plain, marked, strict=True):
         assert "weights from scratch →" in texts(after)
         assert "weights from scratch →" not in texts(before)
         assert after.alt == f"{before.alt} From epoch 6 on: weights from scratch."
-    early = figures.dynamics(runs, [{"name": "student", "first_epoch": 2}] * 3)
+    early = dynamics(runs, [{"name": "student", "first_epoch": 2}] * 3)
     assert all(texts(one).count("student") == 1 for one in early)
 
 
@@ -217,7 +216,7 @@ def test_stages_begin_where_a_thin_line_and_a_name_say_so() -> None:
     ],
 )
 def test_stages_of_a_stranger_do_no_harm(stage: Json) -> None:
-    found = figures.dynamics({"a": history(4)}, [stage])
+    found = dynamics({"a": history(4)}, [stage])
     assert len(found) == 7
     for one in found:
         drawn(one)
@@ -225,14 +224,14 @@ def test_stages_of_a_stranger_do_no_harm(stage: Json) -> None:
 
 
 def test_runs_that_are_compared_have_the_trust_of_the_subsets_apart() -> None:
-    found = figures.dynamics({"a": history(3), "b": history(5)})
+    found = dynamics({"a": history(3), "b": history(5)})
     assert [one.name for one in found] == [*PAPER, "trust", "trust_subsets"]
 
 
 def test_panels_that_need_the_truth_are_absent_without_it() -> None:
-    found = figures.dynamics({"a": without_truth(history(3))})
+    found = dynamics({"a": without_truth(history(3))})
     assert [one.name for one in found] == ["generalisation", "agreement", "entropy", "trust"]
-    both = figures.dynamics({"a": without_truth(history(3)), "b": history(3)})
+    both = dynamics({"a": without_truth(history(3)), "b": history(3)})
     assert [one.name for one in both] == [
         *PAPER,
         "agreement",
@@ -246,17 +245,17 @@ def test_panels_that_need_the_truth_are_absent_without_it() -> None:
 
 def test_a_panel_without_numbers_is_absent() -> None:
     lines = history(2, wrong_fitting=[None, None], semantic_correction=[None, None])
-    names = named(figures.dynamics({"a": lines}))
+    names = named(dynamics({"a": lines}))
     assert "wrong_fitting" not in names
     assert "semantic_correction" not in names
     assert "correct_fitting" in names
-    assert figures.dynamics({"a": []}) == []
-    assert figures.dynamics({}) == []
+    assert dynamics({"a": []}) == []
+    assert dynamics({}) == []
 
 
 def test_a_line_goes_through_its_numbers() -> None:
     lines = history(5, wrong_fitting=[0.0, 0.25, 1.0, 0.5, 0.125])
-    figure = named(figures.dynamics({"a": lines}))["wrong_fitting"]
+    figure = named(dynamics({"a": lines}))["wrong_fitting"]
     ((one,),) = [paths(figure, 1)]
     x, y = np.array(one).T
     np.testing.assert_allclose(np.diff(x), (260 - 36 - 10) / 5, atol=0.11)
@@ -269,7 +268,7 @@ def test_a_line_goes_through_its_numbers() -> None:
 
 def test_what_is_not_known_is_a_gap_and_a_point_alone_is_marked() -> None:
     lines = history(6, wrong_fitting=[0.1, 0.2, None, 0.4, None, 0.6])
-    figure = named(figures.dynamics({"a": lines}))["wrong_fitting"]
+    figure = named(dynamics({"a": lines}))["wrong_fitting"]
     pieces = paths(figure, 1)
     assert [len(piece) for piece in pieces if len(piece) > 1] == [2]
     alone = [u for u in drawn(figure).iter(f"{SVG}use") if XLINK in u.attrib]
@@ -278,18 +277,18 @@ def test_what_is_not_known_is_a_gap_and_a_point_alone_is_marked() -> None:
 
 
 def test_validation_is_dashed_and_only_where_there_is_one() -> None:
-    figure = named(figures.dynamics({"a": history(3, val_accuracy=[0.1, 0.2, 0.3])}))
+    figure = named(dynamics({"a": history(3, val_accuracy=[0.1, 0.2, 0.3])}))
     assert "validation" in texts(figure["generalisation"])
     assert any(one.get("stroke-dasharray") for one in drawn(figure["generalisation"]).iter())
-    plain = named(figures.dynamics({"a": history(3)}))["generalisation"]
+    plain = named(dynamics({"a": history(3)}))["generalisation"]
     assert "validation" not in texts(plain)
     assert not any(one.get("stroke-dasharray") for one in drawn(plain).iter())
 
 
 def test_equal_growth_is_drawn_once_in_ink() -> None:
     g = [0.1, 0.5, 0.9]
-    same = named(figures.dynamics({"a": history(3, g=g), "b": history(3, g=g)}))["trust"]
-    other = named(figures.dynamics({"a": history(3, g=g), "b": history(3, g=g[::-1])}))["trust"]
+    same = named(dynamics({"a": history(3, g=g), "b": history(3, g=g)}))["trust"]
+    other = named(dynamics({"a": history(3, g=g), "b": history(3, g=g[::-1])}))["trust"]
     assert len(paths(same, 1)) == 0  # ε of 0.5 is a level line
     assert len(paths(other, 1)) == len(paths(other, 2)) == 1
     assert "g(t)" in texts(same)
@@ -300,7 +299,7 @@ def test_equal_growth_is_drawn_once_in_ink() -> None:
 )
 def test_what_is_no_such_number_is_a_gap(value: object) -> None:
     lines = history(3, wrong_fitting=[0.1, value, 0.3], epsilon=[value] * 3)
-    names = named(figures.dynamics({"a": lines, "b": [{"epoch": value, "test_accuracy": value}]}))
+    names = named(dynamics({"a": lines, "b": [{"epoch": value, "test_accuracy": value}]}))
     assert "a · 30.0%" in texts(names["wrong_fitting"])
     assert [len(piece) for piece in paths(names["wrong_fitting"], 1)] == [1, 1]
     assert "trust" not in names
@@ -309,7 +308,7 @@ def test_what_is_no_such_number_is_a_gap(value: object) -> None:
 def test_many_points_become_means_and_the_last_one_stays() -> None:
     n = 1000
     noisy = [0.5 + 0.1 * (-1) ** k for k in range(n - 1)] + [0.9]
-    figure = named(figures.dynamics({"a": history(n, wrong_fitting=noisy)}))["wrong_fitting"]
+    figure = named(dynamics({"a": history(n, wrong_fitting=noisy)}))["wrong_fitting"]
     (one,) = paths(figure, 1)
     assert len(one) <= 80
     y = np.array(one)[:, 1]
@@ -326,7 +325,7 @@ def test_six_long_runs_fit_on_a_page() -> None:
 
     columns = [name for name in history(1)[0] if name != "epoch"]
     runs = {f"run {k}": history(1000, **{name: noise() for name in columns}) for k in range(6)}
-    found = figures.dynamics(runs)
+    found = dynamics(runs)
     assert len(found) == 8
     for one in found:
         drawn(one)
@@ -334,8 +333,8 @@ def test_six_long_runs_fit_on_a_page() -> None:
 
 
 def test_a_page_full_of_runs_can_be_told_apart() -> None:
-    looks = {(s.colour, s.dash, s.marker) for s in map(run_style, range(24))}
-    assert len(looks) == 24
+    previews = {(s.colour, s.dash, s.marker) for s in map(run_style, range(24))}
+    assert len(previews) == 24
     for facts in zip(
         *((s.colour, s.dash, s.marker) for s in map(run_style, range(6))), strict=True
     ):
@@ -346,7 +345,7 @@ def test_a_page_full_of_runs_can_be_told_apart() -> None:
         f"run {k}": history(100, test_accuracy=one, val_accuracy=one)
         for k, one in enumerate(accuracy)
     }
-    generalisation = named(figures.dynamics(runs))["generalisation"]
+    generalisation = named(dynamics(runs))["generalisation"]
     drawn(generalisation)
     assert "18 more" in generalisation.alt
 
@@ -394,8 +393,8 @@ def test_letters_can_be_read_on_a_phone() -> None:
 def test_names_of_strangers_are_only_text() -> None:
     runs = {name: history(3) for name in HOSTILE}
     for figure in [
-        *figures.dynamics(runs),
-        *figures.transitions(audit(flowing(11), names=HOSTILE)),
+        *dynamics(runs),
+        *transitions(audit(flowing(11), names=HOSTILE)),
     ]:
         root = drawn(figure)
         assert not list(root.iter(f"{SVG}script"))
@@ -405,7 +404,7 @@ def test_names_of_strangers_are_only_text() -> None:
         assert "$x$ $\\alpha" in said
         assert "_hidden" in said
         assert "…" in said
-    (wrong,) = [one for one in figures.dynamics(runs) if one.name == "wrong_fitting"]
+    (wrong,) = [one for one in dynamics(runs) if one.name == "wrong_fitting"]
     assert "<script>alert(1)</script> · 50.0%" in texts(wrong)
     assert "#0072b2 var(--ink,#ffffff) url(#a) · 50.0%"[:15] in " ".join(texts(wrong))
     assert "<script>" not in wrong.svg
@@ -423,11 +422,11 @@ def test_any_name_can_be_drawn(name: str) -> None:
 
 def test_the_same_figure_is_the_same_bytes_whatever_the_user_has_set(tmp_path: Path) -> None:
     first = every()
-    figures.write(first[:1], tmp_path / "a")
+    drawing.write(first[:1], tmp_path / "a")
     with matplotlib.rc_context({"svg.fonttype": "path", "lines.linewidth": 9, "font.size": 30}):
         before = dict(matplotlib.rcParams)
         second = every.__wrapped__()
-        figures.write(second[:1], tmp_path / "b")
+        drawing.write(second[:1], tmp_path / "b")
         assert dict(matplotlib.rcParams) == before
     assert [one.svg for one in first] == [one.svg for one in second]
     for suffix in (".svg", ".png"):
@@ -463,12 +462,12 @@ def test_reliability_puts_bins_where_they_belong() -> None:
     "value",
     [
         {},
-        {"test": None},
-        {"test": {"reliability": []}},
-        {"test": {"reliability": {"confidence": [0.5], "accuracy": [0.5]}}},
-        {"test": {"reliability": {"confidence": [0.5], "accuracy": [0.5, 1], "counts": [1]}}},
-        {"test": {"reliability": {"confidence": ["x"], "accuracy": [2], "counts": [1]}}},
-        {"test": {"reliability": {"confidence": [None], "accuracy": [None], "counts": [0]}}},
+        {"reliability": None},
+        {"reliability": []},
+        {"reliability": {"confidence": [0.5], "accuracy": [0.5]}},
+        {"reliability": {"confidence": [0.5], "accuracy": [0.5, 1], "counts": [1]}},
+        {"reliability": {"confidence": ["x"], "accuracy": [2], "counts": [1]}},
+        {"reliability": {"confidence": [None], "accuracy": [None], "counts": [0]}},
     ],
 )
 def test_reliability_is_absent_without_bins(value: Json) -> None:
@@ -477,7 +476,7 @@ def test_reliability_is_absent_without_bins(value: Json) -> None:
 
 def test_a_small_matrix_has_names_and_numbers() -> None:
     counts = np.array([[60.0, 40.0, 0.0], [0.0, 97.0, 3.0], [0.0, 0.0, 50.0]])
-    estimated, realised = figures.transitions(audit(counts, names=["cat", "dog", "eel"]))
+    estimated, realised = transitions(audit(counts, names=["cat", "dog", "eel"]))
     for figure in (estimated, realised):
         said = texts(figure)
         assert said.count("cat") == said.count("dog") == said.count("eel") == 2
@@ -488,30 +487,30 @@ def test_a_small_matrix_has_names_and_numbers() -> None:
 
 
 def test_the_realised_matrix_is_absent_where_it_is_not_known() -> None:
-    (only,) = figures.transitions(audit(flowing(4), known=False))
+    (only,) = transitions(audit(flowing(4), known=False))
     assert only.name == "transition_estimated"
 
 
 def test_the_matrix_that_the_method_used_stands_beside_the_others() -> None:
     counts = np.array([[60.0, 40.0, 0.0], [0.0, 97.0, 3.0], [0.0, 0.0, 50.0]])
     used = np.array([[0.8, 0.2, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    *_, figure = figures.transitions(audit(counts, names=["cat", "dog", "eel"]), used)
+    *_, figure = transitions(audit(counts, names=["cat", "dog", "eel"]), used)
     assert figure.name == "transition_used"
     assert figure.title == "Given labels by true class, used by the method"
     assert sorted(one for one in texts(figure) if one.isdigit()) == ["100", "100", "20", "80"]
     assert "used by the method, 3 classes: 8.0% of the labels are wrong" in figure.alt
-    assert len(figures.transitions(audit(counts), np.eye(7))) == 2  # of other classes
+    assert len(transitions(audit(counts), np.eye(7))) == 2  # of other classes
 
 
 def test_labels_that_are_all_right_are_said_to_be() -> None:
-    (only,) = figures.transitions(audit(np.diag([3.0, 4.0]), known=False))
+    (only,) = transitions(audit(np.diag([3.0, 4.0]), known=False))
     assert only.alt.endswith("2 classes: no label is wrong.")
 
 
 @pytest.mark.parametrize("C", [1, 2, 15])
 def test_numbers_in_cells_are_the_transition(C: int) -> None:
     one = audit(flowing(C))
-    figure = figures.transitions(one)[0]
+    figure = transitions(one)[0]
     expected = sorted(f"{100 * p:.0f}" for p in one.transition.flat if p >= 0.005)
     assert sorted(text for text in texts(figure) if text.isdigit()) == expected
 
@@ -526,7 +525,7 @@ def picture(figure: Figure) -> npt.NDArray[np.float64]:
 
 def test_a_matrix_of_many_classes_is_a_picture_of_the_transition() -> None:
     one = audit(flowing(100))
-    estimated, _, confusions = figures.transitions(one)
+    estimated, _, confusions = transitions(one)
     np.testing.assert_allclose(picture(estimated), np.sqrt(one.transition), atol=1 / 15)
     mask = next(iter(drawn(estimated).iter(f"{SVG}mask"))).attrib["id"]
     (painted,) = [r for r in drawn(estimated).iter(f"{SVG}rect") if "mask" in r.attrib]
@@ -543,7 +542,7 @@ def test_a_matrix_of_many_classes_is_a_picture_of_the_transition() -> None:
 def test_a_thousand_classes_are_taken_together() -> None:
     counts = np.eye(1000) * 6
     counts[np.arange(1000), (np.arange(1000) + 7) % 1000] = 4
-    estimated, realised, confusions = figures.transitions(audit(counts))
+    estimated, realised, confusions = transitions(audit(counts))
     cells = picture(estimated)
     assert cells.shape == (143, 143)  # of seven classes each, and six in the last
     np.testing.assert_allclose(cells[np.arange(140), np.arange(140)], math.sqrt(0.6), atol=1 / 15)
@@ -561,14 +560,14 @@ def test_a_thousand_classes_are_taken_together() -> None:
 def test_no_matrix_is_too_large(C: int) -> None:
     generator = np.random.default_rng(0)
     counts = generator.random((C, C)) ** 3 * 100
-    for figure in figures.transitions(audit(counts)):
+    for figure in transitions(audit(counts)):
         drawn(figure)
 
 
 def test_figures_of_several_runs_differ_in_their_names() -> None:
     one = audit(flowing(2), known=False)
     runs = ["a b", "a/b", "a-b", "", "../x", "\udc80", "é"]
-    names = [figures.transitions(one, run=run)[0].name for run in runs]
+    names = [transitions(one, run=run)[0].name for run in runs]
     assert len(set(names)) == len(runs)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names)
 
@@ -622,7 +621,7 @@ def test_quality_that_is_not_known_is_not_drawn() -> None:
 
 def test_files_stand_alone(tmp_path: Path) -> None:
     found = every()
-    written = figures.write(found, tmp_path / "new" / "figures")
+    written = drawing.write(found, tmp_path / "new" / "figures")
     assert [path.name for path in written] == [
         f"{one.name}{suffix}" for one in found for suffix in (".svg", ".png")
     ]
@@ -646,7 +645,7 @@ def test_files_stand_alone(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_an_error_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputError, match="cannot write"):
-        figures.write(every()[:1], tmp_path / "file")
+        drawing.write(every()[:1], tmp_path / "file")
 
 
 def decoded(path: str) -> list[list[tuple[int, int]]]:
@@ -678,7 +677,7 @@ def curves(svg: str) -> Mapping[str, list[list[tuple[int, int]]]]:
 
 def test_a_learning_curve_shows_both_probabilities() -> None:
     p = [0.0, 0.5, 1.0, 0.2]
-    svg = figures.learning_curve(p, np.array([1.0, 0.5, 0.0, 0.8], np.float16))
+    svg = learning_curve(p, np.array([1.0, 0.5, 0.0, 0.8], np.float16))
     found = curves(svg)
     assert found["given"] == [[(0, 30), (30, 15), (60, 0), (90, 24)]]
     assert found["other"] == [[(0, 0), (30, 15), (60, 30), (90, 6)]]
@@ -688,23 +687,23 @@ def test_a_learning_curve_shows_both_probabilities() -> None:
 
 def test_a_learning_curve_has_gaps() -> None:
     nan = math.nan
-    found = curves(figures.learning_curve([nan, 0.5, 0.5, nan, 0.5], [nan] * 5))
+    found = curves(learning_curve([nan, 0.5, 0.5, nan, 0.5], [nan] * 5))
     assert [len(piece) for piece in found["given"]] == [2, 1]
     assert found["other"] == []
-    assert "of another class not seen" in figures.learning_curve([0.5], [nan])
-    assert curves(figures.learning_curve([], [])) == {"given": [], "other": []}
+    assert "of another class not seen" in learning_curve([0.5], [nan])
+    assert curves(learning_curve([], [])) == {"given": [], "other": []}
 
 
 def test_a_long_learning_curve_is_averaged() -> None:
     p = np.repeat(np.linspace(0, 1, 28), 10) + np.tile([0.02, -0.02], 140)
-    (piece,) = curves(figures.learning_curve(p, 1 - p))["given"]
+    (piece,) = curves(learning_curve(p, 1 - p))["given"]
     np.testing.assert_allclose([1 - y / 30 for _, y in piece], np.linspace(0, 1, 28), atol=0.03)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.floats(0, 1) | st.just(math.nan), max_size=120))
 def test_no_learning_curve_is_too_large(p: list[float]) -> None:
-    found = curves(figures.learning_curve(p, [1 - one for one in p]))
+    found = curves(learning_curve(p, [1 - one for one in p]))
     points = [point for piece in found["given"] for point in piece]
     assert all(0 <= x <= 90 and 0 <= y <= 30 for x, y in points)
     assert bool(points) == any(not math.isnan(one) for one in p)
@@ -713,9 +712,9 @@ def test_no_learning_curve_is_too_large(p: list[float]) -> None:
 def test_the_first_figure_of_all_is_drawn_quietly_and_without_a_window(tmp_path: Path) -> None:
     program = """
 import sys
-from proselflc.reporting import figures
+from proselflc.pages.learning_dynamics import dynamics
 assert "matplotlib" not in sys.modules
-print(len(figures.dynamics({"日本": [{"epoch": 1, "test_accuracy": 0.5}]})))
+print(len(dynamics({"日本": [{"epoch": 1, "test_accuracy": 0.5}]})))
 assert "matplotlib.pyplot" not in sys.modules
 """
     done = subprocess.run(

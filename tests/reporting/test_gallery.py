@@ -18,8 +18,8 @@ from proselflc.reporting.gallery import (
     agreement,
     codes,
     curves,
-    looks,
     suspects,
+    views,
     worst,
 )
 from proselflc.training.observations import ROW
@@ -100,7 +100,7 @@ def test_agreement_counts_runs_that_suggest_the_same() -> None:
     own = table_of(frame)
     other = own.set_column(3, "suggested_label", pa.array(["x", "y", "x"]))
     np.testing.assert_array_equal(agreement(own, np.array([1, 2]), [other, own]), [2, 3])
-    with pytest.raises(InputError, match="do not compare"):
+    with pytest.raises(InputError, match="cannot be compared"):
         agreement(own, np.array([1]), [other.slice(1)])
 
 
@@ -108,22 +108,22 @@ def test_a_suspect_is_what_its_row_says() -> None:
     frame = pd.DataFrame({"given": list("ab"), "is_suspect": True, "quality": [0.25, np.nan]})
     table = table_of(frame)
     rows = np.array([1, 0])
-    seen = looks(Texts(("one", "two")), rows, table)
+    seen = views(Texts(("one", "two")), rows, table)
     second, first = suspects(table, rows, seen, None, np.array([1, 2]))
     assert (first.id, first.given, first.suggested) == ("id-0", "a", "x")
     assert (first.quality, first.confidence, first.clean) == (0.25, 0.5, None)
-    assert (first.agreeing, first.curve, first.looks.text) == (2, None, "one")
-    assert (second.quality, second.looks.text, second.index) == (None, "two", 1)
+    assert (first.agreeing, first.curve, first.view.text) == (2, None, "one")
+    assert (second.quality, second.view.text, second.index) == (None, "two", 1)
 
 
 def test_images_have_thumbnails_and_bad_files_none(tmp_path: Path) -> None:
     frame = pd.DataFrame({"given": list("ab"), "is_suspect": True, "quality": 0.1})
     table, rows = table_of(frame), np.array([0, 1])
     pixels = Images(np.zeros((2, 8, 8, 1), np.uint8))
-    assert all(one.picture is not None for one in looks(pixels, rows, table))
+    assert all(one.picture is not None for one in views(pixels, rows, table))
     Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
     (tmp_path / "b.png").write_bytes(b"no image")
-    good, bad = looks(ImageFiles((tmp_path / "a.png", tmp_path / "b.png")), rows, table)
+    good, bad = views(ImageFiles((tmp_path / "a.png", tmp_path / "b.png")), rows, table)
     assert good.picture is not None
     assert bad.picture is None
 
@@ -135,7 +135,7 @@ def test_features_tell_the_columns_least_like_the_given_class() -> None:
     values[7, 2] = 9
     given = np.array(["a", "b"])[np.arange(60) % 2]
     table = table_of(pd.DataFrame({"given": given, "is_suspect": True, "quality": 0.1}))
-    (found,) = looks(Features(values, tuple("vwxyz")), np.array([7]), table)
+    (found,) = views(Features(values, tuple("vwxyz")), np.array([7]), table)
     frame = pd.DataFrame(values, columns=list("vwxyz"))[given == "b"]
     z = ((frame.loc[7] - frame.mean()) / frame.std(ddof=0)).abs()
     assert [one.column for one in found.deviations] == list(z.nlargest(3).index)
@@ -144,11 +144,11 @@ def test_features_tell_the_columns_least_like_the_given_class() -> None:
     np.testing.assert_allclose(
         (first.mean, first.spread), (frame["x"].mean(), frame["x"].std(ddof=0)), rtol=1e-5
     )
-    (unnamed,) = looks(Features(values), np.array([7]), table)
+    (unnamed,) = views(Features(values), np.array([7]), table)
     assert unnamed.deviations == ()
 
 
 def test_inputs_of_another_number_of_examples_are_refused() -> None:
     table = table_of(pd.DataFrame({"given": list("ab"), "is_suspect": True, "quality": 0.1}))
-    with pytest.raises(InputError, match="there are 1 inputs, but the run is of 2 examples"):
-        looks(Texts(("one",)), np.array([0]), table)
+    with pytest.raises(InputError, match="there are 1 inputs, but the run has 2 examples"):
+        views(Texts(("one",)), np.array([0]), table)

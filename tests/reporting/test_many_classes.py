@@ -10,7 +10,7 @@ import pytest
 from proselflc.auditing.audit import Audit, noise_rate
 from proselflc.data import memory_budget
 from proselflc.data.labels import class_matrix
-from proselflc.reporting import transition_figures
+from proselflc.reporting import transitions as figures_of
 from proselflc.reporting.tables import _wrong
 
 
@@ -42,15 +42,15 @@ def test_both_forms_of_a_matrix_give_the_same_figures_and_shares(
     dense = audit(clean, given, 320)
     monkeypatch.setattr(memory_budget, "DENSE_CLASSES", 100)
     sparse = audit(clean, given, 320)
-    assert transition_figures._flows(sparse.joint) == transition_figures._flows(dense.joint)
-    assert len(transition_figures._flows(sparse.joint)) == transition_figures.FLOWS
+    assert figures_of._flows(sparse.joint) == figures_of._flows(dense.joint)
+    assert len(figures_of._flows(sparse.joint)) == figures_of.FLOWS
     for together in (3, 7):
         np.testing.assert_array_equal(
-            transition_figures._blocks(sparse.joint, together),
-            transition_figures._blocks(dense.joint, together),
+            figures_of._blocks(sparse.joint, together),
+            figures_of._blocks(dense.joint, together),
         )
     assert _wrong(sparse.joint) == _wrong(dense.joint)
-    ours, theirs = (transition_figures.transitions(one) for one in (sparse, dense))
+    ours, theirs = (figures_of.transitions(one) for one in (sparse, dense))
     assert [one.svg for one in ours] == [one.svg for one in theirs]
 
 
@@ -58,7 +58,7 @@ def test_no_matrix_of_twenty_thousand_classes_is_made() -> None:
     C = 20_000
     clean, given = labels(30_000, C)
     tracemalloc.start()
-    found = transition_figures.transitions(audit(clean, given, C))
+    found = figures_of.transitions(audit(clean, given, C))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100e6  # 3.2 GB as an array

@@ -21,7 +21,7 @@ from proselflc.errors import InputError
 from proselflc.pages import html_page
 from proselflc.reporting import figures
 from proselflc.reporting import page as report
-from proselflc.reporting.reading import readings
+from proselflc.reporting.run_facts import read_runs
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -82,7 +82,7 @@ def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def page(*paths: Path, **options: object) -> Page:
-    return Page(report.make(readings(paths), **options).html)  # type: ignore[arg-type]
+    return Page(report.make(read_runs(paths), **options).html)  # type: ignore[arg-type]
 
 
 def check_safe(found: Page) -> None:
@@ -154,14 +154,14 @@ def test_without_truth_test_set_or_audit_their_parts_are_absent(
         assert words not in found.words
     assert "true class (row)" not in found.words
     assert f"proselflc audit {path}" in found.words
-    assert "No learning curves" in found.words
-    assert "they are not known" in found.words
+    assert "There are no learning curves" in found.words
+    assert "Panels that need true labels are omitted" in found.words
 
 
 @pytest.mark.usefixtures("without_figures")
 def test_without_suspects_there_is_no_gallery(fabricate: Callable[..., Path]) -> None:
     found = page(fabricate(suspects=0))
-    assert "No label is marked as a suspect." in found.words
+    assert "There are no suspects." in found.words
     assert "Showing" not in found.words
     assert found.all("form") == []
 
@@ -187,7 +187,7 @@ def test_a_damaged_file_costs_its_part_alone(
     found = page(path)
     assert "Incomplete." in found.words
     assert file in found.words
-    assert "ProSelfLC learned pets" in found.words
+    assert "ProSelfLC was trained on pets" in found.words
 
 
 @pytest.mark.parametrize("matrix", [np.full((3, 3), 1.0), np.eye(3) * np.nan, np.float64(1)])
@@ -201,11 +201,11 @@ def test_a_transition_that_is_none_is_said(fabricate: Callable[..., Path], matri
 def test_the_transition_that_the_method_used_is_shown(fabricate: Callable[..., Path]) -> None:
     path = fabricate()
     np.save(path / "transition.npy", np.eye(3))
-    names = [figure.name for figure in report.make(readings([path])).figures]
+    names = [figure.name for figure in report.make(read_runs([path])).figures]
     wanted = ["transition_estimated", "transition_realised", "transition_used"]
     assert [name for name in names if name.startswith("transition")] == wanted
     assert "used by the method" in page(path).words
-    assert "the transition matrix that the method worked with" in page(path).words
+    assert "the transition matrix that the method used" in page(path).words
 
 
 def test_every_file_but_two_may_be_gone(fabricate: Callable[..., Path]) -> None:
@@ -215,7 +215,7 @@ def test_every_file_but_two_may_be_gone(fabricate: Callable[..., Path]) -> None:
             file.unlink()
     found = page(path)
     check_safe(found)
-    assert "Which labels look wrong is not known." in found.words
+    assert "The labels were not audited." in found.words
     assert "Suspects" not in found.words.split("Configuration")[0].replace("Incomplete", "")
 
 
@@ -274,7 +274,7 @@ def test_pictures_texts_and_features_are_shown(fabricate: Callable[..., Path]) -
 @pytest.mark.usefixtures("without_figures")
 def test_inputs_that_are_too_few_are_an_error(fabricate: Callable[..., Path]) -> None:
     with pytest.raises(InputError, match="there are 1 inputs"):
-        report.make(readings([fabricate()]), inputs=Texts(("one",)))
+        report.make(read_runs([fabricate()]), inputs=Texts(("one",)))
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -287,11 +287,11 @@ def test_several_runs_share_a_page(fabricate: Callable[..., Path]) -> None:
     assert "Runs compared" in [attributes.get("aria-label") for _, attributes in found.tags]
     assert found.words.count("2 of 2 runs agree") == 3
     assert found.words.count("1 of 2 runs agree") == 3
-    assert "What differs" in found.words
-    assert "The runs did not all learn the same labels" not in found.words
+    assert "Options that differ" in found.words
+    assert "Not all runs were trained on the same labels" not in found.words
     other = fabricate("other", summary={"fingerprint": "another"})
     assert "runs agree" not in page(one, other).words
-    assert "The runs did not all learn the same labels" in page(one, other).words
+    assert "Not all runs were trained on the same labels" in page(one, other).words
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -315,14 +315,14 @@ def test_another_run_of_another_length_costs_the_agreement_alone(
     fabricate: Callable[..., Path],
 ) -> None:
     found = page(fabricate("one"), fabricate("two", n=14))
-    assert "they do not compare" in found.words
+    assert "they cannot be compared" in found.words
     assert "runs agree" not in found.words
 
 
 @pytest.mark.usefixtures("without_figures")
 def test_what_was_memorised_is_said(fabricate: Callable[..., Path]) -> None:
     words = page(fabricate(suspects=2, history={"train_accuracy": 0.995})).words
-    assert "Careful. 99.5% of the given labels were fitted before half of training" in words
+    assert "Careful. The model fitted 99.5% of the given labels in the first half" in words
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -358,7 +358,7 @@ def test_however_large_the_run_the_page_is_small(fabricate: Callable[..., Path])
         summary={"data": "'" * 10_000, "noise": "n" * 10_000},
     )
     noise = np.random.default_rng(0).integers(0, 256, (2400, 32, 32, 3), np.uint8)
-    made = report.make(readings([path]), inputs=Images(noise))
+    made = report.make(read_runs([path]), inputs=Images(noise))
     assert made.shown == 300
     assert len(made.html.encode()) < 5_000_000
     found = Page(made.html)
@@ -367,8 +367,8 @@ def test_however_large_the_run_the_page_is_small(fabricate: Callable[..., Path])
         "Showing 300 of 300 on this page (2,000 suspects in all; every class has its share)"
         in found.words
     )
-    assert "The 1,000 of 1,200 classes with the most suspects." in found.words
-    texts = report.make(readings([path]), inputs=Texts(('"<' * 500_000,) * 2400))
+    assert "the 1,000 of 1,200 classes with the most suspects." in found.words
+    texts = report.make(read_runs([path]), inputs=Texts(('"<' * 500_000,) * 2400))
     assert len(texts.html.encode()) < 5_000_000
 
 
@@ -376,11 +376,11 @@ def test_however_large_the_run_the_page_is_small(fabricate: Callable[..., Path])
 def test_a_page_of_ours_is_known_again(fabricate: Callable[..., Path], tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(page(fabricate()).html)
-    assert html_page.is_ours(path)
+    assert html_page.is_own_page(path)
     path.write_text("<!doctype html><title>mine</title>")
-    assert not html_page.is_ours(path)
-    assert not html_page.is_ours(tmp_path)
-    assert not html_page.is_ours(tmp_path / "gone")
+    assert not html_page.is_own_page(path)
+    assert not html_page.is_own_page(tmp_path)
+    assert not html_page.is_own_page(tmp_path / "gone")
 
 
 @pytest.mark.usefixtures("without_figures")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
 
-from proselflc.pages.table import Table
+from proselflc.pages.html_page import Table
 from proselflc.reporting import tables
-from proselflc.reporting.reading import readings
+from proselflc.reporting.run_facts import read_runs
 
 
 def texts(table: Table) -> list[list[str]]:
@@ -20,7 +20,7 @@ def texts(table: Table) -> list[list[str]]:
 def test_runs_beside_each_other_with_the_best_marked(fabricate: Callable[..., Path]) -> None:
     one = fabricate("one", summary={"test_accuracy": 0.9, "ece": 0.2, "wrong_fitting": 0.1})
     two = fabricate("two", summary={"test_accuracy": 0.8, "ece": None, "method": "cce"})
-    table = tables.runs(readings([one, two]))
+    table = tables.runs(read_runs([one, two]))
     column = {title: k for k, title in enumerate(table.heading)}
     first, second = table.rows
     assert [cell.text for cell in (first[0], first[1], second[1])] == [
@@ -33,21 +33,21 @@ def test_runs_beside_each_other_with_the_best_marked(fabricate: Callable[..., Pa
         True,
     )
     assert not second[column["test accuracy"]].is_best
-    assert first[column["wrong labels learned"]].is_best  # low is good
+    assert first[column["wrong labels fitted"]].is_best  # low is good
     assert second[column["calibration error"]].text == "–"
     assert not any(row[column["suspects"]].is_best for row in table.rows)
 
 
 def test_columns_that_no_run_knows_are_absent(fabricate: Callable[..., Path]) -> None:
     bare = [fabricate(name, truth=False, test=False, audited=False) for name in ("a", "b")]
-    assert tables.runs(readings(bare)).heading == ("run", "method", "seconds")
-    assert tables.calibration(readings(bare)) is None
+    assert tables.runs(read_runs(bare)).heading == ("run", "method", "seconds")
+    assert tables.calibration(read_runs(bare)) is None
 
 
 def test_calibration_has_every_temperature_reading_and_measure(
     fabricate: Callable[..., Path],
 ) -> None:
-    (one,) = readings([fabricate()])
+    (one,) = read_runs([fabricate()])
     single = tables.calibration([one])
     assert single is not None
     assert texts(single) == [[T] + ["0.123"] * 4 for T in ("1", "1/4", "1/8")]
@@ -58,7 +58,7 @@ def test_calibration_has_every_temperature_reading_and_measure(
 
 
 def test_confused_pairs_are_counted(fabricate: Callable[..., Path]) -> None:
-    table = readings([fabricate(n=30, suspects=10)])[0].run.examples
+    table = read_runs([fabricate(n=30, suspects=10)])[0].run.examples
     frame = table.to_pandas()
     frame = frame[frame["is_suspect"]]
     expected = frame.groupby(["given_label", "suggested_label"]).size().sort_values(ascending=False)
@@ -72,7 +72,7 @@ def test_confused_pairs_are_counted(fabricate: Callable[..., Path]) -> None:
 
 
 def test_classes_have_their_own_numbers(fabricate: Callable[..., Path]) -> None:
-    (one,) = readings([fabricate(n=12, suspects=4, names=("cat", "dog", "fox", "none"))])
+    (one,) = read_runs([fabricate(n=12, suspects=4, names=("cat", "dog", "fox", "none"))])
     table, many = tables.classes(one, one.run.examples)
     assert many == 4
     assert table.heading == (
@@ -84,7 +84,7 @@ def test_classes_have_their_own_numbers(fabricate: Callable[..., Path]) -> None:
         "test accuracy",
     )
     assert texts(table)[0] == ["cat", "3", "1", "33.3%", "33.3%", "50.0%"]
-    plain = readings([fabricate("plain", audited=False, truth=False, test=False)])[0]
+    plain = read_runs([fabricate("plain", audited=False, truth=False, test=False)])[0]
     assert tables.classes(plain, plain.run.examples)[0].heading == ("class", "examples", "suspects")
 
 
@@ -92,7 +92,7 @@ def test_of_many_classes_those_with_most_suspects_are_kept(
     fabricate: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "MOST_CLASSES", 2)
-    (one,) = readings([fabricate(n=9, suspects=2, names=("a", "b", "c"))])
+    (one,) = read_runs([fabricate(n=9, suspects=2, names=("a", "b", "c"))])
     table, many = tables.classes(one, one.run.examples)
     assert ([row[0] for row in texts(table)], many) == (["a", "b"], 3)
 
@@ -100,20 +100,20 @@ def test_of_many_classes_those_with_most_suspects_are_kept(
 def test_options_that_differ_are_set_apart(fabricate: Callable[..., Path]) -> None:
     one = fabricate("one", config={"lr": 0.05, "deterministic": True})
     two = fabricate("two", config={"lr": 0.1, "deterministic": True})
-    alike, differing = tables.options(readings([one, two]))
+    alike, differing = tables.options(read_runs([one, two]))
     assert differing is not None
     assert differing.heading == ("run", "lr")
     assert texts(differing) == [["one", "0.05"], ["two", "0.1"]]
     assert ["deterministic", "yes"] in texts(alike)
     assert ["method", "proselflc"] in texts(alike)
     assert ["versions.proselflc", "0.1.0"] in texts(alike)
-    assert tables.options(readings([one]))[1] is None
+    assert tables.options(read_runs([one]))[1] is None
 
 
 def test_files_that_are_there_are_listed_with_their_size(fabricate: Callable[..., Path]) -> None:
     path = fabricate()
     (path / "labels.npz").write_bytes(b"x" * 1500)
-    found = {row[0]: row[1] for row in texts(tables.files(readings([path])[0]))}
+    found = {row[0]: row[1] for row in texts(tables.files(read_runs([path])[0]))}
     assert found["labels.npz"] == "1.5 kB"
     assert "dynamics/" in found
     assert "model.json" not in found

@@ -9,57 +9,53 @@ from pathlib import Path
 import pytest
 
 from proselflc.reporting import verdict
-from proselflc.reporting.reading import Reading, readings
+from proselflc.reporting.run_facts import RunFacts, read_runs
 
 
 @pytest.fixture
-def reading(fabricate: Callable[..., Path]) -> Callable[..., Reading]:
-    return lambda **options: readings([fabricate(**options)])[0]
+def facts(fabricate: Callable[..., Path]) -> Callable[..., RunFacts]:
+    return lambda **options: read_runs([fabricate(**options)])[0]
 
 
-def test_what_was_run_and_what_was_found(reading: Callable[..., Reading]) -> None:
-    assert verdict.of_one(reading(n=2000, suspects=600), 600) == (
-        "ProSelfLC learned pets with 40% pair noise for 4 epochs; it gets 70.0% of the test "
-        "set right.",
-        "About 30% of the 2,000 labels look wrong (30.0% are); 600 are marked as suspects, of "
-        "which about 9 in 10 should really be wrong, and with the suggested labels 100.0% of "
-        "all are right (50.0% before).",
+def test_what_was_run_and_what_was_found(facts: Callable[..., RunFacts]) -> None:
+    assert verdict.of_one(facts(n=2000, suspects=600), 600) == (
+        "ProSelfLC was trained on pets with 40% pair noise for 4 epochs; its test accuracy is "
+        "70.0%.",
+        "About 30% of the 2,000 labels look wrong (30.0% are); there are 600 suspects, of "
+        "which about 9 in 10 are expected to be wrong. With the suggested labels 100.0% of "
+        "all labels are right (50.0% before).",
     )
 
 
-def test_nothing_is_said_of_what_is_not_known(reading: Callable[..., Reading]) -> None:
+def test_nothing_is_said_of_what_is_not_known(facts: Callable[..., RunFacts]) -> None:
     first, second = verdict.of_one(
-        reading(truth=False, test=False, summary={"noise": "none", "data": "/a/b.csv"}), 6
+        facts(truth=False, test=False, summary={"noise": "none", "data": "/a/b.csv"}), 6
     )
-    assert first == (
-        "ProSelfLC learned /a/b.csv for 4 epochs; there is no test set to measure it on."
-    )
+    assert first == "ProSelfLC was trained on /a/b.csv for 4 epochs; there is no test set."
     assert second == (
-        "About 50% of the 12 labels look wrong; 6 are marked as suspects, of which about 9 in 10 "
-        "should really be wrong."
+        "About 50% of the 12 labels look wrong; there are 6 suspects, of which about 9 in 10 "
+        "are expected to be wrong."
     )
 
 
 @pytest.mark.parametrize(
     ("suspects", "audited", "said"),
     [
-        (0, True, "About 0% of the 12 labels look wrong; none is marked as a suspect."),
-        (1, True, "About 8% of the 12 labels look wrong; 1 is marked as a suspect."),
-        (0, False, "None is marked as a suspect."),
-        (3, False, "3 are marked as suspects."),
+        (0, True, "About 0% of the 12 labels look wrong; there are no suspects."),
+        (1, True, "About 8% of the 12 labels look wrong; there is 1 suspect."),
+        (0, False, "There are no suspects."),
+        (3, False, "There are 3 suspects."),
     ],
 )
 def test_few_or_no_suspects(
-    reading: Callable[..., Reading], suspects: int, audited: bool, said: str
+    facts: Callable[..., RunFacts], suspects: int, audited: bool, said: str
 ) -> None:
-    one = reading(suspects=suspects, audited=audited, truth=False)
+    one = facts(suspects=suspects, audited=audited, truth=False)
     assert verdict.of_one(one, suspects)[1] == said
 
 
-def test_without_audit_and_examples_nothing_is_known(reading: Callable[..., Reading]) -> None:
-    assert (
-        verdict.of_one(reading(audited=False), None)[1] == "Which labels look wrong is not known."
-    )
+def test_without_audit_and_examples_nothing_is_known(facts: Callable[..., RunFacts]) -> None:
+    assert verdict.of_one(facts(audited=False), None)[1] == "The labels were not audited."
 
 
 @pytest.mark.parametrize(
@@ -71,12 +67,12 @@ def test_without_audit_and_examples_nothing_is_known(reading: Callable[..., Read
         ("none", "pets for 4 epochs"),
     ],
 )
-def test_noise_in_words(reading: Callable[..., Reading], noise: str, words: str) -> None:
-    assert words in verdict.of_one(reading(summary={"noise": noise}), 1)[0]
+def test_noise_in_words(facts: Callable[..., RunFacts], noise: str, words: str) -> None:
+    assert words in verdict.of_one(facts(summary={"noise": noise}), 1)[0]
 
 
-def test_steps_where_there_are_no_epochs(reading: Callable[..., Reading]) -> None:
-    one = reading()
+def test_steps_where_there_are_no_epochs(facts: Callable[..., RunFacts]) -> None:
+    one = facts()
     assert "for 1 step;" in verdict.of_one(replace(one, config={"steps": 1}), 1)[0]
 
 
@@ -85,31 +81,31 @@ def test_several_runs_are_compared_and_the_test_set_chooses_nothing(
 ) -> None:
     good = fabricate("good", summary={"label_accuracy_after": 0.9, "test_accuracy": 0.6})
     sure = fabricate("sure", summary={"label_accuracy_after": 0.8, "method": "cce"})
-    assert verdict.of_several(readings([sure, good])) == (
-        "2 runs of 2 methods learned pets with 40% pair noise.",
-        "The labels are best as good suggests them, with 90.0% right (50.0% before), and the test "
-        "set is predicted best by sure, with 70.0% right.",
+    assert verdict.of_several(read_runs([sure, good])) == (
+        "2 runs of 2 methods trained on pets with 40% pair noise.",
+        "The suggestions of good are best, with 90.0% of the labels right (50.0% before), and sure "
+        "has the highest accuracy on the test set, 70.0%.",
     )
-    opening, closing = verdict.of_several(readings([good, good]))
-    assert opening == "2 runs of ProSelfLC learned pets with 40% pair noise."
-    assert closing.endswith("and it also predicts the test set best, with 60.0% right.")
+    opening, closing = verdict.of_several(read_runs([good, good]))
+    assert opening == "2 runs of ProSelfLC trained on pets with 40% pair noise."
+    assert closing.endswith("and it also has the highest accuracy on the test set, 60.0%.")
 
 
 def test_several_runs_without_truth(fabricate: Callable[..., Path]) -> None:
     one = fabricate("one", truth=False, test=False)
     two = fabricate("two", truth=False, test=False, summary={"data": "other", "noise": "none"})
-    opening, closing = verdict.of_several(readings([one, two]))
-    assert opening == "2 runs of ProSelfLC learned different data with different noise."
-    assert closing == "Neither true labels nor a test set say which of them is better."
+    opening, closing = verdict.of_several(read_runs([one, two]))
+    assert opening == "2 runs of ProSelfLC trained on different data with different noise."
+    assert closing == "Without true labels or a test set they cannot be ranked."
     for path, accuracy in ((one, 0.4), (two, 0.5)):
         (path / "evaluation.json").write_text(f'{{"validation": {{"accuracy": {accuracy}}}}}')
-    assert verdict.of_several(readings([one, two]))[1] == (
-        "The validation set is predicted best by two, with 50.0% right."
+    assert verdict.of_several(read_runs([one, two]))[1] == (
+        "Two has the highest accuracy on the validation set, 50.0%."
     )
 
 
-def test_a_good_run_has_no_warning(reading: Callable[..., Reading]) -> None:
-    assert verdict.warnings(reading(suspects=4), 0.0) == []
+def test_a_good_run_has_no_warning(facts: Callable[..., RunFacts]) -> None:
+    assert verdict.warnings(facts(suspects=4), 0.0) == []
 
 
 @pytest.mark.parametrize(
@@ -118,46 +114,51 @@ def test_a_good_run_has_no_warning(reading: Callable[..., Reading]) -> None:
         (
             {"history": {"train_accuracy": 0.99}},
             0.0,
-            "99.0% of the given labels were fitted before",
+            "fitted 99.0% of the given labels in the first half",
         ),
-        ({"history": {"train_accuracy": 0.4}}, 0.0, "hardly more than chance"),
+        ({"history": {"train_accuracy": 0.4}}, 0.0, "barely more than chance"),
         ({}, 0.2, "20.0% of the examples were never seen"),
         ({"suspects": 9}, None, "More than half of the labels look wrong"),
-        ({"suspects": 4, "summary": {"label_accuracy_after": 0.4}}, None, "suggestions do harm"),
+        (
+            {"suspects": 4, "summary": {"label_accuracy_after": 0.4}},
+            None,
+            "suggestions make the labels worse",
+        ),
     ],
 )
 def test_what_is_not_to_be_trusted_is_said(
-    reading: Callable[..., Reading], options: dict[str, object], unseen: float, words: str
+    facts: Callable[..., RunFacts], options: dict[str, object], unseen: float, words: str
 ) -> None:
-    (said,) = verdict.warnings(reading(**options), unseen)
+    (said,) = verdict.warnings(facts(**options), unseen)
     assert words in said
 
 
-def test_what_the_method_has_noted_is_said(reading: Callable[..., Reading]) -> None:
+def test_what_the_method_has_noted_is_said(facts: Callable[..., RunFacts]) -> None:
     notes = ["class cat is never predicted, so it keeps its label", 3, " ", "x" * 1000]
-    said = verdict.warnings(reading(suspects=4, summary={"notes": notes}), None)
+    said = verdict.warnings(facts(suspects=4, summary={"notes": notes}), None)
     assert said == ["Class cat is never predicted, so it keeps its label.", "X" + "x" * 298 + "…."]
 
 
 @pytest.mark.parametrize("notes", ["a", None, {"a": 1}, 7])
-def test_notes_that_are_none(reading: Callable[..., Reading], notes: object) -> None:
-    assert verdict.warnings(reading(suspects=4, summary={"notes": notes}), None) == []
+def test_notes_that_are_none(facts: Callable[..., RunFacts], notes: object) -> None:
+    assert verdict.warnings(facts(suspects=4, summary={"notes": notes}), None) == []
 
 
-def test_many_notes_are_cut(reading: Callable[..., Reading]) -> None:
-    one = reading(suspects=4, summary={"notes": [f"note {k}" for k in range(5000)]})
+def test_many_notes_are_cut(facts: Callable[..., RunFacts]) -> None:
+    one = facts(suspects=4, summary={"notes": [f"note {k}" for k in range(5000)]})
     assert verdict.warnings(one, None) == [
         *(f"Note {k}." for k in range(5)),
-        "The method has noted 4,995 more, see summary.json.",
+        "The method has 4,995 more notes in summary.json.",
     ]
 
 
-def test_an_audit_that_is_off_or_unsure_says_so(reading: Callable[..., Reading]) -> None:
-    one = reading(suspects=3)
+def test_an_audit_that_is_off_or_unsure_says_so(facts: Callable[..., RunFacts]) -> None:
+    one = facts(suspects=3)
     assert one.audit is not None
     off = replace(one, audit=replace(one.audit, realised_noise_rate=0.4))
     assert verdict.warnings(off, None) == [
-        "The audit is off: it takes 25.0% of the labels for wrong, and 40.0% are."
+        "The estimate of the audit is inaccurate: it takes 25.0% of the labels to be wrong, but "
+        "40.0% are."
     ]
     unsure = replace(one, audit=replace(one.audit, expected_precision=0.3))
     assert "Fewer than half of the suspects" in verdict.warnings(unsure, None)[0]

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_digits
 
 import proselflc
-from proselflc.auditing import few_classes, held_out
+from proselflc.auditing import held_out, records
 from proselflc.data import memory_budget
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Features
@@ -588,7 +588,7 @@ def test_of_many_classes_the_largest_are_kept_and_judged_alike(
     whole, few = (load_run(path) for path in (out, copied))
     assert held_out.read(whole.directory.folds_p, (n, C)).shape == (n, C)
     kept = held_out.read(few.directory.folds_p, (n, C))
-    assert kept.shape == (n, 1 + few_classes.KEPT)
+    assert kept.shape == (n, 1 + records.KEPT_CLASSES)
     p = held_out.read(whole.directory.folds_p, (n, C))
     np.testing.assert_array_equal(kept["value"][:, 0], p[np.arange(n), few.labels.given])
     suggested = [one.examples["suggested_label"].to_pylist() for one in (whole, few)]

@@ -16,7 +16,7 @@ import pytest
 
 from proselflc.cli import app as cli
 from proselflc.reporting import page as report
-from proselflc.reporting import reading
+from proselflc.reporting import run_facts
 from proselflc.reviewing.view import next_steps
 from proselflc.run.reader import Run, load_run
 
@@ -141,7 +141,7 @@ def test_the_advice_after_a_stop_works(here: Path, program: Any) -> None:
 
 def test_a_page_about_a_run_does_not_advise_to_execute_its_code(run: Path) -> None:
     path = Path("run/config.toml")
-    lines = report._repeat(reading.readings([Path("run")])[0]).splitlines()
+    lines = report._repeat(run_facts.read_runs([Path("run")])[0]).splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("# The model of this run is made by code that is not part of")
     assert lines[0].endswith(", evil:make: add it with --model if you trust it")
@@ -156,7 +156,7 @@ def test_a_name_cannot_leave_the_comment(run: Path, resealed: Any) -> None:
     evil = json.dumps("a:b\nrm -rf x \u202e")
     (run / "config.toml").write_text(config.replace(f'"{CODE}"', evil))
     resealed(run)
-    for text in (report._repeat(reading.readings([run])[0]), next_steps(load_run(run))[0]):
+    for text in (report._repeat(run_facts.read_runs([run])[0]), next_steps(load_run(run))[0]):
         lines = text.splitlines()
         assert [line.split()[0] for line in lines] == ["#", "proselflc"]
         assert "\u202e" not in text

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from proselflc.auditing.calibration import fitted_temperature, paper_calibration
+from proselflc.auditing.evaluation import fitted_temperature, paper_calibration
 from proselflc.data import memory_budget
 from proselflc.data.batches import Loader, Order
 from proselflc.data.dataset import Part

@@ -1,9 +1,8 @@
-"""What the suspects of a run say together: how many labels are wrong, and which way they went."""
+"""The audit of a run: how many labels are wrong, and which class was taken for which."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,29 +11,28 @@ from proselflc.data.labels.class_matrix import ClassMatrix, rows_to_1
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular
+from proselflc.files.typed import Count, Share
 from proselflc.files.whole import whole_file
 from proselflc.training.run_directory import Json, RunDirectory
-
-if TYPE_CHECKING:
-    from proselflc.data.inputs import Ints
+from proselflc.wording import command
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What is estimated of n labels of C classes, and what is true where that is known.
+    """The estimates for n labels of C classes, and the true values where they are known.
 
     Attributes:
         num_examples: n.
-        suspects: how many labels are suspect.
-        folds: of how many folds the scores are, or None where they are of training itself.
-        estimated_noise_rate: the share of labels that is wrong.
-        realised_noise_rate: the same, counted, or None.
-        expected_precision: the share of suspects that is really wrong, as estimated; None
-            without suspects.
+        suspects: number of labels that are suspect.
+        folds: number of folds that the scores come from, or None if they come from training itself.
+        estimated_noise_rate: estimated share of wrong labels.
+        realised_noise_rate: true share of wrong labels, or None.
+        expected_precision: estimated share of wrong labels among the suspects; None without
+            suspects.
         names: C class names.
         joint: [C, C] estimated number of examples; row = true class, column = given class. Beyond
             `memory_budget.DENSE_CLASSES` classes it is a scipy.sparse.csr_array.
-        realised: [C, C] the true numbers in the same form, or None.
+        realised: [C, C] true numbers in the same form, or None.
     """
 
     num_examples: int
@@ -49,16 +47,16 @@ class Audit:
 
     @property
     def transition(self) -> ClassMatrix:
-        """[C, C] the estimated chance of every given class, by the true one; rows sum to 1."""
+        """Return [C, C] the estimated chance of each given class by true class; rows sum to 1."""
         return rows_to_1(self.joint)
 
     @property
     def realised_transition(self) -> ClassMatrix | None:
-        """[C, C] the realised chances, or None."""
+        """Return [C, C] the realised chances, or None."""
         return None if self.realised is None else rows_to_1(self.realised)
 
     def to_json(self) -> Json:
-        """What `audit.json` holds."""
+        """Return the content of `audit.json`."""
         given = self.joint.sum(0)
         wrong = given - self.joint.diagonal()
         totals = rights = given
@@ -66,15 +64,15 @@ class Audit:
             totals, rights = self.realised.sum(0), self.realised.diagonal()
         classes = []
         for k, name in enumerate(self.names):
-            one: Json = {
+            facts: Json = {
                 "name": name,
                 "examples": round(float(given[k])),
                 "estimated_noise_rate": float(wrong[k] / given[k]) if given[k] else None,
             }
             if self.realised is not None:
                 total, right = float(totals[k]), float(rights[k])
-                one["realised_noise_rate"] = 1 - right / total if total else None
-            classes.append(one)
+                facts["realised_noise_rate"] = 1 - right / total if total else None
+            classes.append(facts)
         return {
             "examples": self.num_examples,
             "suspects": self.suspects,
@@ -96,91 +94,81 @@ class Audit:
 
     @classmethod
     def load(cls, directory: RunDirectory) -> Audit:
-        """Read what `save` wrote.
+        """Read the files that `save` wrote.
 
         Raises:
-            InputError: there is none, or it is damaged.
+            InputError: there are none, or they are damaged.
         """
         for path in (directory.audit, directory.audit_arrays):
             if not is_regular(directory.checked(path)):
                 raise InputError(
-                    f"{directory.path} has no {path.name}: make it with proselflc audit "
-                    f"{directory.path}"
+                    f"{directory.path} has no {path.name}",
+                    fix=f"make it with {command('audit', directory.path)}",
                 )
-        facts = directory.read_json(directory.audit)
-        classes = facts.get("classes")
-        if not isinstance(classes, list) or not all(isinstance(one, dict) for one in classes):
-            raise _damaged(directory)
-        names = tuple(one.get("name") for one in classes)
-        if not all(isinstance(name, str) for name in names):
-            raise _damaged(directory)
-        n, suspects = (_count(directory, facts, name) for name in ("examples", "suspects"))
-        rate = _share(directory, facts, "estimated_noise_rate")
-        path, C = directory.audit_arrays, len(names)
-        wanted = [*class_matrix.array_names("joint"), *class_matrix.array_names("realised")]
-        arrays = npz.arrays(path, wanted)
+        anew = f"make it anew with {command('audit', directory.path)}"
+        path, matrices = directory.audit_arrays, ("joint", "realised")
+        stored = [part for name in matrices for part in class_matrix.array_names(name)]
+        arrays = npz.arrays(path, stored)
         try:
-            joint, realised = (
-                class_matrix.read(arrays, name, C, path) for name in ("joint", "realised")
+            facts = directory.read(directory.audit, _AuditFile)
+            C = len(facts.classes)
+            joint, realised = (class_matrix.read(arrays, name, C, path) for name in matrices)
+        except InputError as error:
+            raise InputError(error.reason, fix=anew) from None
+        if (
+            joint is None
+            or not all(_are_counts(matrix, facts.examples, C) for matrix in (joint, realised))
+            # A run that is audited again gets two new files, one after the other.
+            or abs(noise_rate(joint) - facts.estimated_noise_rate) > 1e-6
+            or facts.suspects > facts.examples
+        ):
+            raise InputError(
+                f"{directory.audit} is damaged: it does not agree with {path.name}", fix=anew
             )
-        except InputError:
-            raise _damaged(directory) from None
-        if any(not _are_numbers(matrix, n, C) for matrix in (joint, realised)):
-            raise _damaged(directory)
-        # A run that is audited again gets two new files, one after the other.
-        if joint is None or rate is None or abs(noise_rate(joint) - rate) > 1e-6 or suspects > n:
-            raise _damaged(directory)
         return cls(
-            num_examples=n,
-            suspects=suspects,
-            folds=None if facts.get("folds") is None else _count(directory, facts, "folds"),
-            estimated_noise_rate=rate,
-            realised_noise_rate=_share(directory, facts, "realised_noise_rate"),
-            expected_precision=_share(directory, facts, "expected_precision"),
-            names=names,
+            num_examples=facts.examples,
+            suspects=facts.suspects,
+            folds=facts.folds,
+            estimated_noise_rate=facts.estimated_noise_rate,
+            realised_noise_rate=facts.realised_noise_rate,
+            expected_precision=facts.expected_precision,
+            names=tuple(one.name for one in facts.classes),
             joint=joint,
             realised=realised,
         )
 
 
-def counted(clean: Ints, given: Ints, C: int) -> ClassMatrix:
-    """[C, C] how many examples have which true (row) and given (column) class."""
-    return class_matrix.counted(clean, given, C)
+@dataclass(frozen=True)
+class _ClassName:
+    """The part of a class in `audit.json` that is read again."""
+
+    name: str
 
 
-def _are_numbers(matrix: ClassMatrix | None, n: int, C: int) -> bool:
-    """Return whether the cells can be numbers of n examples; None can be, too."""
+@dataclass(frozen=True)
+class _AuditFile:
+    """The part of `audit.json` that is read again; the matrices hold the rest."""
+
+    examples: Count
+    suspects: Count
+    estimated_noise_rate: Share
+    classes: tuple[_ClassName, ...]
+    folds: Count | None = None
+    realised_noise_rate: Share | None = None
+    expected_precision: Share | None = None
+
+
+def noise_rate(counts: ClassMatrix) -> float:
+    """Return the share of examples that are not on the diagonal; 0 without examples."""
+    # The two sums are rounded in different orders, so that the first can be the larger.
+    return max(0.0, float(1 - counts.trace() / counts.sum())) if counts.sum() else 0.0
+
+
+def _are_counts(matrix: ClassMatrix | None, n: int, C: int) -> bool:
+    """Return whether the cells can count n examples; None is allowed."""
     if matrix is None:
         return True
     if matrix.dtype != np.float64 or matrix.shape != (C, C):
         return False
     cells = matrix if isinstance(matrix, np.ndarray) else matrix.data
     return bool(((cells >= 0) & (cells <= n + 0.5)).all() and abs(matrix.sum() - n) <= 0.5)
-
-
-def noise_rate(counts: ClassMatrix) -> float:
-    """The share of examples that are not on the diagonal; 0 without examples."""
-    # The two sums are rounded in another order, so that the first can be the larger.
-    return max(0.0, float(1 - counts.trace() / counts.sum())) if counts.sum() else 0.0
-
-
-def _count(directory: RunDirectory, facts: Json, name: str) -> int:
-    value = facts.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 48:
-        raise _damaged(directory)
-    return value
-
-
-def _share(directory: RunDirectory, facts: Json, name: str) -> float | None:
-    value = facts.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise _damaged(directory)
-    return float(value)
-
-
-def _damaged(directory: RunDirectory) -> InputError:
-    return InputError(
-        f"{directory.audit} is damaged: make it anew with proselflc audit {directory.path}"
-    )

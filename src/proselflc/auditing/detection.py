@@ -1,4 +1,4 @@
-"""How well wrong labels were found, where the truth is known."""
+"""What the suspects are: the most frequent corrections, and how well wrong labels were found."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Detection:
-    """How well wrong labels were found; everything is in [0, 1] and low is bad.
+    """How well wrong labels were found; every measure is in [0, 1] and low is bad.
 
-    None is what cannot be said: without wrong labels there is nothing to find, without right ones
-    nothing to rank them against, and without suspects no precision.
+    A measure that is undefined is None: both rankings need wrong and right labels, recall needs
+    wrong labels and precision needs suspects.
 
     Attributes:
-        auroc: the chance that a wrong label has a lower quality than a right one.
-        average_precision: of the ranking by quality, lowest first.
+        auroc: chance that a wrong label has a lower quality than a right one.
+        average_precision: average precision of the ranking by quality, lowest first.
         precision: share of wrong labels among the suspects.
         recall: share of suspects among the wrong labels.
-        f1: harmonic mean of the two.
+        f1: harmonic mean of precision and recall.
     """
 
     auroc: float | None
@@ -41,9 +41,8 @@ def detection(is_suspect: Bools, quality: npt.NDArray[Any], flipped: Bools) -> D
 
     Args:
         is_suspect: [n].
-        quality: [n], low = probably mislabelled; NaN where unknown, which is left out of the
-            ranking.
-        flipped: [n] where the given label is wrong.
+        quality: [n], low = probably mislabelled; unknown values are NaN and are not ranked.
+        flipped: [n] whether the given label is wrong.
     """
     from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -62,10 +61,10 @@ def detection(is_suspect: Bools, quality: npt.NDArray[Any], flipped: Bools) -> D
 
 
 def label_accuracy(table: pa.Table) -> tuple[float | None, float | None]:
-    """The share of given labels that are true, and of suggested ones; None where unknown.
+    """Return the share of given labels that are true, and of suggested ones; None if unknown.
 
     Args:
-        table: as `examples.table` makes it.
+        table: as `examples.table` returns it.
     """
     import pyarrow.compute as pc
 
@@ -76,3 +75,48 @@ def label_accuracy(table: pa.Table) -> tuple[float | None, float | None]:
         for name in ("given_label", "suggested_label")
     )
     return before, after
+
+
+@dataclass(frozen=True)
+class SuspectPair:
+    """The suspects with one given and one suggested label.
+
+    Attributes:
+        given_label, suggested_label: class names.
+        count: number of suspects.
+        right: number of suspects whose suggested label is true; None if that is not known.
+    """
+
+    given_label: str
+    suggested_label: str
+    count: int
+    right: int | None
+
+
+def suspect_pairs(table: pa.Table, most: int) -> list[SuspectPair]:
+    """Return the most frequent pairs, largest first, ties by name.
+
+    Args:
+        table: as `examples.table` returns it.
+        most: largest number of pairs.
+    """
+    import pyarrow.compute as pc
+
+    names = ["given_label", "suggested_label"]
+    known = "clean_label" in table.column_names
+    suspects = table.select([*names, *(["clean_label"] if known else [])]).filter(
+        table["is_suspect"]
+    )
+    measures: list[Any] = [([], "count_all")]
+    if known:
+        right = pc.equal(suspects["suggested_label"], suspects["clean_label"])
+        suspects = suspects.append_column("right", pc.cast(right, "int64"))
+        measures.append(("right", "sum"))
+    counts = suspects.group_by(names).aggregate(measures)
+    order = [("count_all", "descending"), *((name, "ascending") for name in names)]
+    return [
+        SuspectPair(
+            row["given_label"], row["suggested_label"], row["count_all"], row.get("right_sum")
+        )
+        for row in counts.take(pc.sort_indices(counts, order)[:most]).to_pylist()
+    ]

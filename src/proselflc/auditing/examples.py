@@ -1,4 +1,4 @@
-"""`examples.parquet`: one row per training example, with what is suspected of its label."""
+"""`examples.parquet`: one row per training example, with the audit's scores of its label."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from proselflc.data.tables.parquet import open_parquet
 from proselflc.errors import InputError
 from proselflc.files.whole import whole_file
 from proselflc.training.observations import TOP_CLASSES, recent_epochs
+from proselflc.wording import command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
 MANY_CLASSES = 100  # above which a corrected distribution is kept as its five largest classes
 
 
-class Likeliest(NamedTuple):
-    """The classes that N examples are likeliest to be of.
+class TopClasses(NamedTuple):
+    """The five likeliest true classes of N examples.
 
     Attributes:
-        classes: [N, 5] the likeliest first.
+        classes: [N, 5] likeliest first.
         p: [N, 5] their chances.
-        of_suggested: [N] the chance of the suggested class.
+        of_suggested: [N] chance of the suggested class.
     """
 
     classes: Ints
@@ -39,25 +40,25 @@ class Likeliest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What is thought of n labels.
+class LabelScores:
+    """The audit's scores of n labels.
 
     Attributes:
-        quality: [n] the estimated chance that the given label is right, in [0, 1]; **low means
-            probably mislabelled**; NaN for an example of which nothing was seen.
+        quality: [n] estimated chance that the given label is right, in [0, 1]; **low means
+            probably mislabelled**; NaN for an example that was never seen.
         suggested: [n] what the label should be; the given one unless it is suspect.
-        distribution: of some of the examples, [rows, C]: the estimated chance of every class to be
-            the true one; of what was not seen, anything. Beyond `memory_budget.DENSE_CLASSES`
-            classes it gives the five likeliest.
+        distribution: takes a slice of examples and returns [rows, C], the estimated chance of each
+            class to be the true one, arbitrary for examples that were never seen. Beyond
+            `memory_budget.DENSE_CLASSES` classes it returns the five likeliest.
     """
 
     quality: Floats
     suggested: Ints
-    distribution: Callable[[slice], Floats | Likeliest]
+    distribution: Callable[[slice], Floats | TopClasses]
 
 
-def table(labels: Labels, records: Records, judgement: Judgement) -> pa.Table:
-    """One row per training example, in their order.
+def table(labels: Labels, records: Records, scores: LabelScores) -> pa.Table:
+    """Return one row per training example, in their order.
 
     | column | holds |
     |---|---|
@@ -68,7 +69,7 @@ def table(labels: Labels, records: Records, judgement: Judgement) -> pa.Table:
     | `quality` | estimated chance that the given label is right, in [0, 1]; **low means probably \
 mislabelled** |
     | `trust`, `entropy` | ε and H(p), averaged over the last quarter of the epochs, at least two; \
-null if it was not seen in them |
+null if it was not seen in these |
     | `p_given`, `p_suggested` | estimated chance of the two labels to be the true one |
     | `first_learned_epoch` | the first epoch, from 0, that predicted the given label, or null |
     | `flips` | how often the predicted class changed from one epoch that saw it to the next |
@@ -76,33 +77,28 @@ null if it was not seen in them |
 classes the five largest as structs {label, p}, the largest first |
     | `clean_label` | the true label, a column only where that is known |
 
-    Of an example that was never seen nothing is known: its label stays, the corrected distribution
-    is that label's, and quality and p are null.
-
-    Args:
-        labels: of n examples and C classes.
-        records: of the same examples.
-        judgement: of their labels.
+    An example that was never seen keeps its label: the corrected distribution is that label's, and
+    quality and p are null.
     """
     import pyarrow as pa
 
     names = pa.array(labels.names, pa.string())
-    past = _past(records, labels.given)
+    dynamics = _dynamics(records, labels.given)
     tables = []
     for rows in records.slices(len(labels.given), len(names)):
-        given, suggested = labels.given[rows], judgement.suggested[rows]
-        quality = judgement.quality[rows]
-        chances = judgement.distribution(rows)
-        unseen = np.isnan(quality)
-        if isinstance(chances, Likeliest):
-            likeliest = _known(chances, given, unseen)
+        given, suggested = labels.given[rows], scores.suggested[rows]
+        quality = scores.quality[rows]
+        chances = scores.distribution(rows)
+        unseen, learned = np.isnan(quality), dynamics.first_learned[rows]
+        if isinstance(chances, TopClasses):
+            top = _with_unseen(chances, given, unseen)
             p_suggested = chances.of_suggested
-            distribution = _five(likeliest.classes, likeliest.p, names)
+            distribution = _top_lists(top.classes, top.p, names)
         else:
             chances[unseen] = 0
             chances[unseen, given[unseen]] = 1
             p_suggested = chances[np.arange(len(given)), suggested]
-            distribution = _listed(chances, names)
+            distribution = _distribution_lists(chances, names)
         columns = {
             "index": pa.array(np.arange(rows.start, rows.stop)),
             "id": pa.array(labels.ids[rows], pa.string()),
@@ -110,12 +106,12 @@ classes the five largest as structs {label, p}, the largest first |
             "suggested_label": names.take(pa.array(suggested)),
             "is_suspect": pa.array(suggested != given),
             "quality": _nullable(quality),
-            "trust": _nullable(past.trust[rows]),
-            "entropy": _nullable(past.entropy[rows]),
+            "trust": _nullable(dynamics.trust[rows]),
+            "entropy": _nullable(dynamics.entropy[rows]),
             "p_given": _nullable(quality),
             "p_suggested": _nullable(np.where(unseen, np.float32(np.nan), p_suggested)),
-            "first_learned_epoch": pa.array(past.learned[rows], mask=past.learned[rows] < 0),
-            "flips": pa.array(past.flips[rows]),
+            "first_learned_epoch": pa.array(learned, mask=learned < 0),
+            "flips": pa.array(dynamics.flips[rows]),
             "corrected_distribution": distribution,
         }
         if labels.clean is not None:
@@ -133,116 +129,116 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 
 
 def read_examples(path: Path, rows: int | None = None) -> pa.Table:
-    """Read `examples.parquet` and believe no column that is not what `table` writes.
-
-    Columns beyond those are left alone.
+    """Return the columns of `examples.parquet` that `table` writes; others are ignored.
 
     Args:
         path: the file.
-        rows: how many the run has examples, which is looked at before they are read.
+        rows: number of examples of the run, which is checked before anything is read.
 
     Raises:
-        InputError: damaged, or not such a file.
+        InputError: the file is damaged, or is not such a file.
     """
     file = open_parquet(path)
     if rows is not None and len(file) != rows:
         raise InputError(
-            f"{path} has {len(file):,} rows, but the run has {rows:,} examples: write it again "
-            f"with proselflc audit {path.parent}"
+            f"{path} has {len(file):,} rows, but the run has {rows:,} examples",
+            fix=_audit_again(path),
         )
     wanted = _types()
     missing = [name for name in wanted if name not in file.columns and name != "clean_label"]
     if missing:
-        raise InputError(
-            f'{path} has no column "{missing[0]}": it is not an examples.parquet of a run'
-        )
+        raise InputError(f'{path} has no column "{missing[0]}", so it is not from a run')
     columns = file.read([name for name in wanted if name in file.columns])
     for name, kind in zip(columns.column_names, columns.schema.types, strict=True):
         if kind not in wanted[name]:
             raise InputError(
-                f'the column "{name}" of {path} holds {kind}, but '
-                f"{' or '.join(str(k) for k in wanted[name])} is expected: write the run again"
+                f'the column "{name}" of {path} holds {kind}, expected '
+                f"{' or '.join(str(k) for k in wanted[name])}",
+                fix=_audit_again(path),
             )
     _check_values(columns, path)
     return columns
 
 
 def check_examples(table: pa.Table, labels: Labels, path: Path) -> None:
-    """Refuse `examples.parquet` of other examples, or of some of them alone.
+    """Refuse `examples.parquet` whose rows are not the examples of the labels, in their order.
 
     Args:
-        table: as `read_examples` gives it.
-        labels: of the same run.
-        path: of the file, for the message.
+        table: as `read_examples` returns it.
+        labels: the labels of the same run.
+        path: the file, for the message.
 
     Raises:
-        InputError: its rows are not those of the labels, one for each and in their order.
+        InputError: a row is missing, added, or of another example.
     """
     ids = tuple(table["id"].to_pylist())
-    if ids != labels.ids:
-        at = next(
-            (k for k, two in enumerate(zip(ids, labels.ids, strict=False)) if two[0] != two[1]),
-            None,
-        )
-        how = f"it has {len(ids):,} rows for {len(labels.ids):,} labels"
-        if at is not None:
-            how = f'its row {at} is of "{ids[at]}" and the label there of "{labels.ids[at]}"'
-        raise InputError(
-            f"{path} is not of the same run as its labels, {how}: restore it from a copy, or make "
-            f"it anew with proselflc audit {path.parent}"
-        )
+    if ids == labels.ids:
+        return
+    pairs = enumerate(zip(ids, labels.ids, strict=False))
+    row = next((k for k, (found, expected) in pairs if found != expected), None)
+    difference = f"it has {len(ids):,} rows for {len(labels.ids):,} labels"
+    if row is not None:
+        difference = f'row {row} is "{ids[row]}", but the label there is of "{labels.ids[row]}"'
+    raise InputError(
+        f"{path} does not belong to the labels of the run, {difference}",
+        fix=f"restore it from a copy, or {_audit_again(path)}",
+    )
+
+
+def _audit_again(path: Path) -> str:
+    return f"make it anew with {command('audit', path.parent)}"
 
 
 @dataclass(frozen=True)
-class _Past:
-    """What all epochs together say, each [n]; NaN or −1 where there is nothing."""
+class _Dynamics:
+    """Columns computed from all epochs together, each [n]; NaN or −1 where nothing is known."""
 
-    learned: npt.NDArray[np.int32]
+    first_learned: npt.NDArray[np.int32]
     flips: npt.NDArray[np.int32]
     trust: Floats
     entropy: Floats
 
 
-def _past(records: Records, given: Ints) -> _Past:
+def _dynamics(records: Records, given: Ints) -> _Dynamics:
     n = len(given)
-    learned = np.full(n, -1, np.int32)
+    first_learned = np.full(n, -1, np.int32)
     flips = np.zeros(n, np.int32)
     sums = {name: np.zeros(n, np.float32) for name in ("trust", "entropy")}
     count = np.zeros(n, np.float32)
     predicted = np.full(n, -1, np.int32)
     epochs = len(records.observed)
     for e, epoch in enumerate(records.observed):
-        seen = ~np.isnan(epoch["p_given"])
-        now = np.where(seen, epoch["predicted"], predicted).astype(np.int32)
+        recorded = ~np.isnan(epoch["p_given"])
+        now = np.where(recorded, epoch["predicted"], predicted).astype(np.int32)
         flips += (now != predicted) & (predicted >= 0)
-        learned[seen & (now == given) & (learned < 0)] = e
+        first_learned[recorded & (now == given) & (first_learned < 0)] = e
         predicted = now
         if e >= epochs - recent_epochs(epochs):
-            count[seen] += 1
+            count[recorded] += 1
             for name, values in sums.items():
-                values[seen] += epoch[name][seen]
+                values[recorded] += epoch[name][recorded]
     with np.errstate(invalid="ignore"):
         means = {name: values / count for name, values in sums.items()}
-    return _Past(learned, flips, **means)
+    return _Dynamics(first_learned, flips, **means)
 
 
-def _listed(chances: Floats, names: pa.Array) -> pa.ListArray:
-    """[rows, C] as lists of C numbers, or of the five largest, the first of equals first."""
+def _distribution_lists(chances: Floats, names: pa.Array) -> pa.ListArray:
+    """Return [rows, C] as lists of C numbers, or of the five largest, ties by class."""
     import pyarrow as pa
 
     m, C = chances.shape
     if C <= MANY_CLASSES:
         return _lists(pa.array(chances.reshape(-1)), m, C)
     width = TOP_CLASSES
-    # The five largest first: to put a thousand classes in order takes ten times as long.
+    # Sorting a thousand classes takes ten times as long as finding the five largest.
     largest = np.sort(np.argpartition(-chances, width - 1, axis=1)[:, :width], 1)
     values = np.take_along_axis(chances, largest, 1)
     order = np.argsort(-values, axis=1, kind="stable")
     classes = np.take_along_axis(largest, order, 1)
-    return _five(classes, np.take_along_axis(values, order, 1), names)
+    return _top_lists(classes, np.take_along_axis(values, order, 1), names)
 
 
-def _five(classes: Ints, p: Floats, names: pa.Array) -> pa.ListArray:
+def _top_lists(classes: Ints, p: Floats, names: pa.Array) -> pa.ListArray:
     """Return classes and their chances, [rows, 5] each, as lists of structs."""
     import pyarrow as pa
 
@@ -259,15 +255,15 @@ def _lists(cells: pa.Array, rows: int, width: int) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), cells)
 
 
-def _known(chances: Likeliest, given: Ints, unseen: Bools) -> Likeliest:
-    """Return the chances with the given label alone where nothing was seen."""
+def _with_unseen(chances: TopClasses, given: Ints, unseen: Bools) -> TopClasses:
+    """Return the chances with the given label alone for examples that were never seen."""
     classes, p = chances.classes.copy(), chances.p.copy()
     first = np.arange(classes.shape[1])
     # The given label, then the first of the others.
     classes[unseen] = np.where(first - 1 < given[unseen, None], first - 1, first)
     classes[unseen, 0] = given[unseen]
     p[unseen] = first == 0
-    return Likeliest(classes, p, chances.of_suggested)
+    return TopClasses(classes, p, chances.of_suggested)
 
 
 def _nullable(values: Floats) -> pa.Array:
@@ -277,7 +273,7 @@ def _nullable(values: Floats) -> pa.Array:
 
 
 def _types() -> dict[str, tuple[pa.DataType, ...]]:
-    """The columns of `examples.parquet`, in order, and what each may hold."""
+    """Return the columns of `examples.parquet`, in order, and the types each may have."""
     import pyarrow as pa
 
     text, number = pa.string(), pa.float32()
@@ -304,12 +300,14 @@ _MAY_BE_NULL = ("quality", "trust", "entropy", "p_given", "p_suggested", "first_
 
 
 def _check_values(table: pa.Table, path: Path) -> None:
+    """Refuse empty cells, rows out of order and chances outside [0, 1]."""
+    fix = _audit_again(path)
     for name in table.column_names:
         if table[name].null_count and name not in _MAY_BE_NULL:
-            raise InputError(f'the column "{name}" of {path} has empty cells: write the run again')
+            raise InputError(f'the column "{name}" of {path} has empty cells', fix=fix)
     if not np.array_equal(table["index"].to_numpy(), np.arange(len(table))):
-        raise InputError(f"the rows of {path} are not numbered from 0 in order: write it again")
+        raise InputError(f"the rows of {path} are not numbered from 0 in order", fix=fix)
     for name in ("quality", "p_given", "p_suggested"):
         numbers = table[name].drop_null().to_numpy()
         if not ((numbers >= 0) & (numbers <= 1)).all():
-            raise InputError(f'the column "{name}" of {path} holds numbers outside 0 … 1')
+            raise InputError(f'the column "{name}" of {path} holds numbers outside 0 … 1', fix=fix)

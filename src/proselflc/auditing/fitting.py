@@ -1,4 +1,4 @@
-"""What the paper plots while a network learns: does it fit right labels, wrong ones, the truth?"""
+"""The paper's measures of learning: how well right labels, wrong labels and truth are fitted."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from torch import Tensor
 
 from proselflc.correction.information import entropy
 
-# The sums that are kept, for all examples and for those whose given label is right or wrong.
+# The sums kept for all examples, and for those whose given label is right or wrong.
 _SUBSETS = ("all", "right", "wrong")
 _MEASURES = ("examples", "fits given", "predicts truth", "entropy", "trust")
 
 
 @dataclass(frozen=True)
 class FittingPoint:
-    """The state of learning at one moment, named as in `history.jsonl`.
+    """The measures of one evaluation point, named as in `history.jsonl`.
 
-    What cannot be known is None: all but the first three where no true label is known, and the
-    measures of a subset without examples.
+    Unknown measures are None: all but the first three if the true labels are not known, and those
+    of a subset without examples. A new measure is a field here and a line in `Fitting.result`; the
+    history then has it, and a `Panel` of `pages/learning_dynamics.py` draws it.
 
     Attributes:
         train_accuracy: share of examples with argmax p = the given label.
         entropy: mean H(p).
         epsilon: mean trust.
-        correct_fitting: the share with argmax p = the given label where that is right.
-        wrong_fitting: the same where it is wrong; high is bad.
-        semantic_correction: the share with argmax p = the true class where the given label is
-            wrong.
-        entropy_clean: mean H(p) where the given label is right.
-        entropy_noisy: mean H(p) where it is wrong.
-        epsilon_clean: mean trust where the given label is right.
-        epsilon_noisy: mean trust where it is wrong.
+        correct_fitting: share with argmax p = the given label, among right labels.
+        wrong_fitting: share with argmax p = the given label, among wrong labels; high is bad.
+        semantic_correction: share with argmax p = the true class, among wrong labels.
+        entropy_clean: mean H(p) of examples with a right label.
+        entropy_noisy: mean H(p) of examples with a wrong label.
+        epsilon_clean: mean trust of examples with a right label.
+        epsilon_noisy: mean trust of examples with a wrong label.
     """
 
     train_accuracy: float | None
@@ -48,13 +48,14 @@ class FittingPoint:
 
 
 class Fitting:
-    """Measures a training set batch by batch and keeps fifteen sums, whatever its size.
+    """Measures a training set batch by batch in fifteen sums.
 
-    Processes that each saw a part of the set add up their `sums()` and go on with `from_sums`.
+    Processes that each measured a part of the set add their `sums()` and continue with
+    `from_sums`.
 
     Args:
         num_classes: C.
-        clean_known: whether the true labels will be given.
+        clean_known: whether every batch comes with its true labels.
     """
 
     def __init__(self, num_classes: int, clean_known: bool) -> None:
@@ -64,18 +65,18 @@ class Fitting:
 
     @classmethod
     def from_sums(cls, sums: Tensor, *, num_classes: int, clean_known: bool) -> Fitting:
-        """Go on from what `sums()` gave, or from the total of several such."""
+        """Return the state with the given `sums()`, or with the total of several."""
         fitting = cls(num_classes, clean_known)
         fitting._sums += sums.cpu().view_as(fitting._sums)
         return fitting
 
     def add(self, log_p: Tensor, given: Tensor, clean: Tensor | None, trust: Tensor) -> None:
-        """Take in one batch, on whatever device it is.
+        """Add a batch on any device.
 
         Args:
             log_p: [N, C] log-probabilities, with test-time transforms.
-            given: [N] the labels that are learned.
-            clean: [N] the true ones; None if and only if they are not known.
+            given: [N] given labels.
+            clean: [N] true labels; None if and only if they are not known.
             trust: [N] ε of every example.
         """
         assert log_p.size(1) == self.num_classes
@@ -86,7 +87,7 @@ class Fitting:
     def add_measured(
         self, predicted: Tensor, entropy: Tensor, given: Tensor, clean: Tensor | None, trust: Tensor
     ) -> None:
-        """Take in one batch of which argmax p and H(p), [N] each, are known already; see `add`."""
+        """Add a batch whose argmax p and H(p), [N] each, are already computed; see `add`."""
         assert (clean is not None) == self.clean_known
         # Only [N, 5] leaves the device; double precision may not exist on it.
         wrong = torch.zeros_like(given) if clean is None else given != clean
@@ -106,11 +107,11 @@ class Fitting:
             self._sums[2] += values[where == 1].sum(0)
 
     def sums(self) -> Tensor:
-        """[15] float64 on the CPU, a copy; those of several processes add up."""
+        """Return a copy of the sums, [15] float64 on the CPU."""
         return self._sums.flatten().clone()
 
     def result(self) -> FittingPoint:
-        """The means over all that was added."""
+        """Return the means over all batches."""
         overall, right, wrong = (_means(row) for row in self._sums.tolist())
         return FittingPoint(
             train_accuracy=overall["fits given"],

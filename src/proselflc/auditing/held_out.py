@@ -1,19 +1,17 @@
-"""What models predict for examples that they have not seen, as files of [n, C] float16.
-
-Beyond `memory_budget.DENSE_CLASSES` classes a file holds the largest alone: see `few_classes`.
-"""
+"""Files of held-out predictions: [n, C] float16, or the largest alone for many classes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.auditing import few_classes
-from proselflc.auditing.records import HeldOut
+from proselflc.auditing.records import KEPT_CLASSES, HeldOut, largest_probabilities
 from proselflc.data.inputs import Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.data.memory_budget import is_dense
@@ -22,20 +20,34 @@ from proselflc.files import manifest
 from proselflc.files.whole import whole_file
 from proselflc.training.observations import TOP, mapped
 from proselflc.training.run_directory import RunDirectory
+from proselflc.wording import option
 
-Halves: TypeAlias = npt.NDArray[Any]  # [n, C] float16, or [n, 1 + k] of TOP
+Stored: TypeAlias = npt.NDArray[Any]  # [n, C] float16, or [n, 1 + k] of TOP
+
+
+@dataclass(frozen=True)
+class FoldsFile:
+    """The content of `folds.json`.
+
+    Attributes:
+        folds: number of folds.
+        fingerprint: fingerprint of the labels that they were made from.
+    """
+
+    folds: Annotated[int, msgspec.Meta(ge=2)]
+    fingerprint: str
 
 
 def form(num_examples: int, num_classes: int) -> tuple[np.dtype[Any], tuple[int, int]]:
     """Return the dtype and the shape of a file for n examples of C classes."""
     if is_dense(num_classes):
         return np.dtype("<f2"), (num_examples, num_classes)
-    return TOP, (num_examples, 1 + min(few_classes.KEPT, num_classes - 1))
+    return TOP, (num_examples, 1 + min(KEPT_CLASSES, num_classes - 1))
 
 
-def kept(p: npt.NDArray[np.floating], given: Ints) -> Halves:
-    """Return what a file holds of probabilities [N, C] for examples with labels [N]."""
-    return p.astype(np.float16) if is_dense(p.shape[1]) else few_classes.largest(p, given)
+def kept(p: npt.NDArray[np.floating], given: Ints) -> Stored:
+    """Return the part of probabilities [N, C] for labels [N] that a file keeps."""
+    return p.astype(np.float16) if is_dense(p.shape[1]) else largest_probabilities(p, given)
 
 
 def write(path: Path, shape: tuple[int, int], pieces: Iterable[npt.NDArray[Any]]) -> None:
@@ -44,7 +56,7 @@ def write(path: Path, shape: tuple[int, int], pieces: Iterable[npt.NDArray[Any]]
     Args:
         path: an .npy file.
         shape: (n, C).
-        pieces: as `kept` gives them, n rows in all.
+        pieces: arrays from `kept`, n rows in all.
     """
     kind, whole = form(*shape)
     with whole_file(path) as file:
@@ -58,14 +70,14 @@ def write(path: Path, shape: tuple[int, int], pieces: Iterable[npt.NDArray[Any]]
         assert rows == shape[0]
 
 
-def read(path: Path, shape: tuple[int, int]) -> Halves:
-    """Return what `write` wrote of [n, C], memory-mapped.
+def read(path: Path, shape: tuple[int, int]) -> Stored:
+    """Return the memory-mapped array that `write` wrote for (n, C).
 
     Raises:
-        InputError: there is none, or it holds something else.
+        InputError: the file is missing or holds something else.
     """
     array = mapped(path)
-    # A run of before may have all of many classes.
+    # A run of an earlier version may have all of many classes.
     if (array.dtype, array.shape) not in ((np.dtype("<f2"), shape), form(*shape)):
         raise InputError(
             f"{path} holds {array.dtype} {list(array.shape)}, expected float16 {list(shape)}"
@@ -74,20 +86,25 @@ def read(path: Path, shape: tuple[int, int]) -> Halves:
 
 
 def of_run(directory: RunDirectory, labels: Labels) -> HeldOut | None:
-    """What the folds of a run have predicted; None where they are not all there.
+    """Return the predictions of a run's folds; None if the folds are missing or incomplete.
 
     Raises:
-        InputError: they are damaged, elsewhere, or of other labels.
+        InputError: they are damaged, behind a link, or made from other labels.
     """
     directory.check_folds()
     if not manifest.lists(directory.path, directory.folds_done):
         return None
-    facts = directory.read_json(directory.folds_done)
-    folds = facts.get("folds")
-    if not isinstance(folds, int) or folds < 2 or facts.get("fingerprint") != labels.fingerprint:
+    fix = f"remove it, or audit with {option('folds', 0)}, which does not use it"
+    directory.checked(directory.folds_done)
+    try:
+        facts = directory.read(directory.folds_done, FoldsFile)
+    except InputError as error:
+        raise InputError(error.reason, field="folds", fix=fix) from None
+    if facts.fingerprint != labels.fingerprint:
         raise InputError(
-            f"{directory.folds} is not of the labels in {directory.labels}: remove it, or audit "
-            "with --folds 0, which does without"
+            f"{directory.folds} was not made from the labels in {directory.labels}",
+            field="folds",
+            fix=fix,
         )
     path = directory.checked(directory.folds_p)
-    return HeldOut(folds, read(path, (len(labels.given), len(labels.names))))
+    return HeldOut(facts.folds, read(path, (len(labels.given), len(labels.names))))

@@ -1,8 +1,8 @@
 """How many labels are wrong, and which way they went, estimated from early learning.
 
-A network learns what most labels say before it learns the exceptions by heart. So for some time
-the examples that it takes for a class with most confidence are examples of that class whatever
-their labels say, and the labels that these carry show the noise.
+A network learns what most labels say before it memorises the exceptions. For some time, the
+examples that it assigns to a class with most confidence therefore belong to that class whatever
+their labels say, and the labels of these examples show the noise.
 """
 
 from __future__ import annotations
@@ -13,32 +13,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.auditing.few_classes import first_of_rows
-from proselflc.auditing.records import Records
+from proselflc.auditing.records import Records, first_in_each_row
 from proselflc.data.inputs import Floats, Ints
 from proselflc.data.labels import class_matrix
 from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.memory_budget import is_dense
 from proselflc.data.noise import Matrix
 
-LEARNED = 0.6  # share of labels that are fitted when early learning is over
+LEARNED = 0.6  # share of fitted labels at which early learning ends
 FEWEST_EPOCHS = 3
-ANCHORS = 0.5  # of the examples that are given a class
-KEPT = 5  # classes of an example that it can be an anchor of
+ANCHORS = 0.5  # of the examples with a label are its anchors
+CANDIDATES = 5  # classes that an example can be an anchor of
 _ROUNDS = 200
 
 
 def joint(records: Records, given: Ints, num_classes: int) -> ClassMatrix:
-    """Estimate how many examples have which true and which given class.
+    """Return the estimated number of examples by true and given class.
 
     The anchors of class k are the examples with the largest mean p_k in the early epochs, half as
-    many as have the label k; equals share the last places, so that the order of the examples does
-    not matter. Their labels are row k of the transition T, and a class that nobody is taken for
-    keeps its label. The true classes' shares π solve Σ_k π_k T_ki = share of label i, and the joint
-    is n π_k T_ki, scaled so that every column sums to the number of examples with that label.
+    many as have the label k; ties share the last places, so that the order of the examples does
+    not matter. Their labels are row k of the transition T, and a class that no example is assigned
+    to keeps its label. The true classes' shares π solve Σ_k π_k T_ki = share of label i, and the
+    joint is n π_k T_ki, scaled so that every column sums to the number of examples with that label.
 
     Args:
-        records: of n examples.
+        records: the records of n examples.
         given: [n] their labels.
         num_classes: C.
 
@@ -52,7 +51,7 @@ def joint(records: Records, given: Ints, num_classes: int) -> ClassMatrix:
     if not is_dense(num_classes):
         return _explained(transition, numbers, shares)
     prior = shares.copy()
-    for _ in range(_ROUNDS):  # expectation maximisation: every round, a better likelihood
+    for _ in range(_ROUNDS):  # expectation maximisation
         explained = prior[:, None] * transition
         total = explained.sum(0)
         prior = (explained * (shares / np.where(total > 0, total, 1))).sum(1)
@@ -65,15 +64,15 @@ def joint(records: Records, given: Ints, num_classes: int) -> ClassMatrix:
 
 
 def early_epochs(records: Records, given: Ints) -> int:
-    """How many epochs there were before one predicted more than 60 % of the labels it saw.
+    """Return the number of epochs before one predicted more than 60 % of the labels it saw.
 
-    By then a network begins to learn wrong labels, if there are any. At least three, where there
-    are that many.
+    From then on a network begins to memorise wrong labels. The number is at least three if there
+    are that many epochs.
     """
     for e, epoch in enumerate(records.observed):
-        seen = ~np.isnan(epoch["p_given"])
-        fitted = (epoch["predicted"] == given) & seen
-        if e >= FEWEST_EPOCHS and fitted.sum() > LEARNED * max(seen.sum(), 1):
+        recorded = ~np.isnan(epoch["p_given"])
+        fitted = (epoch["predicted"] == given) & recorded
+        if e >= FEWEST_EPOCHS and fitted.sum() > LEARNED * max(recorded.sum(), 1):
             return e
     return len(records.observed)
 
@@ -83,8 +82,8 @@ def _explained(transition: ClassMatrix, numbers: Matrix, shares: Matrix) -> Clas
 
     Args:
         transition: [C, C], row = true class.
-        numbers: [C] of labels.
-        shares: [C] the same, divided by their sum.
+        numbers: [C] number of labels.
+        shares: [C] the numbers divided by their sum.
     """
     back, prior = transition.T.tocsr(), shares.copy()
     for _ in range(_ROUNDS):
@@ -103,9 +102,9 @@ def _explained(transition: ClassMatrix, numbers: Matrix, shares: Matrix) -> Clas
 
 
 def _anchored(records: Records, given: Ints, C: int, epochs: int) -> ClassMatrix:
-    """[C, C] the labels of every class's anchors, as shares."""
+    """Return [C, C] the labels of every class's anchors, as shares."""
     classes, values, labels = _candidates(records, given, C, epochs)
-    order = np.lexsort((-values, classes))  # by class, the surest first
+    order = np.lexsort((-values, classes))  # by class, most confident first
     classes, values, labels = classes[order], values[order], labels[order]
     first = np.searchsorted(classes, np.arange(C + 1))
     wanted = np.bincount(given, minlength=C)
@@ -127,12 +126,12 @@ def _anchored(records: Records, given: Ints, C: int, epochs: int) -> ClassMatrix
 def _sparsely_anchored(
     classes: Ints, values: Floats, labels: Ints, first: Ints, wanted: Ints
 ) -> ClassMatrix:
-    """Return the labels of every class's anchors, of all classes at once and without zeros.
+    """Return the labels of every class's anchors, for all classes at once and without zeros.
 
     Args:
-        classes, values, labels: of every candidate, by class and the surest first.
-        first: [C + 1] where the candidates of each class begin.
-        wanted: [C] how many labels there are of each.
+        classes, values, labels: candidates, by class and most confident first.
+        first: [C + 1] position of the first candidate of each class.
+        wanted: [C] number of labels of each class.
     """
     C = len(wanted)
     number = np.minimum(np.ceil(ANCHORS * wanted).astype(np.int64), np.diff(first))
@@ -141,7 +140,7 @@ def _sparsely_anchored(
     last[some] = values[first[some] + number[some] - 1]
     above, equal = values > last[classes], values == last[classes]
     surer, alike = (np.bincount(classes[which], minlength=C) for which in (above, equal))
-    share = (number - surer) / np.maximum(alike, 1)  # of each of the last, equal ones
+    share = (number - surer) / np.maximum(alike, 1)  # of each tie for the last places
     weights = (
         np.where(above, 1.0, np.where(equal, share[classes], 0.0)) / np.maximum(number, 1)[classes]
     )
@@ -155,23 +154,24 @@ def _sparsely_anchored(
 
 
 def _candidates(records: Records, given: Ints, C: int, epochs: int) -> tuple[Ints, Floats, Ints]:
-    """The likeliest classes of every example: class, mean p and the example's label, flat.
+    """Return the likeliest classes of every example: class, mean p and the example's label, flat.
 
-    An anchor is among the surest examples of its class, so that class is among its likeliest.
+    An anchor is among the most confident examples of its class, so that class is among its
+    likeliest.
     """
-    kept = min(KEPT, C)
+    kept = min(CANDIDATES, C)
     parts: list[tuple[npt.NDArray[Any], ...]] = []
     for rows in records.slices(len(given), C):
         if not is_dense(C):
-            few = records.few(rows, given, C, epochs=epochs)
-            likely = first_of_rows(few.row, (-few.p, few.classes), kept)
-            likely = likely[few.p[likely] > 0]
-            parts.append((few.classes[likely], few.p[likely], given[rows][few.row[likely]]))
+            mean = records.sparse_mean_prediction(rows, given, C, epochs=epochs)
+            likely = first_in_each_row(mean.row, (-mean.p, mean.classes), kept)
+            likely = likely[mean.p[likely] > 0]
+            parts.append((mean.classes[likely], mean.p[likely], given[rows][mean.row[likely]]))
             continue
         m = records.mean_prediction(rows, given, C, epochs=epochs)
         top = np.argpartition(-m, kept - 1, axis=1)[:, :kept]
         largest = np.take_along_axis(m, top, 1)
-        possible = largest > 0  # not of an example that was never seen
+        possible = largest > 0  # excludes examples that were never seen
         labels = np.broadcast_to(given[rows, None], top.shape)
         parts.append((top[possible], largest[possible], labels[possible]))
     classes, values, y = (np.concatenate(column) for column in zip(*parts, strict=True))

@@ -1,52 +1,55 @@
 """Which labels are probably wrong, and what they should be.
 
-See `judge` for the formula; docs/audit.md says what it is good for and what it cannot see.
+See `score_labels` for the formula; docs/audit.md says how well it works and what it cannot detect.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from proselflc.auditing import examples, noise_estimate
-from proselflc.auditing.audit import Audit, counted, noise_rate
-from proselflc.auditing.examples import Judgement
-from proselflc.auditing.records import Records
-from proselflc.auditing.sparse_supports import SparseSupports
+from proselflc.auditing.audit import Audit, noise_rate
+from proselflc.auditing.examples import LabelScores, TopClasses
+from proselflc.auditing.records import Doubles, Records, first_in_each_row
 from proselflc.data.inputs import Bools, Floats, Ints
+from proselflc.data.labels import class_matrix
 from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.labels.labels import Labels
 from proselflc.data.noise import Matrix
+from proselflc.training.observations import TOP_CLASSES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Of the chance of being wrong in the log-odds: a mean over the epochs is less sure of itself than a
-# model is when it is trained.
+# The factor of the log-odds in the chance of being wrong: a mean over the epochs is less confident
+# than a trained model.
 SLOPE, SLOPE_OUT_OF_SAMPLE = 2.0, 1.0
-_EVEN = 0.5  # of the mean transition that every pair of classes is granted
+_EVEN = 0.5  # share of the mean transition that is added to every pair of classes
+_LEAST = 1e-7  # float16 has no smaller p
 _ROUNDS = 60
 
 
-def examine(labels: Labels, records: Records) -> tuple[pa.Table, Audit]:
-    """Look at the labels of a run: one row per example, and what they say together.
+def audit_labels(labels: Labels, records: Records) -> tuple[pa.Table, Audit]:
+    """Return one row per example, and the audit of all labels together.
 
     Raises:
-        InputError: the records are of other examples or classes than the labels, or there are none.
+        InputError: there are no records, or they do not belong to these labels.
     """
     records.check(labels)
     C = len(labels.names)
     joint = noise_estimate.joint(records, labels.given, C)
-    judgement = judge(records, labels.given, joint, labels.trusted)
-    suspect = judgement.suggested != labels.given
-    wrong = 1 - judgement.quality[suspect]
-    n = len(labels.given)
+    scores = score_labels(records, labels.given, joint, labels.trusted)
+    suspect = scores.suggested != labels.given
+    wrong = 1 - scores.quality[suspect]
+    realised = None
+    if labels.clean is not None:
+        realised = class_matrix.counted(labels.clean, labels.given, C)
     audit = Audit(
-        num_examples=n,
+        num_examples=len(labels.given),
         suspects=int(suspect.sum()),
         folds=None if records.held_out is None else records.held_out.folds,
         estimated_noise_rate=noise_rate(joint),
@@ -54,94 +57,58 @@ def examine(labels: Labels, records: Records) -> tuple[pa.Table, Audit]:
         expected_precision=float(wrong.mean()) if suspect.any() else None,
         names=labels.names,
         joint=joint,
-        realised=None if labels.clean is None else counted(labels.clean, labels.given, C),
+        realised=realised,
     )
-    return examples.table(labels, records, judgement), audit
+    return examples.table(labels, records, scores), audit
 
 
-def judge(
+def score_labels(
     records: Records, given: Ints, joint: ClassMatrix, trusted: Bools | None = None
-) -> Judgement:
-    """The chance that each label is right, and what it should be.
+) -> LabelScores:
+    """Return the chance that each label is right, and what it should be.
 
     With m the mean prediction of an example over all epochs, n_k the number of labels k, and i the
-    example's own label, class k is supported by
+    example's own label, the support of class k is
 
         s_k = m_k / √n_k · w_ki        (w_ii = 1)
 
-    where w_ki says how much more often than is usual class k gets the label i (`lift`), and the
+    where w_ki says how much more often than average class k gets the label i (`lift`), and the
     root keeps large classes from swamping rare ones. The label is wrong with the chance
 
         P = σ(a log(Σ_{k≠i} s_k / s_i) + b)        a = 2, or 1 out of sample
 
-    whose b makes the mean of P over all examples that were seen the estimated noise rate; of what
-    is trusted P = 0. Quality is 1 − P. Where P > ½ the label is suspect, and the class k ≠ i with
-    the largest s_k is suggested.
+    where b makes the mean of P over all examples that were seen the estimated noise rate; for
+    trusted labels P = 0. Quality is 1 − P. Where P > ½ the label is suspect, and the class k ≠ i
+    with the largest s_k is suggested.
 
     Args:
-        records: of n examples.
+        records: the records of n examples.
         given: [n] their labels.
-        joint: [C, C] as `noise_estimate.joint` estimates it.
-        trusted: [n] whose labels are known to be right, or None for nobody's.
+        joint: [C, C] from `noise_estimate.joint`.
+        trusted: [n] whether a label is known to be right, or None.
     """
-    if not isinstance(joint, np.ndarray):
-        return _judge_sparsely(records, given, joint, trusted)
-    n, C = len(given), len(joint)
-    supports = _Supports(records, given, lift(joint).T.astype(np.float32))
-    log_odds, other = np.empty(n), np.empty(n, np.int64)
-    for rows in records.slices(n, C):
-        right, others = supports.of(rows)
-        with np.errstate(invalid="ignore"):
-            log_odds[rows] = np.log(others.sum(1, dtype=np.float64)) - np.log(right)
-        other[rows] = others.argmax(1)
-    wrong = _chances(records, log_odds, joint, trusted)
-
-    def distribution(rows: slice) -> Floats:
-        """[rows, C] 1 − P for the given label; the others share P by their support."""
-        _, others = supports.of(rows)
-        chances: Floats = others * (wrong[rows] / others.sum(1))[:, None]
-        chances[np.arange(len(chances)), given[rows]] = 1 - wrong[rows]
-        return chances
-
-    return Judgement(1 - wrong, np.where(wrong > 0.5, other, given), distribution)
-
-
-def _judge_sparsely(
-    records: Records, given: Ints, joint: ClassMatrix, trusted: Bools | None
-) -> Judgement:
-    """Judge as `judge` does, by the cells of the joint alone."""
     n, C = len(given), joint.shape[0]
-    supports = SparseSupports(records, given, joint, _EVEN)
+    is_dense = isinstance(joint, np.ndarray)
+    supports = (_DenseSupports if is_dense else _SparseSupports)(records, given, joint)
     log_odds, other = np.empty(n), np.empty(n, np.int64)
     for rows in records.slices(n, C):
-        found = supports.of(rows)
-        log_odds[rows] = np.log(found.others) - np.log(found.right)
-        other[rows] = found.classes[:, 0]
-    wrong = _chances(records, log_odds, joint, trusted)
-    suggested = np.where(wrong > 0.5, other, given)
-    return Judgement(1 - wrong, suggested, lambda rows: supports.likeliest(rows, wrong, suggested))
-
-
-def _chances(
-    records: Records,
-    log_odds: npt.NDArray[np.float64],
-    joint: ClassMatrix,
-    trusted: Bools | None,
-) -> Floats:
-    """Return [n] the chance that each label is wrong; see `judge`."""
+        log_odds[rows], other[rows] = supports.compare(rows)
     if trusted is not None:
         log_odds[trusted & ~np.isnan(log_odds)] = -np.inf
     slope = SLOPE if records.held_out is None else SLOPE_OUT_OF_SAMPLE
-    return _calibrated(slope * log_odds, noise_rate(joint))
+    wrong = _calibrate(slope * log_odds, noise_rate(joint))
+    suggested = np.where(wrong > 0.5, other, given)
+    return LabelScores(
+        1 - wrong, suggested, lambda rows: supports.distribution(rows, wrong, suggested)
+    )
 
 
 def lift(joint: Matrix) -> Matrix:
-    """How much more often than is usual a class gets a label, by the estimated joint.
+    """Return how much more often than average a class gets a label, by the estimated joint.
 
-    With T the rows of the joint, each cell but the diagonal's one example larger, divided by their
-    sums, w_ki = (T_ki + ½ T̄) / RMS for k ≠ i, where T̄ is the mean of T beside the diagonal and RMS
-    the root of the mean square of the numerators; w_ii = 1. Noise that goes everywhere alike gives
-    1 everywhere.
+    With T the rows of the joint, each cell off the diagonal increased by one example, divided by
+    their sums, w_ki = (T_ki + ½ T̄) / RMS for k ≠ i, where T̄ is the mean of T off the diagonal and
+    RMS the root of the mean square of the numerators; w_ii = 1. Uniform noise gives 1 everywhere.
 
     Args:
         joint: [C, C], row = true class.
@@ -155,44 +122,177 @@ def lift(joint: Matrix) -> Matrix:
     return weights
 
 
-@dataclass(frozen=True)
-class _Supports:
-    """How much speaks for every class of every example.
+class _DenseSupports:
+    """The support of every class for every example.
 
-    Attributes:
-        records: of n examples.
+    Args:
+        records: the records of n examples.
         given: [n] their labels.
-        weights: [C, C] lift, row = given class.
+        joint: [C, C] from `noise_estimate.joint`.
     """
 
-    records: Records
-    given: Ints
-    weights: Floats
+    def __init__(self, records: Records, given: Ints, joint: Matrix) -> None:
+        self.records, self.given = records, given
+        self.weights: Floats = lift(joint).T.astype(np.float32)  # row = given class
 
     @cached_property
-    def root(self) -> Floats:
-        """[C] of the number of labels."""
+    def _root(self) -> Floats:
         numbers = np.bincount(self.given, minlength=len(self.weights))
         return np.sqrt(np.maximum(numbers, 1)).astype(np.float32)
 
-    def of(self, rows: slice) -> tuple[npt.NDArray[np.float64], Floats]:
-        """[rows] the given label's, and [rows, C] the others', with 0 for the given one."""
+    def _supports(self, rows: slice) -> tuple[Doubles, Floats]:
+        """Return [rows] the support of the given label, and [rows, C] of the others, else 0."""
         y, C = self.given[rows], len(self.weights)
-        # float16 knows no smaller p.
-        p = np.maximum(self.records.mean_prediction(rows, self.given, C), np.float32(1e-7))
-        support: Floats = np.asarray(p / self.root * self.weights[y], np.float32)
+        p = np.maximum(self.records.mean_prediction(rows, self.given, C), np.float32(_LEAST))
+        support: Floats = np.asarray(p / self._root * self.weights[y], np.float32)
         own = np.arange(len(y)), y
         right = support[own].astype(np.float64)
         support[own] = 0
         return right, support
 
+    def compare(self, rows: slice) -> tuple[Doubles, Ints]:
+        """Return [rows] the log-odds of being wrong, and the other class with most support."""
+        right, others = self._supports(rows)
+        with np.errstate(invalid="ignore"):
+            log_odds = np.log(others.sum(1, dtype=np.float64)) - np.log(right)
+        return log_odds, others.argmax(1)
 
-def _calibrated(x: npt.NDArray[np.float64], rate: float) -> Floats:
-    """[n] σ(x + b) with the b that makes their mean the rate, found by halving an interval.
+    def distribution(self, rows: slice, wrong: Floats, suggested: Ints) -> Floats:
+        """Return [rows, C] 1 − P for the given label; the others share P by their support."""
+        _, others = self._supports(rows)
+        chances: Floats = others * (wrong[rows] / others.sum(1))[:, None]
+        chances[np.arange(len(chances)), self.given[rows]] = 1 - wrong[rows]
+        return chances
+
+
+class _Supports(NamedTuple):
+    """The supports of N examples in sparse form.
+
+    Attributes:
+        right: [N] support of the given label; NaN for an example that was never seen.
+        others: [N] sum of the supports of all other classes.
+        classes: [N, 5] other classes with the largest support, largest first; −1 for none.
+        supports: [N, 5] their supports; −∞ for none.
+    """
+
+    right: Doubles
+    others: Doubles
+    classes: Ints
+    supports: Doubles
+
+
+class _SparseSupports:
+    """The same for a sparse joint, without an array [C, C] or [n, C].
+
+    Only those w_ki differ from a number of class k alone whose cell of the joint is not 0, and m
+    has a value of its own for a few classes of each example. Sums over all classes are therefore
+    sums over these few, and one product for all the others.
+    """
+
+    def __init__(self, records: Records, given: Ints, joint: ClassMatrix) -> None:
+        self.records, self.given = records, given
+        C = self.num_classes = joint.shape[0]
+        total = joint.sum(1) + (C - 1)  # of counts that are one larger off the diagonal
+        mean = ((total - joint.diagonal()) / total).sum() / (C * (C - 1))
+        granted = 1 / total + _EVEN * mean  # to a cell that is 0
+        true, label, counts = class_matrix.cells(joint)
+        beside = true != label
+        true, label = true[beside], label[beside]
+        more = counts[beside] / total[true]
+        squares = (C - 1) * (granted**2).sum() + ((2 * granted[true] + more) * more).sum()
+        rms = np.sqrt(squares / (C * (C - 1)))
+        # s_k = m_k · w_ki / √n_k, where w_ki / √n_k = usual_k + more_ki
+        self.root = np.sqrt(np.maximum(np.bincount(given, minlength=C), 1))
+        self.usual: Doubles = granted / rms / self.root
+        more = more / rms / self.root[true]
+        order = np.argsort(label * C + true)
+        self._keys, self._more = (label * C + true)[order], more[order]
+        whole = np.bincount(label, more, minlength=C)
+        self.whole: Doubles = self.usual.sum() - self.usual + whole  # of all classes but the label
+        self._classes, self._weights = self._heaviest()
+
+    def _supports(self, rows: slice) -> _Supports:
+        y, C = self.given[rows], self.num_classes
+        mean = self.records.sparse_mean_prediction(rows, self.given, C)
+        own = mean.classes == y[mean.row]
+        p, rest = np.maximum(mean.p, _LEAST), np.maximum(mean.rest, _LEAST)
+        right = np.full(len(y), np.nan)
+        right[mean.row[own]] = p[own] / self.root[mean.classes[own]]
+        row, classes = mean.row[~own], mean.classes[~own]
+        weight = self._weight(y[row], classes)
+        support = p[~own] * weight
+        others = rest * self.whole[y]
+        others += np.bincount(row, support - rest[row] * weight, minlength=len(y))
+        # The likeliest are among the example's own classes and the label's heaviest ones.
+        many = self._classes.shape[1]
+        usual_row, usual = np.repeat(np.arange(len(y)), many), self._classes[y].reshape(-1)
+        usual_support = (rest[:, None] * self._weights[y]).reshape(-1)
+        new = (usual >= 0) & ~np.isnan(usual_support)
+        new &= ~np.isin(usual_row * C + usual, row * C + classes)
+        row = np.concatenate((row, usual_row[new]))
+        classes = np.concatenate((classes, usual[new]))
+        support = np.concatenate((support, usual_support[new]))
+        return _Supports(right, others, *_largest_of_rows(row, classes, support, len(y)))
+
+    def compare(self, rows: slice) -> tuple[Doubles, Ints]:
+        """Return [rows] the log-odds of being wrong, and the other class with most support."""
+        found = self._supports(rows)
+        return np.log(found.others) - np.log(found.right), found.classes[:, 0]
+
+    def distribution(self, rows: slice, wrong: Floats, suggested: Ints) -> TopClasses:
+        """Return the five likeliest classes: 1 − P for the given label, the others share P."""
+        found, y, P = self._supports(rows), self.given[rows], wrong[rows].astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            chances = found.supports * (P / found.others)[:, None]
+        classes = np.concatenate((y[:, None], found.classes), 1)
+        chances = np.concatenate(((1 - P)[:, None], chances), 1)
+        chances[classes < 0] = -np.inf
+        order = np.lexsort((classes, -chances), axis=1)[:, :TOP_CLASSES]
+        of_suggested = np.where(suggested[rows] == y, chances[:, 0], chances[:, 1])
+        return TopClasses(
+            np.take_along_axis(classes, order, 1),
+            np.take_along_axis(chances, order, 1).astype(np.float32),
+            of_suggested.astype(np.float32),
+        )
+
+    def _weight(self, label: Ints, classes: Ints) -> Doubles:
+        """Return w_ki / √n_k for pairs of label i and another class k, [K] each."""
+        keys = label * self.num_classes + classes
+        place = np.searchsorted(self._keys, keys)
+        there = place < len(self._keys)
+        there[there] = self._keys[place[there]] == keys[there]
+        weight: Doubles = self.usual[classes].copy()
+        weight[there] += self._more[place[there]]
+        return weight
+
+    def _heaviest(self) -> tuple[Ints, Doubles]:
+        """Return [C, 5] the other classes of largest weight for each label, and the weights."""
+        C = self.num_classes
+        most = np.argsort(-self.usual, kind="stable")[: TOP_CLASSES + 1]
+        label = np.repeat(np.arange(C), len(most))
+        keys = np.union1d(self._keys, (label * C + np.tile(most, C)))
+        label, classes = keys // C, keys % C
+        label, classes = label[label != classes], classes[label != classes]
+        return _largest_of_rows(label, classes, self._weight(label, classes), C)
+
+
+def _largest_of_rows(row: Ints, classes: Ints, values: Doubles, n: int) -> tuple[Ints, Doubles]:
+    """Return [n, 5] the classes with the largest values of each row, and the values."""
+    kept = first_in_each_row(row, (-values, classes), TOP_CLASSES)
+    ordered = row[kept]
+    place = np.arange(len(kept)) - np.searchsorted(ordered, ordered)
+    best = np.full((n, TOP_CLASSES), -1, np.int64)
+    largest: npt.NDArray[np.float64] = np.full((n, TOP_CLASSES), -np.inf)
+    best[ordered, place], largest[ordered, place] = classes[kept], values[kept]
+    return best, largest
+
+
+def _calibrate(x: Doubles, rate: float) -> Floats:
+    """Return [n] σ(x + b) with the b that makes their mean the rate, found by bisection.
 
     Args:
-        x: NaN where nothing is known, −∞ where σ is to be 0 with any b.
-        rate: below 1.
+        x: NaN where nothing is known, −∞ where σ is 0 for any b.
+        rate: less than 1.
     """
     from scipy.special import expit
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from proselflc.errors import RunError, invalid_option, printable
+from proselflc.exporting.formats import FORMATS, Format
 from proselflc.options import Whole
 from proselflc.terminal.printing import print_json, say, say_notes
 
@@ -105,7 +106,7 @@ def export(
     run: Path,
     /,
     *,
-    format: Literal["csv", "parquet", "npz", "cleanlab"] | None = None,
+    format: Format | None = None,
     out: Path | None = None,
     copy: Path | None = None,
     links: Path | None = None,
@@ -158,14 +159,13 @@ def export(
         reviewed,
     )
     if what.is_printed and not json:
-        if what.kind in ("parquet", "npz") and sys.stdout.isatty():
+        if not FORMATS[what.kind].is_text and sys.stdout.isatty():
             raise invalid_option(
                 "out", f"must name a file: {what.kind} cannot be printed to a terminal"
             )
         found = load_run(run)
         say_notes(found.notes)
-        for piece in exporting.printed(found, what):
-            sys.stdout.buffer.write(piece)
+        exporting.print_labels(found, what, sys.stdout.buffer)
         return
     done = exporting.export(load_run(run), what)
     say_notes(done.notes)

@@ -1,16 +1,14 @@
-"""`proselflc export`: the corrected labels of a run, for whatever comes next."""
+"""Export of the corrected labels of a run: a file, a copy of the user's table, folders of links."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import IO
 
 import numpy as np
 
-from proselflc.auditing.examples import write_parquet
 from proselflc.data.images.image import sift
 from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.data.labels import class_folders
@@ -21,23 +19,17 @@ from proselflc.data.request import FROM_PYTHON, TABLES
 from proselflc.data.tables import table as tables
 from proselflc.data.tables.table_copy import TableCorrection
 from proselflc.data.tables.table_file import Table, open_table
-from proselflc.errors import InputError
-from proselflc.exporting.labels import Corrected, text_lines
+from proselflc.errors import InputError, invalid_option
+from proselflc.exporting.formats import FORMATS, Format
+from proselflc.exporting.labels import LabelExport
 from proselflc.files.regular import is_regular
 from proselflc.files.whole import whole_file
 from proselflc.run import original
 from proselflc.run.prediction import check_out
 from proselflc.run.reader import Run
+from proselflc.wording import command, option
 
-Format: TypeAlias = Literal["csv", "parquet", "npz", "cleanlab"]
-
-# What a file of each format may end in.
-SUFFIXES: dict[Format, tuple[str, ...]] = {
-    "csv": (".csv", ".tsv"),
-    "parquet": (".parquet", ".pq"),
-    "npz": (".npz",),
-    "cleanlab": (".csv", ".tsv", ".parquet", ".pq"),
-}
+_TO_FILE = "write the labels to a file with "
 
 
 @dataclass(frozen=True)
@@ -45,17 +37,17 @@ class Export:
     """What to write, and where.
 
     Attributes:
-        format: of `out`; None for what its ending says.
-        out: a file of labels, or None.
-        copy: a corrected copy of the user's own table, or None.
-        links: a folder with a folder of links per class, or None.
-        link: what kind of links.
-        soft: distributions beside labels.
-        min_confidence: suggestions below it are not followed.
-        only_suspects: leave the other examples out.
-        data: where the data of the run is now, if it has moved.
-        overwrite: replace what is there.
-        reviewed: follow what people have decided, and suggestions only from `min_confidence` on.
+        format: format of `out`; None to follow its ending.
+        out: file of labels, or None.
+        copy: path of a corrected copy of the user's own table, or None.
+        links: folder to create with one folder of links per class, or None.
+        link: kind of link.
+        soft: add distributions to the labels.
+        min_confidence: smallest confidence of a suggestion that is followed.
+        only_suspects: omit the other examples.
+        data: current location of the run's data, if it has moved.
+        overwrite: replace existing files.
+        reviewed: follow reviewed labels, and suggestions only with `min_confidence`.
     """
 
     format: Format | None = None
@@ -72,58 +64,75 @@ class Export:
 
     @property
     def kind(self) -> Format:
-        """The format that is meant."""
+        """Return the format that is asked for or that the ending says."""
         if self.format is not None or self.out is None:
             return self.format or "csv"
         ending = self.out.suffix.lower()
-        fitting = (kind for kind, suffixes in SUFFIXES.items() if ending in suffixes)
+        fitting = (kind for kind, form in FORMATS.items() if ending in form.suffixes)
         return next(fitting, "csv")
 
     @property
     def is_printed(self) -> bool:
-        """Whether the labels go to the standard output, for want of another place."""
+        """Return whether the labels go to the standard output."""
         return self.out is None and self.copy is None and self.links is None
 
     def check(self) -> None:
-        """Refuse what cannot be done, before anything is read."""
+        """Refuse options that contradict each other, before anything is read."""
         if self.out is not None:
-            every = tuple(dict.fromkeys(s for some in SUFFIXES.values() for s in some))
-            suffixes = every if self.format is None else SUFFIXES[self.format]
+            every = dict.fromkeys(s for form in FORMATS.values() for s in form.suffixes)
+            suffixes = tuple(every) if self.format is None else FORMATS[self.format].suffixes
             check_out(self.out, self.overwrite, suffixes)
         if self.copy is not None:
             check_out(self.copy, self.overwrite, TABLES, "copy")
             if self.only_suspects:
-                raise InputError(
-                    "a corrected copy of a table has all its rows: leave --only-suspects out, or "
-                    "write a list with --out"
+                raise invalid_option(
+                    "only_suspects",
+                    "is not possible for a corrected copy of a table, which has all its rows",
+                    fix=f"omit it, or write a list with {option('out')}",
                 )
         if self.links is not None:
             class_folders.check(self.links, overwrite=self.overwrite)
         if self.link != "symbolic" and self.links is None:
-            raise InputError(f"--link {self.link} is for --links FOLDER: add it, or leave it out")
-        if self.data is not None and self.links is None and self.copy is None:
-            raise InputError("--data is for --copy and --links, nothing else needs the data")
-        written = self.out is not None or self.is_printed
-        if self.soft and (self.kind == "cleanlab" or not written):
             raise InputError(
-                "--soft adds distributions to --format csv, parquet or npz: "
-                + ("cleanlab's columns have none" if written else "say with --out where they go")
+                f"{option('link', self.link)} needs a folder for the links",
+                field="link",
+                fix=f"add {option('links')}, or omit it",
+            )
+        if self.data is not None and self.links is None and self.copy is None:
+            raise invalid_option(
+                "data", f"is only used by {option('copy')} and {option('links')}", fix="omit it"
+            )
+        written = self.out is not None or self.is_printed
+        if self.soft and not written:
+            raise invalid_option(
+                "soft", "adds distributions to a file of labels", fix=f"add {option('out')}"
+            )
+        if self.soft and not FORMATS[self.kind].takes_soft:
+            able = [kind for kind, form in FORMATS.items() if form.takes_soft]
+            raise invalid_option(
+                "soft",
+                f"is not possible with {option('format', self.kind)}, which has no columns for it",
+                fix=f"choose one of {', '.join(able)}",
             )
         if self.format is not None and not written:
-            raise InputError(f"--format {self.format} is of a file: say with --out where it goes")
+            raise InputError(
+                f"{option('format', self.format)} is the format of a file of labels",
+                field="format",
+                fix=f"add {option('out')}",
+            )
 
 
 @dataclass(frozen=True)
-class Done:
+class ExportResult:
     """What was written.
 
     Attributes:
-        examples: how many rows or links.
-        suspects: how many labels are probably wrong.
-        corrections: how many are others now.
-        reviewed: how many a person has said.
-        written: files and folders.
-        notes: what the user may not expect, in words.
+        examples: number of rows or links.
+        suspects: number of labels that are probably wrong.
+        corrections: number of labels that were changed.
+        reviewed: number of labels that a person decided.
+        written: paths of files and folders by option.
+        notes: sentences about what may be unexpected.
     """
 
     examples: int
@@ -134,95 +143,86 @@ class Done:
     notes: tuple[str, ...] = ()
 
 
-def export(run: Run, what: Export) -> Done:
-    """Write the corrected labels of a run wherever they are wanted."""
-    what.check()
-    corrected = Corrected(run, what.min_confidence, what.only_suspects, what.reviewed)
+def export(run: Run, options: Export) -> ExportResult:
+    """Write the corrected labels of a run to every place that the options name."""
+    corrected = _corrected(run, options)
     examples = corrected.examples
     suspects, corrections = int(examples["is_suspect"].to_numpy().sum()), corrected.corrections
     written: dict[str, str] = {}
     notes = [*run.notes, *corrected.notes]
-    if what.copy is not None:
-        notes += _write_copy(corrected, what, what.copy)
-        written["copy"] = str(what.copy)
-    if what.links is not None:
-        notes += _write_links(corrected, what, what.links)
-        written["links"] = str(what.links)
-    if what.out is not None:
-        _write_file(corrected, what, what.out)
-        written["out"] = str(what.out)
-    return Done(len(examples), suspects, corrections, corrected.decided, written, tuple(notes))
+    if options.copy is not None:
+        notes += _write_copy(corrected, options, options.copy)
+        written["copy"] = str(options.copy)
+    if options.links is not None:
+        notes += _write_links(corrected, options, options.links)
+        written["links"] = str(options.links)
+    if options.out is not None:
+        with whole_file(options.out) as file:
+            suffix = options.out.suffix.lower()
+            FORMATS[options.kind].write(corrected, file, suffix, options.soft)
+        written["out"] = str(options.out)
+    reviewed = corrected.decided
+    return ExportResult(len(examples), suspects, corrections, reviewed, written, tuple(notes))
 
 
-def printed(run: Run, what: Export) -> Iterator[bytes]:
-    """The labels as they go to the standard output, piece by piece."""
-    what.check()
-    corrected = Corrected(run, what.min_confidence, what.only_suspects, what.reviewed)
-    if what.kind in ("csv", "cleanlab"):
-        table = corrected.issues() if what.kind == "cleanlab" else corrected.table(soft=what.soft)
-        for line in text_lines(table):
-            yield line.encode()
-        return
-    file = io.BytesIO()
-    if what.kind == "npz":
-        corrected.write_npz(file, soft=what.soft)
-    else:
-        import pyarrow.parquet as pq
-
-        pq.write_table(corrected.table(soft=what.soft), file, compression="zstd")
-    yield file.getvalue()
+def print_labels(run: Run, options: Export, stream: IO[bytes]) -> None:
+    """Write the labels to a stream, such as the standard output."""
+    corrected, form = _corrected(run, options), FORMATS[options.kind]
+    file = stream if form.is_text else io.BytesIO()  # other formats need to seek
+    form.write(corrected, file, form.suffixes[0], options.soft)
+    if isinstance(file, io.BytesIO) and file is not stream:
+        stream.write(file.getvalue())
 
 
-def _write_file(corrected: Corrected, what: Export, out: Path) -> None:
-    ending = out.suffix.lower()
-    if what.kind == "npz":
-        with whole_file(out) as file:
-            corrected.write_npz(file, soft=what.soft)
-        return
-    table = corrected.issues() if what.kind == "cleanlab" else corrected.table(soft=what.soft)
-    if ending in SUFFIXES["parquet"]:
-        write_parquet(table, out)
-        return
-    with whole_file(out) as file:
-        for line in text_lines(table, "\t" if ending == ".tsv" else ","):
-            file.write(line.encode())
+def _corrected(run: Run, options: Export) -> LabelExport:
+    options.check()
+    return LabelExport(run, options.min_confidence, options.only_suspects, options.reviewed)
 
 
-def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
-    """A corrected copy of the table that the run has its labels from; what to say about it."""
+def _write_copy(corrected: LabelExport, options: Export, out: Path) -> list[str]:
+    """Write a corrected copy of the table that holds the run's labels; return notes about it."""
     run = corrected.run
     if run.config.get("data") == FROM_PYTHON:
         raise InputError(
-            f"the data of {run.path} was given in Python, so there is no table to copy: write the "
-            "labels with --out FILE.csv"
+            f"the data of {run.path} was given in Python, so there is no table to copy",
+            field="copy",
+            fix=_TO_FILE + option("out"),
         )
-    wanted = original.request(run, data=what.data)
+    wanted = original.request(run, data=options.data)
     has_labels_beside = wanted.labels is not None and wanted.labels.suffix.lower() in TABLES
     source = wanted.labels if has_labels_beside else Path(wanted.data)
     assert source is not None
     if source.suffix.lower() not in TABLES:
         raise InputError(
-            f"the run {run.path} has its labels from {wanted.labels or wanted.data}, which is no "
-            "table, so there is none to copy: write the labels with --out FILE.csv"
+            f"the labels of {run.path} come from {wanted.labels or wanted.data}, which is not a "
+            "table that could be copied",
+            field="copy",
+            fix=_TO_FILE + option("out"),
         )
     if "noise" in run.config:
         raise InputError(
-            f"the labels of {run.path} were made wrong on purpose (--noise {run.config['noise']}), "
-            f"so a corrected copy would be worse than {source}: write the labels with --out "
-            "FILE.csv, or corrupt a file with proselflc noise, train on that and copy it"
+            f"the labels of {run.path} were corrupted on purpose "
+            f"({option('noise', str(run.config['noise']))}), so a corrected copy would be worse "
+            f"than {source}",
+            field="copy",
+            fix=f"{_TO_FILE}{option('out')}, or corrupt a file with {command('noise')}, train on "
+            "that and copy it",
         )
     if not is_regular(source):
         raise InputError(
-            f"the label file of {run.path}, {source}, is not there any more, seen from "
-            f"{Path.cwd()}: put it back, or go where the run was trained"
-            + ("" if has_labels_beside else ", or say with --data where it is now")
+            f"the label file of {run.path}, {source}, does not exist (relative to {Path.cwd()})",
+            field="copy" if has_labels_beside else "data",
+            fix="restore it, or change to the folder where the run was trained"
+            + ("" if has_labels_beside else f", or pass its location as {option('data')}"),
         )
     if _form(out) != _form(source):
         raise InputError(
-            f'a copy of {source} is a {source.suffix} file too, but --copy is "{out.name}"'
+            f"a copy of {source} must be a {source.suffix} file too, but {option('copy')} is "
+            f'"{out.name}"',
+            field="copy",
         )
     if out.exists() and out.samefile(source):
-        raise InputError(f"{out} is the original: write the copy to another file")
+        raise InputError(f"{out} is the original", field="copy", fix="name another file")
     names = run.labels.names
     if has_labels_beside:
         data = open_data(wanted)
@@ -252,10 +252,10 @@ def _write_copy(corrected: Corrected, what: Export, out: Path) -> list[str]:
         table, column, rows, corrected.labels, numbers if is_numbered else names, known
     ).write(out)
     labels = "1 label" if copied.changed == 1 else f"{copied.changed:,} labels"
-    verb = "is another" if copied.changed == 1 else "are others"
+    verb = "was" if copied.changed == 1 else "were"
     return [
-        f'{labels} in the column "{column}" {verb} than in {source}; the column "{copied.before}" '
-        "has all as they were"
+        f'{labels} in the column "{column}" {verb} changed; the column "{copied.before}" holds the '
+        f"labels of {source}"
     ]
 
 
@@ -265,7 +265,7 @@ def _form(path: Path) -> str:
 
 
 def _renamed(classes: Ints, own: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
-    """[rows] class ids of the data as those of the run; −1 for a class that it does not know."""
+    """Return [rows] class ids of the data as those of the run; −1 for a class unknown to it."""
     place = {name: k for k, name in enumerate(names)}
     there = [place.get(name, -1) for name in own]
     return [there[k] for k in classes]
@@ -278,7 +278,7 @@ def _must_be_as_trained(
     rows: Ints,
     known: dict[str, int],
 ) -> None:
-    """Refuse a table whose labels are others now: rows without ids need not be the same either."""
+    """Refuse a table whose labels have changed: its rows may have changed too."""
     texts = table.texts(column)
     there = np.array([known.get(texts[row], -1) for row in rows], dtype=np.int64)
     other = np.flatnonzero(there != run.labels.given)
@@ -287,37 +287,41 @@ def _must_be_as_trained(
         was = run.labels.names[int(run.labels.given[first])]
         raise InputError(
             f"the table {table.path} has changed since training: {len(other):,} of {len(rows):,} "
-            f'labels are others now, the first in {table.where(int(rows[first]))}, "'
-            f'{texts[int(rows[first])]}", was "{was}"; put the old table back'
+            f"labels differ, the first in {table.where(int(rows[first]))}, "
+            f'"{texts[int(rows[first])]}" instead of "{was}"',
+            field="copy",
+            fix="restore the table that the run was trained on",
         )
 
 
-def _write_links(corrected: Corrected, what: Export, folder: Path) -> list[str]:
+def _write_links(corrected: LabelExport, options: Export, folder: Path) -> list[str]:
     run = corrected.run
-    inputs = original.inputs(run, data=what.data)
+    inputs = original.inputs(run, data=options.data)
     if not isinstance(inputs, ImageFiles):
         raise InputError(
-            f"the data of {run.path} are {inputs.kind}, and only image files can be linked to: "
-            "write the labels with --out FILE.csv"
+            f"the data of {run.path} is {inputs.kind}, but only image files can be linked to",
+            field="links",
+            fix=_TO_FILE + option("out"),
         )
     is_from_python = run.config.get("data") == FROM_PYTHON
-    data = Path() if is_from_python else Path(original.request(run, data=what.data).data)
+    data = Path() if is_from_python else Path(original.request(run, data=options.data).data)
     if not is_from_python and data.is_dir() and folder.resolve().is_relative_to(data.resolve()):
         raise InputError(
-            f"{folder} lies inside the data {data}, where it would be read as a class: choose "
-            "another place"
+            f"{folder} is inside the data {data}, where it would be read as a class",
+            field="links",
+            fix="choose another folder",
         )
-    if is_from_python:  # the run says which files these are, and it may be somebody else's
+    if is_from_python:  # the run names these files, and may come from an untrusted source
         sift(inputs.paths, run.labels.ids, None, on_bad_image="error")
     examples = corrected.examples
     rows = examples["index"].to_numpy()
-    done = class_folders.write(
+    written = class_folders.write(
         folder,
         [inputs.paths[i] for i in rows],
         examples["id"].to_pylist(),
         corrected.labels,
         run.labels.names,
-        link=what.link,
-        overwrite=what.overwrite,
+        link=options.link,
+        overwrite=options.overwrite,
     )
-    return [f'the class "{name}" is in the folder "{as_}"' for name, as_ in done.renamed.items()]
+    return [f'the class "{name}" is in the folder "{as_}"' for name, as_ in written.renamed.items()]

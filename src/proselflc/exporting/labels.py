@@ -1,8 +1,7 @@
-"""Corrected labels of a run for other programs: tables, arrays, and cleanlab's columns."""
+"""The corrected labels of a run as tables, arrays and values in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +13,9 @@ import numpy.typing as npt
 from proselflc.auditing.examples import check_examples
 from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels.decisions import Decisions
+from proselflc.data.labels.labels import CorrectedLabels
 from proselflc.data.labels.label_files import least_confidence
 from proselflc.data.labels.label_values import Returned, returned
-from proselflc.data.labels.labels import CorrectedLabels
-from proselflc.data.tables.cells import format_row
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular
 from proselflc.run.reader import Run, load_run
@@ -27,18 +25,16 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
 
-_ROWS = 1 << 16  # that become Python objects at once
-
 
 @dataclass(frozen=True)
-class Corrected:
-    """The labels of a run: as people have decided, else corrected where that is sure enough.
+class LabelExport:
+    """The labels of a run: a person's decision, else the suggestion if it is confident enough.
 
     Attributes:
-        run: whose labels they are.
-        min_confidence: a suggestion that the run is less sure of (`p_suggested`) is not followed.
-        only_suspects: leave the others out.
-        reviewed: unless a least confidence is given, follow no suggestion at all.
+        run: the run.
+        min_confidence: smallest confidence (`p_suggested`) of a suggestion that is followed.
+        only_suspects: omit the other examples.
+        reviewed: without `min_confidence`, follow no suggestions.
     """
 
     run: Run
@@ -50,23 +46,22 @@ class Corrected:
         least_confidence(self.reviewed, self.min_confidence)
 
     def table(self, *, soft: bool = False) -> pa.Table:
-        """A row per example, in the order of training.
+        """Return a row per example, in the order of training.
 
         | column | holds |
         |---|---|
         | `id` | the example's name |
-        | `label` | corrected |
-        | `given_label` | as it was |
-        | `is_suspect` | whether the given label is probably wrong, however sure the other one is |
+        | `label` | corrected label |
+        | `given_label` | original label |
+        | `is_suspect` | whether the given label is probably wrong, whatever the confidence |
         | `quality` | of the given label, in [0, 1]; **low means probably mislabelled** |
-        | `confidence` | how sure the run is of the label that it suggests, in [0, 1] |
-        | `reviewed` | "kept", "corrected" or "unsure", by a person; null if nobody has looked |
+        | `confidence` | estimated chance that the suggested label is right, in [0, 1] |
+        | `reviewed` | a person's decision, "kept", "corrected" or "unsure"; null if there is none |
 
         Args:
             soft: add the corrected distribution, a column `p(NAME)` per class; for more than 100
-                classes the five likeliest, as `label_1`, `p_1` to `label_5`, `p_5`. Where a
-                suggestion is not followed it is the given label alone, and where a person has
-                decided, what they said.
+                classes the five likeliest, as `label_1`, `p_1` to `label_5`, `p_5`. Labels that a
+                person has decided, and given labels that are kept, have probability 1.
         """
         import pyarrow as pa
 
@@ -94,11 +89,10 @@ class Corrected:
         return pa.table(columns)
 
     def issues(self) -> pa.Table:
-        """The same under the names of cleanlab's `CleanLearning.get_label_issues()`.
+        """Return a row per example with cleanlab's `CleanLearning.get_label_issues()` columns.
 
-        `is_label_issue`, `label_quality`, `given_label` and `predicted_label`, then ours:
-        `corrected_label`, which is what a person has decided or else follows a suggestion only if
-        that is sure enough, and `id`.
+        `is_label_issue`, `label_quality`, `given_label` and `predicted_label`, followed by
+        `corrected_label` (`label` of `table`) and `id`.
         """
         import pyarrow as pa
 
@@ -115,7 +109,7 @@ class Corrected:
         )
 
     def class_ids_of_issues(self) -> dict[str, Ints]:
-        """[n] class ids of each column of `issues` that holds labels."""
+        """Return [n] class ids for each column of `issues` that holds labels."""
         examples = self.examples
         return {
             "given_label": self._class_ids(examples["given_label"]),
@@ -124,10 +118,10 @@ class Corrected:
         }
 
     def write_npz(self, file: IO[bytes], *, soft: bool = False) -> None:
-        """`ids`, `labels`, `given`, `names`, `is_suspect`, `quality`, `reviewed` for `--labels`.
+        """Write the arrays `ids`, `labels`, `given`, `names`, `is_suspect`, `quality`, `reviewed`.
 
         Args:
-            file: to write to.
+            file: file to write to; training can read it again.
             soft: add `probabilities` [n, C]; for more than 100 classes `classes` and
                 `probabilities`, both [n, 5].
         """
@@ -149,11 +143,12 @@ class Corrected:
 
     @cached_property
     def examples(self) -> pa.Table:
-        """The rows of `examples.parquet` that are meant."""
+        """Return the exported rows of `examples.parquet`."""
         if not is_regular(self.run.directory.examples):
             raise InputError(
-                f"the run {self.run.path} has no {self.run.directory.examples.name}, so nothing is "
-                "known about its labels: train it again"
+                f"the run {self.run.path} has no {self.run.directory.examples.name}, so its labels "
+                "were not audited",
+                fix="train it again",
             )
         table = self.run.examples
         check_examples(table, self.run.labels, self.run.directory.examples)
@@ -161,7 +156,7 @@ class Corrected:
 
     @cached_property
     def labels(self) -> Ints:
-        """[n] class ids."""
+        """Return [n] class ids of the corrected labels."""
         examples = self.examples
         followed = self._class_ids(examples["suggested_label"])
         given = self._class_ids(examples["given_label"])
@@ -170,12 +165,12 @@ class Corrected:
 
     @property
     def corrections(self) -> int:
-        """How many labels are not the given ones."""
+        """Return the number of labels that differ from the given ones."""
         return int((self.labels != self._class_ids(self.examples["given_label"])).sum())
 
     @property
     def decided(self) -> int:
-        """How many labels are what a person has said."""
+        """Return the number of labels that a person has decided."""
         return int((self._decided >= 0).sum())
 
     @cached_property
@@ -184,24 +179,24 @@ class Corrected:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user may not expect, in words."""
+        """Return sentences about decisions that were not used."""
         return tuple(self._decisions.notes)
 
     @cached_property
     def _decided(self) -> Ints:
-        """[n] the class that a person has said; −1 where nobody has, −2 for who cannot tell."""
+        """Return [n] the class that a person decided on; −1 for no decision, −2 for "unsure"."""
         standing = self._decisions.standing
         place = {name: k for k, name in enumerate(self.run.labels.names)}
         found = np.full(len(self.examples), -1, np.int64)
         if standing:
             for row, name in enumerate(self.examples["id"].to_pylist()):
-                if (one := standing.get(name)) is not None:
-                    found[row] = -2 if one.label is None else place[one.label]
+                if (decision := standing.get(name)) is not None:
+                    found[row] = -2 if decision.label is None else place[decision.label]
         return found
 
     @property
     def _reviews(self) -> pa.Array:
-        """[n] what a person has done."""
+        """Return [n] what a person decided, in a word."""
         import pyarrow as pa
 
         is_kept = self._decided == self._class_ids(self.examples["given_label"])
@@ -216,7 +211,7 @@ class Corrected:
 
     @cached_property
     def _followed(self) -> Bools:
-        """[n] whose suggestion is followed; an unknown confidence is none."""
+        """Return [n] whether the suggestion is followed; an unknown confidence is too low."""
         least = least_confidence(self.reviewed, self.min_confidence)
         sure = _floats(self.examples["p_suggested"]) >= np.float32(least)
         followed: Bools = self.examples["is_suspect"].to_numpy() & sure & (self._decided < 0)
@@ -229,13 +224,13 @@ class Corrected:
         found = pc.index_in(labels, pa.array(self.run.labels.names, pa.string()))
         if found.null_count:
             raise InputError(
-                f"{self.run.directory.examples} has classes that {self.run.directory.labels} does "
-                "not know: they are of different runs"
+                f"{self.run.directory.examples} has classes that are not in "
+                f"{self.run.directory.labels}: they belong to different runs"
             )
         return np.asarray(found.to_numpy()).astype(np.int64)
 
     def _distribution(self) -> tuple[Floats, Ints | None]:
-        """[n, C] soft labels, or those of the five likeliest classes and which they are."""
+        """Return [n, C] soft labels and None, or [n, 5] those of the likeliest and their ids."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -243,7 +238,7 @@ class Corrected:
         n, C = len(examples), len(self.run.labels.names)
         column = examples["corrected_distribution"]
         cells = pc.list_flatten(column)
-        # One label alone: of those who were decided about, and of suggestions that are held back.
+        # Decisions, and suggestions that are not followed, have a single label.
         alone = (examples["is_suspect"].to_numpy() & ~self._followed) | (self._decided >= 0)
         labels = self.labels
         many = pa.types.is_struct(cells.type)
@@ -251,19 +246,19 @@ class Corrected:
         lengths = pc.list_value_length(column).to_numpy()
         if not (lengths == width).all() or (not many and width != C):
             raise InputError(
-                f"the corrected distributions in {self.run.directory.examples} are not of {C} "
-                "classes each: it is damaged"
+                f"{self.run.directory.examples} is damaged: a corrected distribution does not have "
+                f"{C} classes"
             )
         values = pc.struct_field(cells, "p") if many else cells
         probabilities: Floats = _floats(values).reshape(n, width)
         if alone.any():
-            probabilities = probabilities.copy()  # Arrow's own memory is not to be written to
+            probabilities = probabilities.copy()  # Arrow's memory is read-only
             probabilities[alone] = 0
             probabilities[alone, 0 if many else labels[alone]] = 1
         if not many:
             return probabilities, None
         classes = self._class_ids(pc.struct_field(cells, "label")).reshape(n, width)
-        # That label comes first; where it was among the five, what was first takes its place.
+        # That label comes first; if it was among the five, the former first takes its place.
         again = (classes == labels[:, None]) & alone[:, None]
         classes = np.where(again, classes[:, :1], classes)
         classes[alone, 0] = labels[alone]
@@ -273,38 +268,39 @@ class Corrected:
 def corrected_labels(
     run: Run | str | Path, *, min_confidence: float | None = None, reviewed: bool = False
 ) -> Returned:
-    """The labels of a run's training examples, corrected, in the order of training.
+    """Return the corrected labels of a run's training examples, in the order of training.
 
-    They are of the type that the labels of `fit` or `record` were of, so that they can be compared:
+    They have the type of the labels that `fit` or `record` was given, so that they can be compared:
     a list for lists; an array of the same dtype for arrays and for columns of data frames; a tensor
-    for tensors. Class names, in a list, where the run has its labels from files.
+    for tensors. If the run has its labels from files, they are a list of class names.
 
-    What a person has decided in `proselflc review` comes before what the run suggests.
+    A person's decision in the review takes precedence over the suggestion of the run.
 
     Args:
-        run: finished, or its directory.
-        min_confidence: a suggestion that the run is less sure of leaves the label as it was given.
-        reviewed: unless a least confidence is given, follow no suggestion at all.
+        run: a finished run, or its directory.
+        min_confidence: smallest confidence of a suggestion that is followed; below it the given
+            label is kept.
+        reviewed: without `min_confidence`, follow no suggestions.
     """
-    corrected = Corrected(_loaded(run), min_confidence, reviewed=reviewed)
+    corrected = LabelExport(_loaded(run), min_confidence, reviewed=reviewed)
     labels = corrected.run.labels
     return returned(corrected.labels, labels.names, labels.values)
 
 
 def find_label_issues(run: Run | str | Path) -> pd.DataFrame:
-    """Which labels of a run's training examples are probably wrong, as cleanlab gives it.
+    """Return which labels of a run's training examples are probably wrong, in cleanlab's format.
 
     Args:
-        run: finished, or its directory.
+        run: a finished run, or its directory.
 
     Returns:
         A pandas data frame with a row per training example, in their order, and the columns of
         cleanlab's `CleanLearning.get_label_issues()`: `is_label_issue`, `label_quality` (low =
         probably mislabelled), `given_label`, `predicted_label`; then `corrected_label` and `id`.
-        Labels are of the type that `fit` was given, or class names where they came from files.
+        Labels have the type that `fit` was given, or are class names if they came from files.
     """
     _pandas()
-    corrected = Corrected(_loaded(run))
+    corrected = LabelExport(_loaded(run))
     frame = corrected.issues().to_pandas()
     values = corrected.run.labels.values
     if values is not None:
@@ -316,11 +312,11 @@ def find_label_issues(run: Run | str | Path) -> pd.DataFrame:
 def issues_frame(
     given: npt.NDArray[Any], suggested: npt.NDArray[Any], quality: npt.NDArray[np.floating]
 ) -> pd.DataFrame:
-    """The four columns of cleanlab's `CleanLearning.get_label_issues()`, a row per example.
+    """Return the four columns of cleanlab's `CleanLearning.get_label_issues()`.
 
     Args:
         given: [n] labels.
-        suggested: [n] what they should be; the given one unless it is an issue.
+        suggested: [n] what they should be; the given label unless it is an issue.
         quality: [n] in [0, 1]; **low means probably mislabelled**.
     """
     return _pandas().DataFrame(
@@ -333,25 +329,8 @@ def issues_frame(
     )
 
 
-def text_lines(table: pa.Table, delimiter: str = ",") -> Iterator[str]:
-    """A table as the lines of a CSV or TSV file, neutralised for spreadsheets, heading first."""
-    yield format_row(table.column_names, delimiter)
-    for batch in table.to_batches(max_chunksize=_ROWS):
-        for row in zip(*(_cells(column) for column in batch.columns), strict=True):
-            yield format_row(row, delimiter)
-
-
-def _cells(column: pa.Array) -> list[object]:
-    import pyarrow as pa
-
-    cells: list[object] = column.to_pylist()
-    if pa.types.is_floating(column.type):
-        return [None if cell is None else round(cell, 6) for cell in cells]  # type: ignore[call-overload]
-    return cells
-
-
 def _floats(column: pa.ChunkedArray) -> Floats:
-    """[n] NaN where there is nothing."""
+    """Return [n] numbers, NaN for null."""
     import pyarrow as pa
 
     return np.asarray(column.cast(pa.float32()).to_numpy(), dtype=np.float32)
@@ -362,7 +341,8 @@ def _pandas() -> Any:
         import pandas
     except ImportError:
         raise InputError(
-            'a data frame of label issues needs pandas: pip install "proselflc[cleanlab]"'
+            "a data frame of label issues needs pandas",
+            fix='pip install "proselflc[cleanlab]"',
         ) from None
     return pandas
 

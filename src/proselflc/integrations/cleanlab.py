@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.auditing import noise_estimate, suspects
-from proselflc.auditing.examples import Judgement
+from proselflc.auditing.examples import LabelScores
 from proselflc.auditing.records import HeldOut, Records
 from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.errors import InputError
@@ -78,12 +78,14 @@ def __getattr__(name: str) -> object:
     return label_issue_mask
 
 
-def _judged(labels: npt.ArrayLike, pred_probs: npt.ArrayLike) -> tuple[Ints, Judgement]:
+def _judged(labels: npt.ArrayLike, pred_probs: npt.ArrayLike) -> tuple[Ints, LabelScores]:
     """Return the given labels and the judgement of each."""
     p = _probabilities(pred_probs)
     given = _class_ids(labels, *p.shape)
     records = Records((), HeldOut(0, p))
-    return given, suspects.judge(records, given, noise_estimate.joint(records, given, p.shape[1]))
+    return given, suspects.score_labels(
+        records, given, noise_estimate.joint(records, given, p.shape[1])
+    )
 
 
 def _probabilities(pred_probs: npt.ArrayLike) -> Floats:

@@ -350,7 +350,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Judge the labels of all rows that count, by the records of the distinct ones."""
         records = Records([epoch[place] for epoch in run.dynamics])
         joint = noise_estimate.joint(records, given[counts], len(self.classes_))
-        judgement = suspects.judge(records, given[counts], joint)
+        judgement = suspects.score_labels(records, given[counts], joint)
         self.noise_rate_ = noise_rate(joint)
         self.label_quality_ = np.full(len(given), np.nan, np.float32)
         self.label_quality_[counts] = judgement.quality

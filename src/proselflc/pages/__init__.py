@@ -1,1 +1,1 @@
-"""What every page is made of: drawings, tables, names and HTML."""
+"""Parts of HTML pages: drawings, tables, thumbnails and values."""

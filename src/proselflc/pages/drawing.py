@@ -1,35 +1,40 @@
-"""How figures look, and the files that they become: matplotlib in the house style.
+"""Figures in the house style, drawn by matplotlib, and their files.
 
-Everything is measured in points; a figure is as wide as a phone, so that its letters can be read
-there, and several stand side by side on a larger screen.
+Lengths are in points. A figure is as wide as a phone, so that its letters can be read there, and
+several fit side by side on a larger screen.
 """
 
 from __future__ import annotations
 
 import io
 import logging
+import re
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.errors import InputError
+from proselflc.errors import InputError, printable
 from proselflc.files.whole import whole_file
 from proselflc.pages import svg
-from proselflc.pages.lettering import extent
 from proselflc.pages.svg import COLOURS
+from proselflc.pages.values import shorten_middle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 WIDTH = 260.0
-SMALL, PLAIN, LARGE = 7.8, 8.0, 9.8  # letters; on a phone, the smallest have 9.8 pixels
+SMALL, PLAIN, LARGE = 7.8, 8.0, 9.8  # font sizes; on a phone the smallest is 9.8 pixels
+LABEL = 32  # letters of a run's name
+LISTED = 6  # runs whose numbers are in an alternative text
 DPI = 200  # of a PNG file
 ROUND = (1, 2, 2.5, 5, 10)  # steps of an axis
 
@@ -41,19 +46,19 @@ _SAMPLE = 20.0  # of a line in the legend
 _DASHES = ((), (5.0, 2.0), (1.5, 1.5), (6.0, 1.5, 1.5, 1.5), (3.0, 1.0), (9.0, 3.0))
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 
-Series: TypeAlias = npt.NDArray[np.float64]  # [points], NaN where nothing is known
+Series: TypeAlias = npt.NDArray[np.float64]  # [points], NaN if unknown
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a line looks, or a swatch of the legend.
+    """The style of a line, or of a swatch of the legend.
 
     Attributes:
-        colour: a name of `svg.COLOURS`.
-        dash: points drawn, points left out, and so on; solid without any.
-        marker: as matplotlib names it.
-        width: of the line; a swatch has none.
-        opacity: of all of it.
+        colour: name in `svg.COLOURS`.
+        dash: lengths of dashes and gaps; empty for a solid line.
+        marker: matplotlib's name of the marker.
+        width: width of the line; 0 for a swatch.
+        opacity: opacity of line and marker.
     """
 
     colour: str
@@ -64,15 +69,15 @@ class Style:
 
     @property
     def paint(self) -> str:
-        """The colour as matplotlib takes it."""
+        """Return the colour for matplotlib."""
         return COLOURS[self.colour]
 
 
-Legend: TypeAlias = tuple[tuple[str, Style], ...]  # what is said of which look
+Legend: TypeAlias = tuple[tuple[str, Style], ...]  # text and style of each entry
 
 
 def run_style(k: int) -> Style:
-    """The look of the k-th run: colour, dash and marker, each of which tells six runs apart."""
+    """Return the style of the k-th run; colour, dash and marker each distinguish six runs."""
     return Style(
         f"line-{k % 6 + 1}",
         _DASHES[(k + k // 6) % len(_DASHES)],
@@ -85,12 +90,12 @@ class Drawing:
     """A plot with its title above and its legend below.
 
     Attributes:
-        title: a few words.
-        note: how to read it, a line of some sixty letters.
-        plot: draws into the axes.
-        legend: what the styles mean.
-        left, right, below: room around the plot for what stands there.
-        height: of the plot.
+        title: title in a few words.
+        note: how to read it, in about sixty letters.
+        plot: function that draws into the axes.
+        legend: meaning of the styles.
+        left, right, below: margins of the plot.
+        height: height of the plot.
     """
 
     title: str
@@ -109,10 +114,10 @@ class Figure:
 
     Attributes:
         name: stem of its files and beginning of its ids.
-        title: a few words; its files show them, the element for a page leaves that to the page.
-        alt: what is seen, with its most important numbers.
-        svg: an element for a page; see `svg.inline`.
-        drawing: what it was made from.
+        title: title in a few words, which is part of the files but not of the element.
+        alt: alternative text with the most important numbers.
+        svg: element for a page; see `svg.inline`.
+        drawing: drawing that it was made from.
     """
 
     name: str
@@ -123,12 +128,12 @@ class Figure:
 
 
 def figure(name: str, drawing: Drawing, alt: str) -> Figure:
-    """Draw a figure.
+    """Return a figure of a drawing.
 
     Args:
         name: letters, digits, _ and -.
         drawing: what to draw.
-        alt: what is seen, in a sentence or two.
+        alt: alternative text of a sentence or two.
     """
     drawn = _rendered(drawing, "svg", titled=False)
     title = drawing.title
@@ -146,14 +151,16 @@ def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror or error}") from None
     paths = []
-    for one in figures:
-        drawn = _rendered(one.drawing, "svg", titled=True)
+    for figure in figures:
+        drawn = _rendered(figure.drawing, "svg", titled=True)
         files = {
-            ".svg": svg.standalone(svg.inline(drawn, name=one.name, title=one.title, alt=one.alt)),
-            ".png": _rendered(one.drawing, "png", titled=True),
+            ".svg": svg.standalone(
+                svg.inline(drawn, name=figure.name, title=figure.title, alt=figure.alt)
+            ),
+            ".png": _rendered(figure.drawing, "png", titled=True),
         }
         for suffix, content in files.items():
-            path = folder / f"{one.name}{suffix}"
+            path = folder / f"{figure.name}{suffix}"
             with whole_file(path) as file:
                 file.write(content)
             paths.append(path)
@@ -164,11 +171,11 @@ def line(axes: Axes, x: Series, y: Series, style: Style, *, marks: int, shift: i
     """Draw a line with gaps where y is NaN, and a few markers on it.
 
     Args:
-        axes: to draw into.
+        axes: axes to draw into.
         x, y: [points].
-        style: of the line.
-        marks: about how many markers.
-        shift: moves the markers, so that those of lines on top of each other are seen.
+        style: style of the line.
+        marks: approximate number of markers.
+        shift: offset of the markers, which keeps those of overlapping lines visible.
     """
     (drawn,) = axes.plot(
         x,
@@ -188,7 +195,7 @@ def line(axes: Axes, x: Series, y: Series, style: Style, *, marks: int, shift: i
 
 
 def _marked(y: Series, marks: int, shift: int) -> list[int]:
-    """Which points bear a marker: a few, the last one, and those that no line would show."""
+    """Return the points with a marker: a few, the last one, and those without neighbours."""
     known = np.isfinite(y)
     beside = np.zeros(len(y), bool)
     beside[1:] |= known[:-1]
@@ -205,19 +212,20 @@ def _rendered(drawing: Drawing, kind: Literal["svg", "png"], *, titled: bool) ->
         canvas = _composed(drawing, titled=titled)
         canvas.set_frameon(kind == "png")  # a page has its own background
         file = io.BytesIO()
-        unsaid: dict[str, None] = (
+        metadata: dict[str, None] = (
             {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
         )
-        canvas.savefig(file, format=kind, dpi=DPI, metadata=unsaid, facecolor=COLOURS["paper"])
+        canvas.savefig(file, format=kind, dpi=DPI, metadata=metadata, facecolor=COLOURS["paper"])
     return file.getvalue()
 
 
 @contextmanager
 def _house_style() -> Iterator[None]:
-    """matplotlib with our settings, whatever the user's are, and none of them afterwards.
+    """Replace the user's matplotlib settings by ours in this context.
 
-    A dollar sign begins no formula. A letter that matplotlib's font lacks is still a letter in the
-    SVG, and an empty box in the PNG; it is not worth a warning, nor is a font cache that is made.
+    A dollar sign does not begin a formula. A letter that is missing from matplotlib's font is
+    still text in the SVG and an empty box in the PNG; no warning is given for it, nor for a new
+    font cache.
     """
     import matplotlib
 
@@ -267,11 +275,11 @@ def _house_style() -> Iterator[None]:
 
 
 def _composed(drawing: Drawing, *, titled: bool) -> Canvas:
-    """The drawing; without its title it stands flush with what a page says above it."""
+    """Return the drawing; without a title it is aligned with the text of a page above it."""
     from matplotlib.figure import Figure as Canvas
 
     top, edge = (_TOP + _TITLE, _EDGE) if titled else (_TOP, 0.0)
-    longest = max((extent(text, PLAIN) for text, _ in drawing.legend), default=0.0)
+    longest = max((text_width(text, PLAIN) for text, _ in drawing.legend), default=0.0)
     columns = max(1, min(4, int((WIDTH - edge) / (longest + _SAMPLE + 12))))
     rows = -(-len(drawing.legend) // columns)
     height = top + drawing.height + drawing.below + rows * _ROW + (4 if rows else 0)
@@ -299,7 +307,7 @@ def _composed(drawing: Drawing, *, titled: bool) -> Canvas:
 
 
 def _explain(canvas: Canvas, x: float, y: float, text: str, style: Style) -> None:
-    """A line of the legend at x, y, shares of the canvas."""
+    """Draw an entry of the legend at x, y, in shares of the canvas."""
     from matplotlib.lines import Line2D
 
     sample = Line2D(
@@ -319,3 +327,34 @@ def _explain(canvas: Canvas, x: float, y: float, text: str, style: Style) -> Non
     canvas.add_artist(sample)
     x += (_SAMPLE + 5) / WIDTH
     canvas.text(x, y, text, size=PLAIN, va="center_baseline")
+
+
+def list_first(items: Sequence[str]) -> str:
+    """Return the first items of a list for alternative text, and the number of the others."""
+    more = len(items) - LISTED
+    return ", ".join([*items[:LISTED], *([f"{more} more"] if more > 0 else [])])
+
+
+def label(text: str, limit: int = LABEL) -> str:
+    """Return untrusted text on one line, cut in its middle, with escapes for what XML forbids."""
+    return shorten_middle(printable(shorten_middle(text, limit)), limit)
+
+
+def text_width(text: str, size: float) -> float:
+    """Return the approximate width of a text in points, in a wide font, without drawing it."""
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return size * (0.58 * len(text) + 0.42 * wide)
+
+
+def figure_name(run: str, name: str) -> str:
+    """Return the name of a run's figure, which differs from that of any other run.
+
+    >>> figure_name("", "quality"), figure_name("a b", "quality")
+    ('quality', 'a-b-c8687a08-quality')
+    """
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", run[:40]).strip("-")
+    if plain != run:
+        plain = (
+            f"{plain or 'run'}-{sha256(run.encode('utf-8', 'backslashreplace')).hexdigest()[:8]}"
+        )
+    return f"{plain}-{name}" if run else name

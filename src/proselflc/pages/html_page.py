@@ -1,4 +1,4 @@
-"""A page in one file: template, look and script, under a policy that allows no others."""
+"""HTML pages in one file, their tables and tiles, under a policy that forbids all other sources."""
 
 from __future__ import annotations
 
@@ -11,25 +11,68 @@ from typing import TYPE_CHECKING
 
 from proselflc import __version__
 from proselflc.files.regular import open_regular
+from proselflc.pages.values import NAME, TITLE, shorten
 
 if TYPE_CHECKING:
     import jinja2
 
-GENERATOR = "proselflc"  # how a page of ours is known again
+GENERATOR = "proselflc"  # marks a page that was made here
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that stands out."""
+    """A highlighted number with its label and a remark."""
 
     label: str
     value: str
     remark: str = ""
 
 
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes:
+        text: text on the page.
+        title: tooltip with the whole text, if it was shortened.
+        order: number to sort by; None for text and unknown values.
+        is_best: whether it is the best of its column.
+    """
+
+    text: str
+    title: str = ""
+    order: float | None = None
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a page.
+
+    Attributes:
+        label: what it shows, for screen readers.
+        heading: title of each column.
+        numeric: whether each column holds numbers.
+        rows: cells of each row.
+        is_sortable: whether the reader can sort it.
+    """
+
+    label: str
+    heading: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    is_sortable: bool = False
+
+
+def name_cell(words: str, limit: int = NAME) -> Cell:
+    """Return a cell with a name, and its whole text as tooltip if it is shortened."""
+    short = shorten(words, limit)
+    return Cell(short, shorten(words, TITLE) if short.endswith("…") else "")
+
+
 @functools.cache
 def _environment() -> jinja2.Environment:
-    """Return what keeps the templates, which take longer to compile than to fill in."""
+    """Return the environment that caches compiled templates."""
     import jinja2
 
     return jinja2.Environment(
@@ -41,12 +84,12 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def rendered(page: object, template: str) -> str:
-    """A page as HTML.
+def render(page: object, template: str) -> str:
+    """Return a page as HTML.
 
     Args:
-        page: what the template calls `page`.
-        template: the path of its file in the package, such as "reporting/templates/report.html".
+        page: value of `page` in the template.
+        template: path in the package, such as "reporting/templates/report.html".
     """
     css, script = _source("look.css") + _source("report.css"), _source("report.js")
     policy = "; ".join(
@@ -79,13 +122,13 @@ def _hash(source: str) -> str:
     return base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
 
 
-def is_ours(path: Path) -> bool:
-    """Whether a file is a page that was made here, of a run, of several or of a study."""
+def is_own_page(path: Path) -> bool:
+    """Return whether a file is a page that was made here."""
     return begins_with(path, f'<meta name="generator" content="{GENERATOR} ')
 
 
 def begins_with(path: Path, tag: str) -> bool:
-    """Whether a tag is among the first of a file; a folder has none."""
+    """Return whether a tag is in the first 1,000 bytes of a file."""
     if path.is_dir():
         return False
     try:

@@ -1,4 +1,7 @@
-"""How runs learned: the paper's panels of learning dynamics, and the trust over time."""
+"""The paper's panels of learning dynamics, and the trust over time.
+
+A new measure of `history.jsonl` is a line of `_PAPER` or `_WITHOUT_TRUTH`.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,21 @@ from proselflc.pages.drawing import (
     Series,
     Style,
     figure,
+    label,
     line,
+    list_first,
     run_style,
 )
-from proselflc.pages.lettering import label, told
-from proselflc.pages.names import percent
 from proselflc.pages.svg import COLOURS
-from proselflc.pages.values import number, text
+from proselflc.pages.values import number, percent, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_POINTS = 1200  # that all lines of a figure have together
-_MARKS = 60  # and how many markers
-_MOST = 80  # of a line; what lies closer cannot be told apart
-_LARGEST = 1e9  # number that can be drawn
+_POINTS = 1200  # of all lines of a figure together
+_MARKS = 60  # markers of all lines together
+_MOST = 80  # points of a line; more could not be distinguished
+_LARGEST = 1e9  # epoch that can be drawn
 _NATS = 100.0  # more than any entropy
 _STAGES = 6  # beginnings of stages in a figure
 
@@ -48,11 +51,10 @@ class _Panel:
     """A measure over the epochs.
 
     Attributes:
-        name: of the figure.
-        title, note: of the figure.
-        scale: "percent" from 0 to 100, "part" of that as far as it was reached, "trust" from 0
-            to 1, or "nats" from 0.
-        begins: epochs at which a later stage begins, and its name.
+        name, title, note: name, title and note of the figure.
+        scale: "percent" from 0 to 100, "part" for the range that was reached, "trust" from 0 to 1,
+            or "nats" from 0.
+        begins: first epoch and name of each later stage.
     """
 
     name: str
@@ -61,20 +63,22 @@ class _Panel:
     scale: Literal["percent", "part", "trust", "nats"] = "percent"
     begins: tuple[tuple[float, str], ...] = ()
 
-    def told(self, value: float) -> str:
-        """A number of it."""
+    def format(self, value: float) -> str:
+        """Return a value of the measure as text."""
         return percent(value) if self.scale in ("percent", "part") else f"{value:.2f}"
 
 
 _PAPER = {
     "correct_fitting": _Panel(
-        "correct_fitting", "Correct fitting", "right labels that are predicted"
+        "correct_fitting", "Correct fitting", "share of right labels that are predicted"
     ),
     "wrong_fitting": _Panel(
-        "wrong_fitting", "Wrong fitting", "wrong labels that are predicted; high is bad"
+        "wrong_fitting", "Wrong fitting", "share of wrong labels predicted; high is bad"
     ),
     "semantic_correction": _Panel(
-        "semantic_correction", "Semantic correction", "wrong labels whose true class is predicted"
+        "semantic_correction",
+        "Semantic correction",
+        "wrong labels with the true class predicted",
     ),
     "entropy_clean": _Panel(
         "entropy_clean", "Entropy, clean subset", "mean H(p) where the label is right", "nats"
@@ -85,7 +89,7 @@ _PAPER = {
 }
 _GENERALISATION = _Panel("generalisation", "Generalisation", "accuracy on the test set", "part")
 _WITHOUT_TRUTH = {
-    "train_accuracy": _Panel("agreement", "Agreement", "given labels that are predicted"),
+    "train_accuracy": _Panel("agreement", "Agreement", "share of given labels that are predicted"),
     "entropy": _Panel("entropy", "Entropy", "mean H(p) of the training examples", "nats"),
 }
 _ORDER = (
@@ -101,7 +105,7 @@ _TRUST_BY_SUBSET = _Panel(
 
 @dataclass(frozen=True)
 class _Line:
-    """A measure of a run as it is drawn: x [points] epochs, y [points], and markers moved."""
+    """A measure of a run: x [points] epochs, y [points], and an offset of the markers."""
 
     x: Series
     y: Series
@@ -110,7 +114,7 @@ class _Line:
 
     @property
     def last(self) -> float:
-        """The last number that is known."""
+        """Return the last known value."""
         return float(self.y[np.isfinite(self.y)][-1])
 
     @property
@@ -123,23 +127,23 @@ class _Line:
 
     @property
     def solid(self) -> _Line:
-        """The same, where a dash tells measures apart and not runs."""
+        """Return the line without a dash, where dashes distinguish measures and not runs."""
         return replace(self, style=replace(self.style, dash=()))
 
     def like(self, style: Style) -> _Line:
-        """The same in another style, but in its run's colour."""
+        """Return the line in another style, but in its run's colour."""
         return replace(self, style=replace(style, colour=self.style.colour))
 
 
 def dynamics(histories: Histories, later: Sequence[Json] = ()) -> list[Figure]:
-    """The paper's six panels and the trust over the epochs, runs on top of each other.
+    """Return the paper's six panels and the trust over the epochs, all runs in each.
 
-    What no run has numbers for is absent. Most panels need to know which labels are wrong; where a
-    run does not, agreement with the given labels and entropy are drawn too.
+    Panels without values are omitted. Most panels need the true labels; if a run does not know
+    them, agreement with the given labels and entropy are drawn too.
 
     Args:
         histories: lines of `history.jsonl` by the run's name.
-        later: stages of the runs as `Run.stages` has them, without the first of each.
+        later: stages from `Run.stages`, without the first of each run.
     """
     begins = _begins(later)
     panels = dict(_PAPER)
@@ -163,7 +167,7 @@ def dynamics(histories: Histories, later: Sequence[Json] = ()) -> list[Figure]:
 
 
 def _begins(later: Sequence[Json]) -> tuple[tuple[float, str], ...]:
-    """Where stages begin, in order and each once; those of a run that says so, as it may lie."""
+    """Return where stages begin, in order and each once; invalid entries are ignored."""
     found = {
         (epoch, label(text(stage, "name")))
         for stage in later
@@ -173,7 +177,7 @@ def _begins(later: Sequence[Json]) -> tuple[tuple[float, str], ...]:
 
 
 def _trust(histories: Histories, begins: tuple[tuple[float, str], ...]) -> list[Figure]:
-    """ε and g(t): of one run with its subsets, of several these apart."""
+    """Return ε and g(t): with subsets for one run, and in a figure of their own for several."""
     of_all, by_subset = (replace(one, begins=begins) for one in (_TRUST, _TRUST_BY_SUBSET))
     mean, clean, noisy, growth = (
         _lines(histories, column) for column in ("epsilon", "epsilon_clean", "epsilon_noisy", "g")
@@ -192,22 +196,22 @@ def _trust(histories: Histories, begins: tuple[tuple[float, str], ...]) -> list[
         return found
     subsets = {"all examples": mean, "right labels": clean, "wrong labels": noisy}
     lines = {
-        said: replace(one, style=run_style(k), shift=k)
-        for k, (said, of_run) in enumerate(subsets.items())
+        name: replace(one, style=run_style(k), shift=k)
+        for k, (name, of_run) in enumerate(subsets.items())
         for one in of_run.values()
     }
     return [_overlaid(of_all, lines, dotted, legend)]
 
 
 def _beside(
-    panel: _Panel, lines: Mapping[str, _Line], second: Mapping[str, _Line], said: str
+    panel: _Panel, lines: Mapping[str, _Line], second: Mapping[str, _Line], text: str
 ) -> Figure:
-    """Two measures of the same runs, the second one dashed."""
+    """Return a figure of two measures of the same runs, the second one dashed."""
     if not second:
         return _overlaid(panel, lines)
     solid = {run: one.solid for run, one in lines.items()}
     return _overlaid(
-        panel, solid, [one.like(_SECOND) for one in second.values()], ((said, _SECOND),)
+        panel, solid, [one.like(_SECOND) for one in second.values()], ((text, _SECOND),)
     )
 
 
@@ -219,14 +223,14 @@ def _overlaid(
     *,
     top: float = 1.0,
 ) -> Figure:
-    """Lines of a panel.
+    """Return a figure with the lines of a panel.
 
     Args:
-        panel: what they show.
-        lines: by what the legend says of them beside their last number.
-        others: beneath them.
-        legend: says what those are.
-        top: the largest entropy of all panels.
+        panel: measure that the lines show.
+        lines: lines by their text in the legend.
+        others: lines drawn beneath them.
+        legend: legend of the others.
+        top: largest entropy of all panels.
     """
     every = [*others, *lines.values()]
     most = max(12, min(_MOST, _POINTS // len(every)))
@@ -265,13 +269,13 @@ def _overlaid(
             axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:.4g}%"))
         axes.set_xlabel(axis)
 
-    ends = [(label(said), panel.told(one.last), one.style) for said, one in lines.items()]
-    own = [(f"{said} · {last}", style) for said, last, style in ends]
+    ends = [(label(name), panel.format(one.last), one.style) for name, one in lines.items()]
+    own = [(f"{name} · {last}", style) for name, last, style in ends]
     return figure(
         panel.name,
         Drawing(panel.title, panel.note, plot, (*own, *legend)),
         f"{panel.title} over {end:g} epochs: {panel.note}. "
-        f"At the end: {told([f'{said} {last}' for said, last, _ in ends])}."
+        f"At the end: {list_first([f'{name} {last}' for name, last, _ in ends])}."
         + "".join(f" From epoch {epoch:g} on: {name}." for epoch, name in begins),
     )
 
@@ -287,7 +291,7 @@ def _limits(panel: _Panel, lines: Sequence[_Line], top: float) -> tuple[float, f
 
 
 def _lines(histories: Histories, column: str) -> dict[str, _Line]:
-    """The runs that have numbers, each in its own look."""
+    """Return the lines of the runs that have values, each in its own style."""
     found = {}
     for k, (run, points) in enumerate(histories.items()):
         x = numbers(points, "epoch", most=_LARGEST)
@@ -299,24 +303,24 @@ def _lines(histories: Histories, column: str) -> dict[str, _Line]:
 
 
 def averaged(x: Series, y: Series, most: int) -> tuple[Series, Series]:
-    """At most `most` points, [≤ most] each: means over neighbours, the last known one as it is.
+    """Return [≤ most] points each: means over neighbours, and the last known point unchanged.
 
-    Neighbours of which none is known are a gap.
+    Neighbours without a known value are a gap.
     """
     if len(x) <= most:
         return x, y
     parts = np.array_split(np.arange(len(x)), most - 1)
-    seen = [part[np.isfinite(y[part])] for part in parts]
-    means = [float(y[part].mean()) if len(part) else math.nan for part in seen]
+    known = [part[np.isfinite(y[part])] for part in parts]
+    means = [float(y[part].mean()) if len(part) else math.nan for part in known]
     places = [float(x[part].mean()) for part in parts]
     last = np.flatnonzero(np.isfinite(y))[-1:]
     return np.array([*places, *x[last]]), np.array([*means, *y[last]])
 
 
 def numbers(points: Sequence[Json], column: str, *, most: float) -> Series:
-    """[points] what a column holds, NaN where that is no number from 0 to `most`.
+    """Return [points] the values of a column, NaN for anything but a number from 0 to `most`.
 
-    A mean may be above that by as much as it was rounded.
+    A mean may exceed `most` by a rounding error.
     """
     found = (number(one, column) for one in points)
     values = np.array([math.nan if one is None else one for one in found], np.float64)

@@ -1,17 +1,21 @@
-"""Drawings as a page can hold them: small, in the page's colours and font, without clashing names.
+"""SVG elements of a page: small, in the page's colours and font, with distinct ids.
 
-A page says its colours in CSS variables, `--ink`, `--muted`, `--paper` and `--line-1` … `--line-6`.
-Where it says none, and in a file of its own, a drawing has the colours of `COLOURS`.
+A page sets its colours in CSS variables, `--ink`, `--muted`, `--paper` and `--line-1` … `--line-6`.
+Without them, and in a separate file, a drawing has the colours of `COLOURS`.
 """
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any, TypeAlias
 
-# Of these the page's colours take the place, so no two may be the same.
+import numpy as np
+import numpy.typing as npt
+
+# They are replaced by the variables of a page, so no two may be the same.
 COLOURS = {
     "ink": "#1b1f24",
     "muted": "#d5dbe2",
@@ -24,29 +28,34 @@ COLOURS = {
     "line-6": "#5b6673",
 }
 
+CURVE_POINTS = 28  # more could not be distinguished
+_CURVE_WIDTH, _CURVE_HEIGHT = 90, 30
+
+Probabilities: TypeAlias = Sequence[float] | npt.NDArray[np.floating[Any]]
+
 _VARIABLES = {colour: f"var(--{name},{colour})" for name, colour in COLOURS.items()}
 _VARIABLE = re.compile(r"var\(--[a-z0-9-]+,(#[0-9a-f]{6})\)")
 _REFERENCE = re.compile(r"^(?:url\()?#([\w.-]+)\)?$")
 _FRACTION = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 _NAMESPACES = {"{http://www.w3.org/2000/svg}": "", "{http://www.w3.org/1999/xlink}": "xlink:"}
 _DECIMALS = {"d": 1, "transform": 4, "x": 2, "y": 2}
-_UNSAID = ("", "font-family", "stroke-dashoffset")
-_LEFT_OUT = ("metadata", "style")  # a style sheet would be the whole page's
+_OMITTED_STYLES = ("", "font-family", "stroke-dashoffset")
+_OMITTED_ELEMENTS = ("metadata", "style")  # a style sheet would be the whole page's
 
 
 def inline(drawn: bytes, *, name: str, title: str, alt: str) -> str:
-    """A drawing of matplotlib as an element of a page.
+    """Return a matplotlib drawing as an element of a page.
 
-    It is as wide as the page lets it be, has `role="img"` and says its title and alternative text.
-    Every id begins with `name`, so that several fit on a page; nothing refers to anything outside.
-    It has no style sheet and no style attribute, so that a strict policy of the page can forbid
-    them; colours and letters are said in attributes, the font is the page's.
+    It fills the available width, and has `role="img"`, its title and its alternative text. Every id
+    begins with `name`, so that a page can hold several; nothing refers to anything outside. There
+    is no style sheet and no style attribute, so that the policy of the page can forbid them;
+    colours and sizes are attributes, and the font is the page's.
 
     Args:
-        drawn: an SVG file in the colours of `COLOURS`.
-        name: letters, digits, _ and -, another one for every figure of a page.
-        title: of the figure.
-        alt: what is seen in it.
+        drawn: SVG file in the colours of `COLOURS`.
+        name: letters, digits, _ and -; unique on the page.
+        title: title of the figure.
+        alt: alternative text.
     """
     root = _parsed(drawn)
     box = root.attrib["viewBox"]
@@ -81,9 +90,9 @@ def inline(drawn: bytes, *, name: str, title: str, alt: str) -> str:
 
 
 def standalone(svg: str) -> bytes:
-    """What `inline` gives as a file of its own: fixed colours, a background, a size and a font.
+    """Return an element from `inline` as a file, with fixed colours, background, size and font.
 
-    Not every program that reads SVG knows variables.
+    Some programs that read SVG do not support variables.
     """
     root = _parsed(svg.encode())
     width, height = root.attrib["viewBox"].split()[2:]
@@ -104,7 +113,7 @@ def standalone(svg: str) -> bytes:
 
 
 def _parsed(text: bytes) -> ET.Element:
-    """The tree without namespaces and indentation."""
+    """Return the tree without namespaces and indentation."""
     root = ET.fromstring(text)
     for element in root.iter():
         element.tag = _local(element.tag)
@@ -122,8 +131,8 @@ def _local(name: str) -> str:
 
 
 def _unwrapped(element: ET.Element) -> Iterator[ET.Element]:
-    """The element without the groups that only bear a name, and without what a page must not."""
-    if element.tag in _LEFT_OUT:
+    """Yield the element without groups that only have an id, and without forbidden elements."""
+    if element.tag in _OMITTED_ELEMENTS:
         return
     children = [part for child in element for part in _unwrapped(child)]
     if element.tag in ("g", "defs") and not children:
@@ -144,7 +153,7 @@ def _references(element: ET.Element) -> Iterator[str]:
 
 
 def _rename(element: ET.Element, names: Mapping[str, str]) -> None:
-    """Ids that are referred to get the figure's own, others go."""
+    """Rename the ids that are referred to, and remove the others."""
     own = element.attrib.pop("id", None)
     if own is not None and own in names:
         element.set("id", names[own])
@@ -155,25 +164,25 @@ def _rename(element: ET.Element, names: Mapping[str, str]) -> None:
 
 
 def _shorten(element: ET.Element) -> None:
-    """No more decimals than can be seen."""
+    """Remove decimals that are too small to be visible."""
     if element.get("transform", "").startswith("rotate(-0 "):
         del element.attrib["transform"]
     for key, decimals in _DECIMALS.items():
         if key in element.attrib:
-            # The shape of a marker is smaller than a tenth of a point is wide.
+            # A tenth of a point is too coarse for the shape of a marker.
             places = 2 if key == "d" and "id" in element.attrib else decimals
             element.attrib[key] = _rounded(element.attrib[key], places)
     if "d" in element.attrib:
         path = " ".join(element.attrib["d"].split())
         if not set(path) & set("CQ"):
-            path = path.replace(" L ", " ")  # what follows M is a line anyway
+            path = path.replace(" L ", " ")  # coordinates after M are lines by default
         element.attrib["d"] = re.sub(r" ?([A-Za-z]) ?", r"\1", path)
     if "xlink:href" in element.attrib:
         element.attrib["xlink:href"] = "".join(element.attrib["xlink:href"].split())
 
 
 def _rounded(text: str, places: int) -> str:
-    """The text with its fractions to so many decimals.
+    """Return a text with its fractions rounded.
 
     >>> _rounded("M 1.26 -0.04 L 2.0 3", 1)
     'M 1.3 0 L 2 3'
@@ -182,15 +191,17 @@ def _rounded(text: str, places: int) -> str:
 
 
 def _declarations(style: str) -> dict[str, str]:
-    """A style in the page's colours and font."""
+    """Return a style as attributes in the page's colours and font."""
     pairs = ((part.strip() for part in one.partition(":")) for one in style.split(";"))
-    return {key: _VARIABLES.get(value, value) for key, _, value in pairs if key not in _UNSAID}
+    return {
+        key: _VARIABLES.get(value, value) for key, _, value in pairs if key not in _OMITTED_STYLES
+    }
 
 
 def _paint_masks(parent: ET.Element, name: str) -> None:
-    """An image's opacities become a mask over the page's first line colour.
+    """Turn the opacities of an image into a mask over the page's first line colour.
 
-    So a matrix has the page's colours although its cells are pixels.
+    A matrix then has the page's colours although its cells are pixels.
     """
     for k, image in enumerate(list(parent)):
         if image.tag != "image":
@@ -215,7 +226,7 @@ def _paint_masks(parent: ET.Element, name: str) -> None:
 
 
 def _share_styles(parent: ET.Element) -> None:
-    """Neighbours of the same style become a group that has it once."""
+    """Put neighbours of the same style into a group that has the style once."""
     groups = []
     for style, run in groupby(list(parent), key=lambda child: child.get("style")):
         members = list(run)
@@ -228,3 +239,64 @@ def _share_styles(parent: ET.Element) -> None:
             group.append(member)
         groups.append(group)
     parent[:] = groups
+
+
+def learning_curve(p_given: Probabilities, p_other: Probabilities) -> str:
+    """Return a small chart of p of the given label and the largest other p over the epochs.
+
+    It is an inline SVG of at most 600 bytes, since a page holds hundreds. The page styles its paths
+    by their classes: "given", "other", and "frame" at p = 0 and p = 1.
+
+    Args:
+        p_given: [epochs] in [0, 1]; NaN, a gap, for an epoch that did not see the example.
+        p_other: [epochs], likewise.
+    """
+    given, other = _shares(p_given), _shares(p_other)
+    description = f"p of the given label {_ends(given)}, of another class {_ends(other)}"
+    return (
+        f'<svg class="curve" viewBox="0 0 {_CURVE_WIDTH} {_CURVE_HEIGHT}" '
+        'preserveAspectRatio="none" '
+        f'role="img" aria-label="{description}" fill="none" stroke-linecap="round">'
+        f'<path class="frame" d="M0 0h{_CURVE_WIDTH}M0 {_CURVE_HEIGHT}h{_CURVE_WIDTH}"/>'
+        f'<path class="other" d="{_curve_path(_means(other))}" stroke="var(--line-1)"/>'
+        f'<path class="given" d="{_curve_path(_means(given))}" stroke="var(--line-2)"/></svg>'
+    )
+
+
+def _shares(values: Probabilities) -> npt.NDArray[np.float64]:
+    return np.asarray(values, np.float64).clip(0, 1)
+
+
+def _means(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return [≤ CURVE_POINTS] means over neighbouring epochs, NaN if none saw the example."""
+    parts = np.array_split(p, min(len(p), CURVE_POINTS)) if len(p) else []
+    return np.array([_mean(part[np.isfinite(part)]) for part in parts])
+
+
+def _mean(known: npt.NDArray[np.float64]) -> float:
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _ends(p: npt.NDArray[np.float64]) -> str:
+    known = p[np.isfinite(p)]
+    return f"{known[0]:.2f} → {known[-1]:.2f}" if len(known) else "not seen"
+
+
+def _curve_path(p: npt.NDArray[np.float64]) -> str:
+    """Return a path in whole units, relative to the previous point; it restarts after a gap.
+
+    A single point is a line of zero length, which round ends make visible.
+    """
+    text, x, y = "", 0, 0
+    for k, value in enumerate(p):
+        if not np.isfinite(value):
+            continue
+        right = round(k * _CURVE_WIDTH / max(len(p) - 1, 1))
+        down = round(_CURVE_HEIGHT * (1 - value))
+        if k and np.isfinite(p[k - 1]):
+            text += f"{right - x:+d}{down - y:+d}"
+        else:
+            continues = k + 1 < len(p) and np.isfinite(p[k + 1])
+            text += f"M{right} {down}{'l' if continues else 'h0'}"
+        x, y = right, down
+    return text.replace("l+", "l").replace("+", " ")

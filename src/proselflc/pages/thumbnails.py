@@ -1,4 +1,4 @@
-"""A small picture of an example, as an address that holds the picture itself."""
+"""Thumbnails of examples as data URLs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LARGEST = 4096  # characters of an address
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A picture that a page holds within itself.
+    """A picture that is part of a page.
 
     Attributes:
         address: `data:image/…;base64,…`, at most `LARGEST` characters.
-        width, height: as it is to be shown, in pixels.
-        is_enlarged: whether its own pixels are fewer and are to be seen as squares.
+        width, height: size on the page in pixels.
+        is_enlarged: whether the picture is smaller, so that its pixels appear as squares.
     """
 
     address: str
@@ -47,14 +47,14 @@ def of_picture(picture: Image.Image) -> Thumbnail:
 
 
 def bare(picture: Image.Image) -> Image.Image:
-    """The picture without comments, places and profiles, which Pillow would write again."""
+    """Return the picture without comments, locations and profiles, which Pillow would keep."""
     from PIL import Image
 
     return Image.fromarray(np.asarray(picture))
 
 
 def resized(picture: Image.Image, side: int) -> Image.Image:
-    """The picture with its longer side so many pixels."""
+    """Return the picture with the given length of its longer side in pixels."""
     from PIL.Image import Resampling
 
     scale = side / max(picture.size)
@@ -63,7 +63,7 @@ def resized(picture: Image.Image, side: int) -> Image.Image:
 
 
 def _address(picture: Image.Image) -> str:
-    """Exact where that is short enough, else as good as it fits, if need be smaller."""
+    """Return a lossless data URL if it is short enough, else the best that fits, made smaller."""
     side = max(picture.size)
     if side <= SMALL and (found := _encoded(picture, "PNG", 0)) is not None:
         return found

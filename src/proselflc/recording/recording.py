@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proselflc.auditing.doubts import too_short
+from proselflc.auditing.caveats import epoch_caveats
 from proselflc.correction.criteria import CrossEntropy, Distillation
 from proselflc.correction.criterion import Criterion
 from proselflc.data.batches import Batch
@@ -246,8 +246,8 @@ class Recording:
         self._group.wait()
         self._is_finished = True
         self._written.close()
-        for doubt in too_short(self.epoch) if self._group.is_first else ():
-            warnings.warn(doubt, stacklevel=3)  # who has ended the recording
+        for caveat in epoch_caveats(self.epoch) if self._group.is_first else ():
+            warnings.warn(caveat, stacklevel=3)  # the caller that ended the recording
 
     def _known_labels(self, which: Tensor) -> Tensor:
         """Return the labels [N] of examples that were passed without labels."""

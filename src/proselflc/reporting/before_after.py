@@ -1,4 +1,4 @@
-"""What people have decided about a run, and what a run that was trained on that has gained."""
+"""The decisions of a review, and what training on the corrected labels gained."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proselflc.auditing import own_corrections
-from proselflc.pages.names import NAME, on_page, percent
-from proselflc.pages.table import Cell, Table, name
-from proselflc.pages.values import number, share, text
-from proselflc.reporting.reading import Reading
+from proselflc.auditing import caveats
+from proselflc.pages.html_page import Cell, Table, name_cell
+from proselflc.pages.values import NAME, number, percent, share, shorten, text
+from proselflc.reporting.run_facts import RunFacts
 from proselflc.reporting.tables import written_options
 from proselflc.run.review import Precision, Review, wilson
 
-MOST_CLASSES = 12  # whose accuracy changed most
-MOST_OPTIONS = 5  # that were others
-# Options that say where labels and data come from, or that change nothing of what is learned.
+MOST_CLASSES = 12  # in the table of classes
+MOST_OPTIONS = 5  # listed as different
+# Options about labels, and options that have no effect on what is learned.
 _ABOUT_LABELS = (
     "format",
     "fingerprint",
@@ -28,19 +27,19 @@ _ABOUT_LABELS = (
     "noise",
     "noise_seed",
 )
-_NO_MATTER = ("data", "data_root", "eval_", "checkpoint_seconds", "workers", "tracker", "versions.")
+_NO_EFFECT = ("data", "data_root", "eval_", "checkpoint_seconds", "workers", "tracker", "versions.")
 _LOOK_WRONG = "labels that look wrong"
-_NO_CHANGE = 0.0005  # of an accuracy, below which nothing is to be seen
+_NO_CHANGE = 0.0005  # difference of accuracy that counts as none
 
 
 @dataclass(frozen=True)
 class Change:
-    """Two runs, the second of which has learned from the corrected labels of the first.
+    """Two runs, the second of which was trained on the corrected labels of the first.
 
     Attributes:
-        sentences: what was changed, and what came of it.
-        measures: both, side by side.
-        classes: those whose test accuracy changed most; None where that is not known.
+        sentences: sentences about the change and its effect.
+        measures: measures of both runs.
+        classes: classes whose test accuracy changed most; None if unknown.
     """
 
     sentences: tuple[str, ...]
@@ -49,67 +48,63 @@ class Change:
 
 
 def decided(review: Review) -> Iterator[str]:
-    """What people have decided about the suspects of a run, in sentences.
-
-    Args:
-        review: about which something is decided.
-    """
+    """Yield sentences about the decisions of a review."""
     precision, suspects = review.whole_precision, len(review.all_suspects)
     many = precision.decided + precision.unsure
     otherwise, kept = precision.wrong - precision.confirmed, precision.decided - precision.wrong
     found = [
         _counted(precision.confirmed, "suggested label is right", "suggested labels are right"),
-        _counted(otherwise, "label should be another", "labels should be others"),
+        _counted(otherwise, "label should be another class", "labels should be another class"),
         _counted(kept, "given label is right", "given labels are right"),
-        f"of {precision.unsure:,} nobody can tell" if precision.unsure else "",
+        f"{precision.unsure:,} could not be decided" if precision.unsure else "",
     ]
     if not many:  # all decisions are about labels that an earlier audit suspected
-        yield f"A person has decided about none of the {suspects:,} suspects yet."
+        yield f"None of the {suspects:,} suspects has been reviewed yet."
         return
     yield (
-        f"A person has decided about {many:,} of {suspects:,} suspects: "
+        f"{many:,} of {suspects:,} suspects were reviewed: "
         f"{_listed([words for words in found if words])}."
     )
     if precision.decided:
         yield (
-            f"So {_interval(precision.confirmed, precision)} of the suggestions that were looked "
-            "at were confirmed, and what was looked at need not be typical of the rest."
+            f"Of the reviewed suggestions {_interval(precision.confirmed, precision)} were "
+            "confirmed. They are not a random sample, so the rest may differ."
         )
     sampled = review.sampled()
     if sampled is None or not sampled[0].decided:
         return
     measured, size = sampled
     done = measured.decided + measured.unsure
-    so_far = "" if done == size else f", the first {done:,} of which are decided"
+    so_far = "" if done == size else f", of which the first {done:,} are decided"
     yield (
-        f"By a random sample of {size:,} suspects{so_far}, "
-        f"{_interval(measured.wrong, measured)} of all suspects are really wrong and "
-        f"{_interval(measured.confirmed, measured)} of all suggestions right."
+        f"According to a random sample of {size:,} suspects{so_far}, "
+        f"{_interval(measured.wrong, measured)} of all suspects are wrong and "
+        f"{_interval(measured.confirmed, measured)} of all suggestions are right."
     )
 
 
-def changes(readings: Sequence[Reading]) -> list[Change]:
-    """Every run that was trained on the labels of another one on the page, beside that."""
+def changes(reported: Sequence[RunFacts]) -> list[Change]:
+    """Return the change for every run that was trained on the labels of another on the page."""
     found = []
-    for after in readings:
-        before = next((one for one in readings if is_from(after, one)), None)
+    for after in reported:
+        before = next((one for one in reported if is_from(after, one)), None)
         if before is not None:
             found.append(_change(before, after))
     return found
 
 
-def is_from(after: Reading, before: Reading) -> bool:
-    """Whether a run was trained on the labels of another."""
+def is_from(after: RunFacts, before: RunFacts) -> bool:
+    """Return whether a run was trained on the labels of another."""
     path = text(after.config, "labels")
     if not path or after is before:
         return False
     own = before.run.path.resolve()
     named = Path(path)
-    # The config may say it from another folder than the one that we are in.
+    # The path in the config may be relative to another folder than the current one.
     return named.resolve() == own or (not named.exists() and named.name == own.name)
 
 
-def _change(before: Reading, after: Reading) -> Change:
+def _change(before: RunFacts, after: RunFacts) -> Change:
     rows = list(_measures(before, after))
     heading = ("", "before", "after", "change")
     table = Table("Before and after", heading, (False, True, True, True), tuple(rows))
@@ -117,50 +112,48 @@ def _change(before: Reading, after: Reading) -> Change:
     return Change(tuple(_sentences(before, after, classes)), table, classes)
 
 
-def _sentences(before: Reading, after: Reading, classes: Table | None) -> Iterator[str]:
+def _sentences(before: RunFacts, after: RunFacts, classes: Table | None) -> Iterator[str]:
     labels = _changed_labels(before, after)
     if labels is not None:
         other, people, n = labels
         whom = "none" if not people else "all" if people == other else f"{people:,}"
         yield (
-            f"{after.name} has learned from the labels of {before.name}, {other:,} of {n:,} of "
-            f"which were corrected first, {whom} by a person."
+            f"{after.name} was trained on the labels of {before.name} after {other:,} of {n:,} "
+            f"were corrected, {whom} of them by a person."
         )
     else:
-        yield f"{after.name} has learned from the corrected labels of {before.name}."
-    if own_corrections.are_unreviewed(after.config):
-        yield f"{own_corrections.NO_MEASURE.capitalize()}."
+        yield f"{after.name} was trained on the corrected labels of {before.name}."
+    if caveats.learns_own_corrections(after.config):
+        yield f"{caveats.OWN_CORRECTIONS.capitalize()}."
     for part, words in (("test", "the test set"), ("validation", "the trusted examples")):
         pair = [_accuracy(one, part) for one in (before, after)]
         if pair[0] is None or pair[1] is None:
             continue
         gain, spread = pair[1] - pair[0], _chance(before, after, part)
-        by_chance = "" if spread is None else f" (± {100 * spread:.1f} by chance)"
+        by_chance = "" if spread is None else f" (95% interval ± {100 * spread:.1f})"
         yield (
-            f"It gets {percent(pair[1])} of {words} right, {_points(gain)} points"
-            f"{by_chance} against {percent(pair[0])} before."
+            f"Its accuracy on {words} is {percent(pair[1])}, {_points(gain)} points{by_chance} "
+            f"compared with {percent(pair[0])} before."
         )
     if classes is not None and classes.rows:
         gains = sorted(classes.rows, key=lambda row: row[3].order or 0.0)
         (worst, *_), best = gains, gains[-1]
         if (best[3].order or 0.0) > _NO_CHANGE:
             lost = (worst[3].order or 0.0) < -_NO_CHANGE
-            but = f"; {worst[0].text} has lost most, {worst[3].text}" if lost else ""
-            yield f"The class {best[0].text} has gained most, {best[3].text} points{but}."
+            but = f"; {worst[0].text} lost most, {worst[3].text}" if lost else ""
+            yield f"The class {best[0].text} gained most, {best[3].text} points{but}."
     others = [
-        f"{on_page(key)} ({on_page(was, NAME)}, then {on_page(now, NAME)})"
+        f"{shorten(key)} ({shorten(was, NAME)}, then {shorten(now, NAME)})"
         for key, (was, now) in written_options([before, after]).items()
-        if was != now and key not in _ABOUT_LABELS and not key.startswith(_NO_MATTER)
+        if was != now and key not in _ABOUT_LABELS and not key.startswith(_NO_EFFECT)
     ]
     if others:
         shown = [*others[:MOST_OPTIONS], *(["more"] if len(others) > MOST_OPTIONS else [])]
-        yield (
-            f"They also differ in {_listed(shown)}, so the change need not be due to the labels."
-        )
+        yield (f"They also differ in {_listed(shown)}, so the labels may not be the only cause.")
 
 
-def _measures(before: Reading, after: Reading) -> Iterator[tuple[Cell, ...]]:
-    is_own_judge = own_corrections.are_unreviewed(after.config)
+def _measures(before: RunFacts, after: RunFacts) -> Iterator[tuple[Cell, ...]]:
+    is_own_judge = caveats.learns_own_corrections(after.config)
     for title, values in (
         ("test accuracy", [_accuracy(one, "test") for one in (before, after)]),
         ("accuracy on trusted examples", [_accuracy(o, "validation") for o in (before, after)]),
@@ -178,8 +171,8 @@ def _measures(before: Reading, after: Reading) -> Iterator[tuple[Cell, ...]]:
             yield (Cell(title), *cells, gain)
 
 
-def _classes(before: Reading, after: Reading) -> Table | None:
-    """The classes whose test accuracy changed most, what gained first."""
+def _classes(before: RunFacts, after: RunFacts) -> Table | None:
+    """Return the classes whose test accuracy changed most, largest gain first."""
     both: list[Any] = [one.test.get("per_class") for one in (before, after)]
     if before.audit is None or after.audit is None or before.audit.names != after.audit.names:
         return None
@@ -195,15 +188,15 @@ def _classes(before: Reading, after: Reading) -> Table | None:
     rows = []
     for k in sorted(kept, key=lambda k: -gains[k]):
         cells = (Cell(percent(one[k]), order=one[k]) for one in both)
-        rows.append((name(names[k]), *cells, _gain(gains[k])))
+        rows.append((name_cell(names[k]), *cells, _gain(gains[k])))
     if not rows:
         return None
     heading = ("class", "before", "after", "change")
     return Table("Classes that changed most", heading, (False, True, True, True), tuple(rows), True)
 
 
-def _changed_labels(before: Reading, after: Reading) -> tuple[int, int, int] | None:
-    """How many labels differ between two runs, how many of them by a person, and of how many."""
+def _changed_labels(before: RunFacts, after: RunFacts) -> tuple[int, int, int] | None:
+    """Return the number of labels that differ, those that a person decided, and the total."""
     directories = (one.run.directory for one in (before, after))
     if not all(one.checked(one.labels).is_file() for one in directories):
         return None
@@ -219,14 +212,14 @@ def _changed_labels(before: Reading, after: Reading) -> tuple[int, int, int] | N
     return other, people, len(new.ids)
 
 
-def _accuracy(reading: Reading, part: str) -> float | None:
+def _accuracy(facts: RunFacts, part: str) -> float | None:
     if part == "test":
-        return reading.accuracy
-    return share(reading.validation, "accuracy")
+        return facts.accuracy
+    return share(facts.validation, "accuracy")
 
 
-def _chance(before: Reading, after: Reading, part: str) -> float | None:
-    """Half a 95 % interval of the difference of two accuracies, as if measured independently."""
+def _chance(before: RunFacts, after: RunFacts, part: str) -> float | None:
+    """Return half the 95 % interval of a difference of accuracies measured independently."""
     total = 0.0
     for one in (before, after):
         n, p = number(one.test if part == "test" else one.validation, "n"), _accuracy(one, part)
@@ -236,8 +229,8 @@ def _chance(before: Reading, after: Reading, part: str) -> float | None:
     return 1.96 * math.sqrt(total)
 
 
-def _estimated(reading: Reading) -> float | None:
-    return None if reading.audit is None else reading.audit.estimated_noise_rate
+def _estimated(facts: RunFacts) -> float | None:
+    return None if facts.audit is None else facts.audit.estimated_noise_rate
 
 
 def _gain(value: float) -> Cell:
@@ -245,7 +238,7 @@ def _gain(value: float) -> Cell:
 
 
 def _points(value: float) -> str:
-    """A difference of shares in points of a hundred.
+    """Return a difference of shares in percentage points.
 
     >>> _points(0.0315), _points(-0.002), _points(0.0)
     ('+3.1', '−0.2', '0.0')
@@ -256,12 +249,12 @@ def _points(value: float) -> str:
 
 
 def _counted(many: int, one: str, several: str) -> str:
-    """So many of something, in words; nothing for none."""
+    """Return a number with its noun; empty for 0."""
     return f"{many:,} {one if many == 1 else several}" if many else ""
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """Parts of a sentence, one after the other.
+    """Return parts of a sentence as a list in words.
 
     >>> _listed(["a", "b", "c"]), _listed(["a", "b"]), _listed(["a"])
     ('a, b, and c', 'a and b', 'a')

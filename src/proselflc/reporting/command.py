@@ -1,4 +1,4 @@
-"""`proselflc report`: a page about runs, and its figures as files."""
+"""Reports as files: the page, and its figures."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from proselflc.data.inputs import Inputs
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError
 from proselflc.files.whole import whole_file
-from proselflc.pages.html_page import is_ours
-from proselflc.reporting import figures, page, reading
+from proselflc.pages import drawing
+from proselflc.pages.html_page import is_own_page
+from proselflc.reporting import page, run_facts
 from proselflc.run.reader import Run
 from proselflc.terminal.display import Silent
+from proselflc.wording import option
 
 NAME = "report.html"
 
@@ -24,8 +26,8 @@ class Written:
 
     Attributes:
         path: the page.
-        figures: files.
-        shown: how many suspects are on the page.
+        figures: files of the figures.
+        shown: number of suspects on the page.
         notes: a sentence for each thing that could not be read or shown.
     """
 
@@ -43,16 +45,20 @@ def report(
     overwrite: bool = False,
     quiet: bool = False,
 ) -> Path:
-    """Write one self-contained HTML page about a run, or about several compared; its path.
+    """Write one self-contained HTML page about a run, or about several compared.
 
     Args:
-        run: a run or its directory, or several; suspects are shown of the first.
-        out: the page; left out, report.html in the directory of the one run, or of several in the
-            working directory.
-        inputs: the examples that the first run was trained on, in their order, for showing them;
-            see `proselflc.fit` for x. Left out, the data that the run names is opened.
-        overwrite: replace a file that is no such page, or one whose examples are gone by now.
-        quiet: do not say what could not be read; the page does.
+        run: a run or its directory, or several; suspects are those of the first.
+        out: path of the page (default: report.html in the directory of a single run, else in the
+            working directory).
+        inputs: examples that the first run was trained on, in their order, to show them; see x of
+            `proselflc.fit`. By default the data that the run names is opened.
+        overwrite: replace a file that is not a report, or a report whose examples can no longer be
+            shown.
+        quiet: print no notes about files that could not be read; the page has them.
+
+    Returns:
+        The path of the page.
 
     Raises:
         InputError: a run is missing or unfinished, or the page cannot be written, or would replace
@@ -80,33 +86,35 @@ def write(
     folder: Path | None = None,
     overwrite: bool = False,
 ) -> Written:
-    """Write the page of some runs, and its figures as SVG and PNG files where a folder is named.
+    """Write the page of some runs and, if a folder is named, its figures as SVG and PNG files.
 
     Args:
-        runs: their directories.
-        out: the page, or None for where it goes by itself.
-        inputs: the first run's examples, or None to open its data.
-        data: where that is now, if it has moved.
-        folder: for the figures, or None.
-        overwrite: replace a file that is no page of ours, or one whose examples are gone by now.
+        runs: directories of the runs.
+        out: path of the page, or None for the default of `report`.
+        inputs: examples of the first run, or None to open its data.
+        data: current location of that data, if it has moved.
+        folder: folder for the figures, or None.
+        overwrite: replace a file that is not a report, or a report that shows more.
     """
-    readings = reading.readings(runs)
-    path = out or (readings[0].run.directory.report if len(runs) == 1 else Path(NAME))
+    reported = run_facts.read_runs(runs)
+    path = out or (reported[0].run.directory.report if len(runs) == 1 else Path(NAME))
     check_out(path, overwrite)
-    made = page.make(readings, inputs=inputs, data=data)
+    made = page.make(reported, inputs=inputs, data=data)
     if made.why_gone and not overwrite and page.shows_examples(path):
         raise InputError(
-            f"{path} shows the examples, and a new page could not: {made.why_gone}; or choose "
-            "another --out, or pass --overwrite"
+            f"{path} shows the examples, and a new page could not: {made.why_gone}",
+            field="out",
+            fix=_fix(),
         )
     if made.why_incomplete and not overwrite and path.exists():
         raise InputError(
-            f"{path} would be replaced by a page without examples: {made.why_incomplete}; or "
-            "choose another --out, or pass --overwrite"
+            f"{path} would be replaced by a page without examples: {made.why_incomplete}",
+            field="out",
+            fix=_fix(),
         )
     files: list[Path] = []
     if folder is not None:
-        files = figures.write(made.figures, folder)
+        files = drawing.write(made.figures, folder)
     with whole_file(path) as file:
         file.write(made.html.encode())
     return Written(path, tuple(files), made.shown, made.notes)
@@ -115,13 +123,19 @@ def write(
 def check_out(path: Path, overwrite: bool) -> None:
     """Refuse a page that cannot be written, before anything is computed."""
     if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name}: make it")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: name a file, such as {path / NAME}")
-    if path.exists() and not overwrite and not is_ours(path):
         raise InputError(
-            f"{path} exists and is no report of ours: choose another --out or pass --overwrite"
+            f"the folder {path.parent} for {path.name} does not exist", field="out", fix="create it"
         )
+    if path.is_dir():
+        raise InputError(
+            f"{path} is a folder", field="out", fix=f"name a file, such as {path / NAME}"
+        )
+    if path.exists() and not overwrite and not is_own_page(path):
+        raise InputError(f"{path} exists and is not a report", field="out", fix=_fix())
+
+
+def _fix() -> str:
+    return f"choose another {option('out')}, or pass {option('overwrite', True)}"
 
 
 def _inputs(x: object) -> Inputs:

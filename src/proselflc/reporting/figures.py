@@ -1,14 +1,18 @@
-"""The figures of a report, by the question that they answer."""
+"""The figures of a report, by section of the page.
+
+A new figure is a function here and a line of `FIGURES`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from proselflc.data.inputs import Bools
+from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.pages.drawing import (
     ROUND,
     Drawing,
@@ -17,33 +21,24 @@ from proselflc.pages.drawing import (
     Series,
     Style,
     figure,
+    figure_name,
+    label,
+    list_first,
     run_style,
-    write,
 )
 from proselflc.pages.learning_dynamics import dynamics, numbers
-from proselflc.pages.lettering import label, named_after, told
-from proselflc.pages.names import percent
-from proselflc.pages.sparkline import learning_curve
-from proselflc.reporting.transition_figures import transitions
+from proselflc.pages.values import percent
+from proselflc.reporting.run_facts import RunFacts
+from proselflc.reporting.transitions import transitions
 from proselflc.training.run_directory import Json
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-__all__ = [
-    "Figure",
-    "dynamics",
-    "learning_curve",
-    "quality",
-    "reliability",
-    "transitions",
-    "write",
-]
-
 BINS = 20  # of the histogram of quality
 
-_MOST_BINS = 1000  # of a reliability diagram that are believed
+_MOST_BINS = 1000  # of a reliability diagram
 _DIAGONAL = Style("ink", (2, 2), width=0.9, opacity=0.7)
 _RIGHT = Style("line-1", marker="s", width=0)
 _WRONG = Style("line-2", marker="s", width=0)
@@ -51,8 +46,62 @@ _SUSPECT = Style("ink", width=1.3)
 
 
 @dataclass(frozen=True)
+class Source:
+    """What the figures of a page are drawn from.
+
+    Attributes:
+        runs: runs on the page; figures of one run are those of the first.
+        examples: `examples.parquet` of the first run, or None.
+        transition: [C, C] transition matrix that its method worked with, or None.
+    """
+
+    runs: Sequence[RunFacts]
+    examples: pa.Table | None = None
+    transition: ClassMatrix | None = None
+
+
+def draw(source: Source) -> dict[str, list[Figure]]:
+    """Return the figures of every section; those without data are omitted."""
+    drawn: dict[str, list[Figure]] = {section: [] for section, _ in FIGURES}
+    for section, figures_of in FIGURES:
+        drawn[section] += figures_of(source)
+    return drawn
+
+
+def _learning(source: Source) -> list[Figure]:
+    known = [run for run in source.runs if run.history]
+    later = [stage for run in known for stage in run.stages[1:]]
+    return dynamics({run.name: run.history for run in known}, later)
+
+
+def _calibration(source: Source) -> Iterator[Figure]:
+    drawn = reliability({run.name: run.test for run in source.runs})
+    if drawn is not None:
+        yield drawn
+
+
+def _transitions(source: Source) -> list[Figure]:
+    audit = source.runs[0].audit
+    return [] if audit is None else transitions(audit, source.transition)
+
+
+def _quality(source: Source) -> Iterator[Figure]:
+    drawn = None if source.examples is None else quality(source.examples)
+    if drawn is not None:
+        yield drawn
+
+
+FIGURES: tuple[tuple[str, Callable[[Source], Iterable[Figure]]], ...] = (
+    ("learning", _learning),
+    ("calibration", _calibration),
+    ("confusion", _transitions),
+    ("suspects", _quality),
+)
+
+
+@dataclass(frozen=True)
 class _Bins:
-    """The bins of confidence that have examples, [bins] each."""
+    """The bins of confidence that have examples, [bins] each, and their style."""
 
     confidence: Series
     accuracy: Series
@@ -61,20 +110,19 @@ class _Bins:
 
     @property
     def ece(self) -> float:
-        """As `calibration.Reliability.ece` has it."""
+        """Return the error of `evaluation.Reliability.ece`."""
         return float(self.share @ np.abs(self.accuracy - self.confidence))
 
 
 def reliability(evaluations: Mapping[str, Json]) -> Figure | None:
-    """How often predictions are right, by how sure they are: the test set in bins of confidence.
+    """Return a figure of the accuracy in bins of confidence, or None without bins.
 
     Args:
-        evaluations: `evaluation.json` by the run's name; its part "test" is looked at.
+        evaluations: measures of `evaluation.json` on the test set by the run's name.
     """
     found: dict[str, _Bins] = {}
-    for k, (run, evaluation) in enumerate(evaluations.items()):
-        test = evaluation.get("test")
-        bins = _bins(test.get("reliability"), run_style(k)) if isinstance(test, dict) else None
+    for k, (run, measures) in enumerate(evaluations.items()):
+        bins = _bins(measures.get("reliability"), run_style(k))
         if bins is not None:
             found[run] = bins
     if not found:
@@ -116,7 +164,7 @@ def reliability(evaluations: Mapping[str, Json]) -> Figure | None:
         axes.yaxis.set_major_formatter(PercentFormatter(1))
         axes.set_xlabel("confidence")
 
-    errors = {label(run): percent(one.ece) for run, one in found.items()}
+    errors = [f"{label(run)} {percent(one.ece)}" for run, one in found.items()]
     legend: Legend = tuple(
         (f"{label(run)} · ECE {percent(b.ece)}", b.style) for run, b in found.items()
     )
@@ -124,19 +172,19 @@ def reliability(evaluations: Mapping[str, Json]) -> Figure | None:
         "reliability",
         Drawing(
             "Reliability",
-            "test accuracy by confidence; larger mark: more",
+            "test accuracy by confidence; mark size: examples",
             plot,
-            (*legend, ("as sure as right", _DIAGONAL)),
+            (*legend, ("perfect calibration", _DIAGONAL)),
             right=16,
             height=164,
         ),
-        "Accuracy by confidence on the test set; below the diagonal a model is surer than right. "
-        f"Expected calibration error: {told([f'{run} {ece}' for run, ece in errors.items()])}.",
+        "Accuracy by confidence on the test set; below the diagonal a model is overconfident. "
+        f"Expected calibration error: {list_first(errors)}.",
     )
 
 
 def _bins(value: object, style: Style) -> _Bins | None:
-    """What `evaluation.json` holds of them, as far as it can be believed."""
+    """Return the bins of `evaluation.json` that have examples, or None if there are none."""
     columns = []
     for name, most in (("confidence", 1.0), ("accuracy", 1.0), ("counts", 1e18)):
         column = value.get(name) if isinstance(value, dict) else None
@@ -152,25 +200,25 @@ def _bins(value: object, style: Style) -> _Bins | None:
 
 
 def quality(examples: pa.Table, *, run: str = "") -> Figure | None:
-    """How many labels have which quality, the suspects among them, and the wrong ones if known.
+    """Return a histogram of quality with the suspects and, if known, the wrong labels.
 
     Args:
-        examples: `examples.parquet` as `Run.examples` gives it.
-        run: its name, where figures of several runs stand on a page.
+        examples: `examples.parquet` from `Run.examples`.
+        run: name of the run, if a page has this figure for several.
     """
     import pyarrow.compute as pc
 
     scores = examples["quality"].to_numpy().astype(np.float64)
-    seen: Bools = np.isfinite(scores)
-    if not seen.any():
+    known: Bools = np.isfinite(scores)
+    if not known.any():
         return None
     edges = np.linspace(0, 1, BINS + 1)
 
     def binned(chosen: Bools) -> Series:
-        return np.histogram(scores[seen & chosen], edges)[0].astype(np.float64)
+        return np.histogram(scores[known & chosen], edges)[0].astype(np.float64)
 
     suspects: Bools = examples["is_suspect"].to_numpy().astype(bool)
-    wrong: Bools = np.zeros_like(seen)
+    wrong: Bools = np.zeros_like(known)
     knows_truth = "clean_label" in examples.column_names
     if knows_truth:
         wrong = pc.not_equal(examples["clean_label"], examples["given_label"]).to_numpy()
@@ -182,29 +230,29 @@ def quality(examples: pa.Table, *, run: str = "") -> Figure | None:
         left, width = edges[:-1] + 0.15 / BINS, 0.7 / BINS
         axes.bar(left, wrong_bins, width, align="edge", color=_WRONG.paint)
         axes.bar(left, right_bins, width, wrong_bins, align="edge", color=_RIGHT.paint)
-        some = np.where(suspect_bins > 0, suspect_bins, np.nan)  # no line where there are none
+        some = np.where(suspect_bins > 0, suspect_bins, np.nan)  # no line for empty bins
         axes.stairs(some, edges, color=_SUSPECT.paint, linewidth=_SUSPECT.width)
         axes.set_xlim(0, 1)
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, steps=ROUND))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _count(y)))
-        axes.set_xlabel("quality; low is probably mislabelled")
+        axes.set_xlabel("quality (low: probably mislabelled)")
 
     many, bad = int(suspects.sum()), int(wrong.sum())
-    alt = f"Histogram of the quality of {int(seen.sum()):,} labels, {many:,} of them suspect"
-    legend: Legend = ((f"suspects · {many:,}", _SUSPECT), (f"labels · {len(seen):,}", _RIGHT))
+    alt = f"Histogram of the quality of {int(known.sum()):,} labels, {many:,} of them suspect"
+    legend: Legend = ((f"suspects · {many:,}", _SUSPECT), (f"labels · {len(known):,}", _RIGHT))
     if knows_truth:
-        good = (f"right labels · {len(seen) - bad:,}", _RIGHT)
+        good = (f"right labels · {len(known) - bad:,}", _RIGHT)
         legend = (legend[0], (f"wrong labels · {bad:,}", _WRONG), good)
         alt += f"; {bad:,} are wrong, and {int((wrong & suspects).sum()):,} of these are suspect"
     return figure(
-        named_after(run, "quality"),
+        figure_name(run, "quality"),
         Drawing("Quality of the labels", "number of labels by quality", plot, legend),
         f"{alt}.",
     )
 
 
 def _count(y: float) -> str:
-    """A number on an axis.
+    """Return a number of an axis.
 
     >>> _count(250), _count(1500), _count(1200000)
     ('250', '1.5k', '1.2M')

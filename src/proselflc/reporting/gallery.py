@@ -1,6 +1,6 @@
-"""The most suspicious examples of a run: which are shown, what they are and how they were learned.
+"""The most suspicious examples of a run: their selection, previews, learning curves and cards.
 
-Of n examples only those that are shown become objects; the rest stays in columns.
+Only the examples on the page become objects; the others stay in columns.
 """
 
 from __future__ import annotations
@@ -12,25 +12,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.data.dataset import in_order
 from proselflc.data.inputs import Features, Floats, Inputs, Ints, Preview
 from proselflc.errors import InputError
 from proselflc.pages import thumbnails
-from proselflc.pages.names import TEXT, on_page
+from proselflc.pages.html_page import Cell
+from proselflc.pages.svg import learning_curve
 from proselflc.pages.thumbnails import Thumbnail
+from proselflc.pages.values import TEXT, TITLE, format_chance, shorten, shorten_middle
 from proselflc.training.observations import Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHOWN = 300  # examples, over all classes
-DEVIATIONS = 3  # columns of a table that are told of an example
+SHOWN = 300  # examples of all classes together
+DEVIATIONS = 3  # columns of a table that are listed for an example
 
 _COLUMNS = ("id", "given_label", "suggested_label", "quality", "p_suggested", "clean_label")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """How an example was learned, from the first epoch to the last, NaN where it was not seen.
+    """The predictions for an example over the epochs; NaN for an epoch that did not see it.
 
     Attributes:
         given: [epochs] p of the given label.
@@ -43,12 +46,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A column in which an example is unlike the others of its given class.
+    """A column in which an example differs from the others of its given class.
 
     Attributes:
-        column: its name.
-        value: of the example.
-        mean, spread: of the class, its standard deviation.
+        column: name of the column.
+        value: value of the example.
+        mean, spread: mean and standard deviation of the class.
     """
 
     column: str
@@ -58,8 +61,8 @@ class Deviation:
 
 
 @dataclass(frozen=True)
-class Looks:
-    """What an example is, as far as it can be shown."""
+class ExampleView:
+    """An example as the page shows it."""
 
     picture: Thumbnail | None = None
     text: str | None = None
@@ -71,15 +74,15 @@ class Suspect:
     """An example whose label is probably wrong.
 
     Attributes:
-        index: its position.
-        id: its name.
+        index: position of the example.
+        id: name of the example.
         given, suggested: class names.
-        quality: the chance that the given label is right, low is bad; None where unknown.
-        confidence: how sure the suggestion is; None where unknown.
-        clean: the true class name; None where unknown.
-        looks: what it is.
-        curve: how it was learned; None where that was not recorded.
-        agreeing: how many runs make this suggestion; None where there is one run.
+        quality: chance that the given label is right, low is bad; None if unknown.
+        confidence: chance that the suggested label is right; None if unknown.
+        clean: true class name; None if unknown.
+        view: the example itself.
+        curve: learning curve; None if it was not recorded.
+        agreeing: number of runs with this suggestion; None if there is one run.
     """
 
     index: int
@@ -89,20 +92,16 @@ class Suspect:
     quality: float | None
     confidence: float | None
     clean: str | None
-    looks: Looks
+    view: ExampleView
     curve: Curve | None
     agreeing: int | None
 
 
 def worst(table: pa.Table, most: int = SHOWN) -> Ints:
-    """[≤ most] positions of the suspects to show, the lowest quality first.
+    """Return [≤ most] positions of the suspects to show, lowest quality first.
 
-    Every given class has its worst one before any has its second, and so on: a rare class is not
-    crowded out by a large one.
-
-    Args:
-        table: as `examples.table` makes it.
-        most: how many.
+    The worst suspect of every given class is selected before the second of any, and so on, so that
+    large classes do not crowd out rare ones.
     """
     positions = np.flatnonzero(table["is_suspect"].to_numpy()).astype(np.int64)
     if not len(positions):
@@ -121,8 +120,8 @@ def worst(table: pa.Table, most: int = SHOWN) -> Ints:
 
 
 def codes(table: pa.Table) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """[n] the given classes as numbers, and the names that these stand for."""
-    # Encoded by chunks: in one piece, texts may not have more than 2 GB.
+    """Return [n] the given classes as numbers, and their names."""
+    # Encoded by chunks: a single chunk of text is limited to 2 GB.
     column = table["given_label"].dictionary_encode().unify_dictionaries().combine_chunks()
     return column.indices.to_numpy(), column.dictionary.to_pylist()
 
@@ -130,19 +129,11 @@ def codes(table: pa.Table) -> tuple[npt.NDArray[np.int32], list[str]]:
 def suspects(
     table: pa.Table,
     rows: Ints,
-    looks: Sequence[Looks],
+    views: Sequence[ExampleView],
     curves: Sequence[Curve] | None,
     agreeing: Ints | None,
 ) -> list[Suspect]:
-    """The examples at these positions.
-
-    Args:
-        table: as `examples.table` makes it.
-        rows: [k] positions.
-        looks: k, as `looks` finds them.
-        curves: k, as `curves` reads them, or None.
-        agreeing: [k], as `agreement` counts them, or None.
-    """
+    """Return the examples at the positions [k], with k views, curves and counts."""
     chosen = table.select([name for name in _COLUMNS if name in table.column_names]).take(rows)
     found = []
     for k, row in enumerate(chosen.to_pylist()):
@@ -155,7 +146,7 @@ def suspects(
                 quality=row["quality"],
                 confidence=row["p_suggested"],
                 clean=row.get("clean_label"),
-                looks=looks[k],
+                view=views[k],
                 curve=None if curves is None else curves[k],
                 agreeing=None if agreeing is None else int(agreeing[k]),
             )
@@ -164,15 +155,15 @@ def suspects(
 
 
 def agreement(table: pa.Table, rows: Ints, others: Iterable[pa.Table]) -> Ints:
-    """[k] how many of the runs, this one included, make the same suggestion.
+    """Return [k] the number of runs, including this one, that make the same suggestion.
 
     Args:
-        table: of the run that is shown.
+        table: examples of the run on the page.
         rows: [k] positions.
-        others: of runs that learned the same labels; gone through once.
+        others: examples of runs that were trained on the same labels.
 
     Raises:
-        InputError: another run is of another number of examples.
+        InputError: another run has another number of examples.
     """
     import pyarrow.compute as pc
 
@@ -181,7 +172,7 @@ def agreement(table: pa.Table, rows: Ints, others: Iterable[pa.Table]) -> Ints:
     for other in others:
         if len(other) != len(table):
             raise InputError(
-                f"the runs are of {len(table)} and of {len(other)} examples: they do not compare"
+                f"the runs have {len(table)} and {len(other)} examples, so they cannot be compared"
             )
         same = pc.equal(own, other["suggested_label"].take(rows))
         count += same.to_numpy().astype(np.int64)
@@ -189,22 +180,22 @@ def agreement(table: pa.Table, rows: Ints, others: Iterable[pa.Table]) -> Ints:
 
 
 def curves(observed: Iterable[Rows], rows: Ints, n: int) -> list[Curve] | None:
-    """How the examples at these positions were learned; None where no epoch was recorded.
+    """Return the learning curves of the examples at these positions; None without records.
 
     Args:
-        observed: [n] what was seen in each epoch, memory-mapped; gone through once.
+        observed: [n] records of each epoch, memory-mapped.
         rows: [k] positions.
         n: number of examples.
 
     Raises:
-        InputError: the records are of other examples.
+        InputError: the records belong to other examples.
     """
     epochs: list[Rows] = []
     for epoch in observed:
         if epoch.shape != (n,):
             raise InputError(
-                f"the record of epoch {len(epochs)} is {list(epoch.shape)}, but there are {n} "
-                "labels: it belongs to another run"
+                f"the record of epoch {len(epochs)} has the shape {list(epoch.shape)}, but there "
+                f"are {n} labels: it belongs to another run"
             )
         epochs.append(np.asarray(epoch[rows]))  # a copy, so that no file stays open
     if not epochs:
@@ -216,39 +207,35 @@ def curves(observed: Iterable[Rows], rows: Ints, n: int) -> list[Curve] | None:
     return [Curve(*lines) for lines in zip(given, other, strict=True)]
 
 
-def looks(inputs: Inputs, rows: Ints, table: pa.Table) -> list[Looks]:
-    """What the examples at these positions are.
-
-    Args:
-        inputs: of all n examples.
-        rows: [k] positions.
-        table: as `examples.table` makes it.
+def views(inputs: Inputs, rows: Ints, table: pa.Table) -> list[ExampleView]:
+    """Return views of the examples at the positions [k].
 
     Raises:
-        InputError: the inputs are of another number of examples.
+        InputError: the number of inputs is not the number of examples.
     """
     if len(inputs) != len(table):
         raise InputError(
-            f"there are {len(inputs)} inputs, but the run is of {len(table)} examples: give those "
-            "that it was trained on, in their order"
+            f"there are {len(inputs)} inputs, but the run has {len(table)} examples",
+            field="inputs",
+            fix="pass the inputs that it was trained on, in their order",
         )
     if isinstance(inputs, Features):
-        return [Looks(deviations=found) for found in _deviations(inputs, rows, codes(table)[0])]
-    return [_looks(inputs.preview(int(row), thumbnails.SIDE)) for row in rows]
+        every = _deviations(inputs, rows, codes(table)[0])
+        return [ExampleView(deviations=deviations) for deviations in every]
+    return [_view(inputs.preview(int(row), thumbnails.SIDE)) for row in rows]
 
 
-def _looks(preview: Preview) -> Looks:
+def _view(preview: Preview) -> ExampleView:
     picture = None if preview.picture is None else thumbnails.of_picture(preview.picture)
-    text = None if preview.text is None else on_page(preview.text, TEXT)
-    return Looks(picture, text)
+    return ExampleView(picture, None if preview.text is None else shorten(preview.text, TEXT))
 
 
 def _deviations(
     features: Features, rows: Ints, given: npt.NDArray[np.int32]
 ) -> list[tuple[Deviation, ...]]:
-    """Where |x − mean| / spread over the examples of the given class is largest; [k] tuples.
+    """Return the columns with the largest |x − mean| / spread in the given class, [k] tuples.
 
-    Embeddings, whose columns have no names, say nothing to anybody.
+    Columns without names, such as those of embeddings, are not listed.
     """
     found: list[tuple[Deviation, ...]] = [()] * len(rows)
     if features.columns is None:
@@ -266,3 +253,103 @@ def _deviations(
                 if distance[j] > 0
             )
     return found
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A class to filter cards by."""
+
+    place: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A deviation as text."""
+
+    column: str
+    value: str
+    usual: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """A suspect as text; places are those of its classes among the choices."""
+
+    index: int
+    id: Cell
+    given: Cell
+    suggested: Cell
+    truth: Cell | None
+    given_place: int
+    suggested_place: int
+    quality: str
+    quality_order: float
+    sure: str
+    sure_order: float
+    agreeing: str
+    picture: Thumbnail | None
+    text: str | None
+    deviations: tuple[Fact, ...]
+    curve: str | None
+
+
+def choices(names: Iterable[str]) -> list[Choice]:
+    """Return the distinct classes in order."""
+    return [Choice(place, shorten(name)) for name, place in _places(names).items()]
+
+
+def cards(suspects: Sequence[Suspect], runs: int) -> list[Card]:
+    """Return the cards of suspects; `runs` is the number of runs that could agree on them."""
+    given = _places(suspect.given for suspect in suspects)
+    suggested = _places(suspect.suggested for suspect in suspects)
+    found = []
+    for suspect in suspects:
+        view, curve = suspect.view, suspect.curve
+        is_counted = runs > 1 and suspect.agreeing is not None
+        found.append(
+            Card(
+                index=suspect.index,
+                id=Cell(shorten_middle(suspect.id, 40), shorten_middle(suspect.id, TITLE)),
+                given=_titled(suspect.given),
+                suggested=_titled(suspect.suggested),
+                truth=None if suspect.clean is None else _titled(suspect.clean),
+                given_place=given[suspect.given],
+                suggested_place=suggested[suspect.suggested],
+                quality=format_chance(suspect.quality),
+                quality_order=1.0 if suspect.quality is None else round(suspect.quality, 6),
+                sure=format_chance(suspect.confidence),
+                sure_order=0.0 if suspect.confidence is None else round(suspect.confidence, 6),
+                agreeing=f"{suspect.agreeing} of {runs} runs agree" if is_counted else "",
+                picture=view.picture,
+                text=view.text,
+                deviations=tuple(
+                    Fact(
+                        shorten(one.column),
+                        _format_number(one.value, 4),
+                        f"{_format_number(one.mean)} ± {_format_number(one.spread)}",
+                    )
+                    for one in view.deviations
+                ),
+                curve=None if curve is None else learning_curve(curve.given, curve.other),
+            )
+        )
+    return found
+
+
+def _places(names: Iterable[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(in_order(names))}
+
+
+def _titled(name: str) -> Cell:
+    return Cell(shorten(name), shorten(name, TITLE))
+
+
+def _format_number(value: float, digits: int = 3) -> str:
+    """Return a number with the given significant digits.
+
+    >>> _format_number(1012.3), _format_number(0.30512), _format_number(2.5e-9)
+    ('1,010', '0.305', '2.5e-09')
+    """
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.12g}" if 1e-3 <= abs(rounded) < 1e7 or not rounded else f"{rounded:g}"

@@ -1,4 +1,4 @@
-"""The tables of a page: runs beside each other, calibration, confused pairs, classes, options."""
+"""The tables of a page: runs, calibration, confused pairs, classes, options and files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from proselflc.auditing.suspect_pairs import suspect_pairs
+from proselflc.auditing.detection import suspect_pairs
 from proselflc.data.labels.class_matrix import ClassMatrix
-from proselflc.pages.names import NAME, TITLE, on_page, percent
-from proselflc.pages.table import Cell, Table, name
-from proselflc.pages.values import finite, share
+from proselflc.pages.html_page import Cell, Table, name_cell
+from proselflc.pages.values import NAME, TITLE, finite, percent, share, shorten
 from proselflc.reporting.gallery import codes
-from proselflc.reporting.reading import Reading
+from proselflc.reporting.run_facts import RunFacts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,46 +22,46 @@ if TYPE_CHECKING:
 MOST_CLASSES = 1000  # rows of the table of classes
 MOST_PAIRS = 10
 MOST_OPTIONS = 200
-MOST_DIFFERING = 20  # options that runs are compared by
+MOST_DIFFERING = 20  # columns of the table of different options
 
 _FILES = {
     "config.toml": "every option, the seed and the versions",
-    "labels.npz": "the labels that were learned, with their fingerprint",
-    "history.jsonl": "what was measured on the way",
-    "dynamics": "what was seen of every example in every epoch",
-    "examples.parquet": "every example: given and suggested label, quality, trust",
-    "audit.json": "how many labels are wrong, class by class",
-    "audit.npz": "which way they went",
-    "review.jsonl": "what people have decided about labels",
+    "labels.npz": "the given labels and their fingerprint",
+    "history.jsonl": "measures during training",
+    "dynamics": "predictions for every example in every epoch",
+    "examples.parquet": "given and suggested label, quality and trust of every example",
+    "audit.json": "estimated noise rate, overall and by class",
+    "audit.npz": "estimated counts by true and given class",
+    "review.jsonl": "decisions of the review",
     "inputs.parquet": "the examples, kept to be shown",
     "inputs.npz": "the examples, kept to be shown",
-    "transition.npy": "the transition matrix that the method worked with",
-    "evaluation.json": "everything measured on the test and validation sets",
-    "summary.json": "the run in a few numbers",
+    "transition.npy": "the transition matrix that the method used",
+    "evaluation.json": "measures on the test and validation sets",
+    "summary.json": "the most important numbers",
     "model.safetensors": "the weights of the model",
     "model.json": "its architecture, classes and preprocessing",
     "manifest.json": "checksums of the other files",
     "checkpoints": "states to resume from",
-    "tracking": "what a tracker has written",
+    "tracking": "files of a tracker",
 }
 
 
-def runs(readings: Sequence[Reading]) -> Table:
-    """Several runs beside each other; a column that no run has numbers for is absent."""
-    columns: list[tuple[str, Callable[[Reading], float | None], Callable[[float], str], int]] = [
+def runs(reported: Sequence[RunFacts]) -> Table:
+    """Return a row per run; columns without numbers are omitted."""
+    columns: list[tuple[str, Callable[[RunFacts], float | None], Callable[[float], str], int]] = [
         ("test accuracy", lambda one: one.accuracy, percent, 1),
         ("suggestions right", _of_summary("label_accuracy_after"), percent, 1),
-        ("wrong labels learned", _of_summary("wrong_fitting"), percent, -1),
+        ("wrong labels fitted", _of_summary("wrong_fitting"), percent, -1),
         ("AUROC of quality", _auroc, lambda value: f"{value:.3f}", 1),
         ("calibration error", _of_summary("ece"), lambda value: f"{value:.3f}", -1),
         ("labels look wrong", _estimated, percent, 0),
         ("suspects", _suspects, lambda value: f"{value:,.0f}", 0),
         ("seconds", lambda one: one.number("seconds"), lambda value: f"{value:,.0f}", 0),
     ]
-    known = [c for c in columns if any(c[1](one) is not None for one in readings)]
+    known = [c for c in columns if any(c[1](one) is not None for one in reported)]
     made = []
     for _, value, words, sense in known:
-        values = [value(one) for one in readings]
+        values = [value(one) for one in reported]
         best = max((sense * v for v in values if v is not None), default=0.0)
         made.append(
             [
@@ -73,27 +72,27 @@ def runs(readings: Sequence[Reading]) -> Table:
             ]
         )
     rows = tuple(
-        (Cell(one.name), name(one.method), *cells)
-        for one, *cells in zip(readings, *made, strict=True)
+        (Cell(one.name), name_cell(one.method), *cells)
+        for one, *cells in zip(reported, *made, strict=True)
     )
     heading = ("run", "method", *(column[0] for column in known))
     return Table("Runs compared", heading, (False, False) + (True,) * len(known), rows, True)
 
 
-def calibration(readings: Sequence[Reading]) -> Table | None:
-    """The expected calibration errors of the paper's temperatures; None where no run has any."""
+def calibration(reported: Sequence[RunFacts]) -> Table | None:
+    """Return the calibration errors for the paper's temperatures; None if no run has any."""
     keys = [(how, what) for how in ("divide", "multiply") for what in ("max_p", "entropy")]
     rows = []
-    for reading in readings:
+    for facts in reported:
         found: dict[float, dict[tuple[str, str], float]] = {}
-        for row in reading.test.get("calibration") or []:  # type: ignore[attr-defined]
+        for row in facts.test.get("calibration") or []:  # type: ignore[attr-defined]
             found.setdefault(row["T"], {})[row["reading"], row["measure"]] = row["ece"]
         for T, errors in found.items():
             cells = [
                 Cell(f"{errors[key]:.3f}", order=errors[key]) if key in errors else Cell("–")
                 for key in keys
             ]
-            rows.append((Cell(reading.name), Cell(_fraction(T), order=T), *cells))
+            rows.append((Cell(facts.name), Cell(_fraction(T), order=T), *cells))
     if not rows:
         return None
     measures = {
@@ -108,15 +107,15 @@ def calibration(readings: Sequence[Reading]) -> Table | None:
     heading = ("run", "T", *titles)
     numeric = (False, True, True, True, True, True)
     table = Table("Expected calibration error", heading, numeric, tuple(rows))
-    return _without_first(table) if len(readings) == 1 else table
+    return _without_first(table) if len(reported) == 1 else table
 
 
 def pairs(table: pa.Table) -> Table | None:
-    """Which classes are taken for which, the most frequent first; None without suspects."""
+    """Return the most frequent pairs of given and suggested class; None without suspects."""
     known = "clean_label" in table.column_names
     rows = []
     for pair in suspect_pairs(table, MOST_PAIRS):
-        cells = [name(pair.given_label), name(pair.suggested_label)]
+        cells = [name_cell(pair.given_label), name_cell(pair.suggested_label)]
         cells.append(Cell(f"{pair.count:,}", order=pair.count))
         if known:
             part = (pair.right or 0) / pair.count
@@ -126,21 +125,18 @@ def pairs(table: pa.Table) -> Table | None:
         return None
     heading = ("given", "suggested", "examples", *(("right",) if known else ()))
     numeric = (False, False, True, *((True,) if known else ()))
-    return Table("Suspects, by what they should be", heading, numeric, tuple(rows), True)
+    return Table("Suspects by suggested label", heading, numeric, tuple(rows), True)
 
 
-def classes(reading: Reading, table: pa.Table) -> tuple[Table, int]:
-    """A row per class, and how many classes there are.
-
-    Of more than `MOST_CLASSES` those with the most suspects are kept.
-    """
-    audit = reading.audit
+def classes(facts: RunFacts, table: pa.Table) -> tuple[Table, int]:
+    """Return a row per class, at most `MOST_CLASSES` by suspects, and the number of classes."""
+    audit = facts.audit
     code, own = codes(table)
     given = np.bincount(code, minlength=len(own))
     suspect = np.bincount(code[table["is_suspect"].to_numpy()], minlength=len(own))
     place = {label: k for k, label in enumerate(own)}
     names = own if audit is None else list(audit.names)
-    tested: Any = reading.test.get("per_class") or []
+    tested: Any = facts.test.get("per_class") or []
     tested = tested if len(tested) == len(names) and audit is not None else []
     counts = [
         (int(given[place[n]]), int(suspect[place[n]])) if n in place else (0, 0) for n in names
@@ -150,7 +146,7 @@ def classes(reading: Reading, table: pa.Table) -> tuple[Table, int]:
     realised = None if audit is None or audit.realised is None else _wrong(audit.realised)
     rows = []
     for k in sorted(kept[:MOST_CLASSES]):
-        cells = [name(names[k])]
+        cells = [name_cell(names[k])]
         cells += [Cell(f"{count:,}", order=count) for count in counts[k]]
         cells += [_share(wrong[k]) for wrong in (estimated, realised) if wrong is not None]
         if tested:
@@ -164,15 +160,15 @@ def classes(reading: Reading, table: pa.Table) -> tuple[Table, int]:
     if tested:
         heading.append("test accuracy")
     numeric = (False,) + (True,) * (len(heading) - 1)
-    return Table("Class by class", tuple(heading), numeric, tuple(rows), True), len(names)
+    return Table("Classes", tuple(heading), numeric, tuple(rows), True), len(names)
 
 
-def options(readings: Sequence[Reading]) -> tuple[Table, Table | None]:
-    """What was set for all runs alike, and what differs between them, if anything does."""
-    values = written_options(readings)
+def options(reported: Sequence[RunFacts]) -> tuple[Table, Table | None]:
+    """Return the common options, and those that differ between the runs, or None."""
+    values = written_options(reported)
     differing = [key for key, of_it in values.items() if len(set(of_it)) > 1]
     alike = tuple(
-        (name(key), name(of_it[0], 2 * NAME))
+        (name_cell(key), name_cell(of_it[0], 2 * NAME))
         for key, of_it in values.items()
         if key not in differing
     )
@@ -181,47 +177,48 @@ def options(readings: Sequence[Reading]) -> tuple[Table, Table | None]:
         return table, None
     shown = differing[:MOST_DIFFERING]
     rows = tuple(
-        (Cell(one.name), *(name(values[key][k]) for key in shown)) for k, one in enumerate(readings)
+        (Cell(one.name), *(name_cell(values[key][k]) for key in shown))
+        for k, one in enumerate(reported)
     )
-    heading = ("run", *(on_page(key) for key in shown))
-    return table, Table("What differs", heading, (False,) * len(heading), rows)
+    heading = ("run", *(shorten(key) for key in shown))
+    return table, Table("Options that differ", heading, (False,) * len(heading), rows)
 
 
-def written_options(readings: Sequence[Reading]) -> dict[str, tuple[str, ...]]:
-    """Every option of the runs, as its value is written for each of them."""
-    flat = [_flattened(reading.config) for reading in readings]
+def written_options(reported: Sequence[RunFacts]) -> dict[str, tuple[str, ...]]:
+    """Return every option with its value for each run, as text."""
+    flat = [_flattened(facts.config) for facts in reported]
     keys = dict.fromkeys(key for one in flat for key in one)
     return {key: tuple(_written(one.get(key)) for one in flat) for key in keys}
 
 
-def files(reading: Reading) -> Table:
-    """The files of a run and what they hold."""
+def files(facts: RunFacts) -> Table:
+    """Return the files of a run and their content."""
     rows = []
     for file, holds in _FILES.items():
-        path = reading.run.path / file
+        path = facts.run.path / file
         if path.is_dir():
             rows.append((Cell(file + "/"), Cell(""), Cell(holds)))
         elif path.is_file():
             size = path.stat().st_size
             rows.append((Cell(file), Cell(_size(size), order=size), Cell(holds)))
-    return Table("Files of the run", ("file", "size", "holds"), (False, True, False), tuple(rows))
+    return Table("Files of the run", ("file", "size", "content"), (False, True, False), tuple(rows))
 
 
-def _of_summary(key: str) -> Callable[[Reading], float | None]:
-    return lambda reading: share(reading.summary, key)
+def _of_summary(key: str) -> Callable[[RunFacts], float | None]:
+    return lambda facts: share(facts.summary, key)
 
 
-def _auroc(reading: Reading) -> float | None:
-    found = reading.summary.get("detection")
+def _auroc(facts: RunFacts) -> float | None:
+    found = facts.summary.get("detection")
     return share(found, "auroc") if isinstance(found, dict) else None
 
 
-def _estimated(reading: Reading) -> float | None:
-    return None if reading.audit is None else finite(reading.audit.estimated_noise_rate)
+def _estimated(facts: RunFacts) -> float | None:
+    return None if facts.audit is None else finite(facts.audit.estimated_noise_rate)
 
 
-def _suspects(reading: Reading) -> float | None:
-    return None if reading.audit is None else float(reading.audit.suspects)
+def _suspects(facts: RunFacts) -> float | None:
+    return None if facts.audit is None else float(facts.audit.suspects)
 
 
 def _fraction(T: float) -> str:

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from proselflc.data.inputs import Features, Floats, Inputs, Ints, Texts
 from proselflc.errors import InputError
 from proselflc.models.named_code import names_code
-from proselflc.pages.names import TITLE, in_the_middle, on_page, warning_of_code
 from proselflc.pages.thumbnails import SMALL, bare, resized
+from proselflc.pages.values import TITLE, code_warning, shorten, shorten_middle
 from proselflc.reviewing.neighbours import Neighbours
 from proselflc.run import original
 from proselflc.run.reader import Run
@@ -100,11 +100,11 @@ class ReviewView:
         """Return what does not change while the page is open, and the state."""
         review = self.review
         return {
-            "title": on_page(str(review.run.summary.get("data") or "the data"), 80),
-            "run": in_the_middle(str(review.run.path), 100),
+            "title": shorten(str(review.run.summary.get("data") or "the data"), 80),
+            "run": shorten_middle(str(review.run.path), 100),
             "kind": self.kind,
             "gone": self.missing_reason,
-            "names": [on_page(name, TITLE) for name in review.names],
+            "names": [shorten(name, TITLE) for name in review.names],
             "isSample": review.is_sample,
             "next": next_steps(review.run, self._data),
             "recent": self._recent(),
@@ -150,7 +150,7 @@ class ReviewView:
         decision = review.decisions.of(review.ids[index])
         signature = {}
         if decision is not None:
-            signature = {"by": on_page(decision.by, 40), "at": on_page(decision.at, 40)}
+            signature = {"by": shorten(decision.by, 40), "at": shorten(decision.at, 40)}
         return {
             "index": index,
             "label": int(review.label[index]),
@@ -168,7 +168,7 @@ class ReviewView:
         review = self.review
         return [
             {
-                "id": in_the_middle(review.ids[i], 80),
+                "id": shorten_middle(review.ids[i], 80),
                 "given": int(review.given[i]),
                 "suggested": int(review.suggested[i]),
                 "quality": _finite(review.quality[i]),
@@ -186,7 +186,7 @@ class ReviewView:
         curve, why = self._curve(index)
         found: Json = {
             "index": index,
-            "id": in_the_middle(review.ids[index], 400),
+            "id": shorten_middle(review.ids[index], 400),
             "flips": row["flips"],
             "firstLearned": row["first_learned_epoch"],
             "chances": self._likeliest(index),
@@ -225,7 +225,7 @@ class ReviewView:
 
     def _snippet(self, index: int, beside: int) -> Json:
         if isinstance(self.inputs, Texts):
-            return {"text": on_page(self.inputs.texts[index], SNIPPET)}
+            return {"text": shorten(self.inputs.texts[index], SNIPPET)}
         if isinstance(self.inputs, Features):
             order = self._unusual(self.inputs, beside)[:FEW_COLUMNS]
             values = self.inputs.values[index]
@@ -335,12 +335,12 @@ def next_steps(run: Run, data: str | None = None) -> list[str]:
         noise="none" if run.config.get("noise") else None,
         out=reviewed,
     )
-    warning = "" if run.made_by else warning_of_code(run.config.get("model"))
+    warning = "" if run.made_by else code_warning(run.config.get("model"))
     return [f"{warning}{retrain}", command("report", run.path, reviewed)]
 
 
 def _column(features: Features, j: int) -> str:
-    return f"dimension {j}" if features.columns is None else on_page(features.columns[j])
+    return f"dimension {j}" if features.columns is None else shorten(features.columns[j])
 
 
 def _precision(precision: Precision) -> Json:
@@ -364,7 +364,7 @@ def _mean(values: npt.NDArray[np.float64]) -> float | None:
 
 def _plain_text(text: str) -> str:
     """Return the text line by line, with control codes made visible."""
-    return "\n".join(on_page(line, LONGEST_TEXT) for line in text.splitlines())
+    return "\n".join(shorten(line, LONGEST_TEXT) for line in text.splitlines())
 
 
 def encode(inputs: Inputs, index: int, side: int) -> Picture | None:

@@ -12,13 +12,13 @@ import numpy as np
 
 from proselflc.auditing import suspects
 from proselflc.auditing.audit import Audit
-from proselflc.auditing.doubts import doubts
+from proselflc.auditing.caveats import caveats
+from proselflc.auditing.detection import suspect_pairs
 from proselflc.auditing.examples import write_parquet
-from proselflc.auditing.suspect_pairs import suspect_pairs
 from proselflc.data.dataset import Dataset
 from proselflc.data.request import FROM_PYTHON, TABLES
 from proselflc.errors import InputError, invalid_option, printable
-from proselflc.pages.names import in_ten
+from proselflc.pages.values import share_in_words
 from proselflc.run import folds as folds_of
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, load_run
@@ -76,7 +76,7 @@ def audit(
         if folds:
             folds_of.predict(run, folds, Data(dataset, data), display or Silent(notes=False))
         records = run.records_of_training if folds == 0 else run.records
-        table, audited = suspects.examine(run.labels, records)
+        table, audited = suspects.audit_labels(run.labels, records)
         labels = label_summary(run.labels, table, audited)
         files = directory.examples, directory.audit, directory.audit_arrays, directory.summary
         with directory.replacing(*files):
@@ -121,12 +121,12 @@ def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
 
     Args:
         run: the audited run.
-        audit, table: the result of `suspects.examine`.
+        audit, table: the result of `suspects.audit_labels`.
         count: number of suspects to list.
     """
     lines = [*_verdict(audit)]
     config = run.config if run.directory.config.is_file() else {}
-    doubted = doubts(run.history, len(audit.names), config)
+    doubted = caveats(run.history, len(audit.names), config)
     for doubt in doubted:
         lines += ["", f"But {doubt}."]
     found = suspect_pairs(table, PAIRS)
@@ -220,9 +220,8 @@ def _verdict(audit: Audit) -> list[str]:
         rate += f", {audit.realised_noise_rate:.1%} really are"
     lines = [f"{some}; {rate}."]
     if audit.expected_precision is not None and audit.suspects > 1:
-        lines.append(
-            f"{in_ten(audit.expected_precision).capitalize()} suspects should really be wrong."
-        )
+        words = share_in_words(audit.expected_precision).capitalize()
+        lines.append(f"{words} suspects should really be wrong.")
     if audit.folds is not None:
         lines.append(f"Each was assessed by one of {audit.folds} models that had not seen it.")
     return lines

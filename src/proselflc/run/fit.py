@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from proselflc.auditing.doubts import doubts
+from proselflc.auditing.caveats import caveats
 from proselflc.data.dataset import Dataset, checked
 from proselflc.data.labels.label_values import class_ids
 from proselflc.data.preprocessing import Preprocessing
@@ -184,8 +184,8 @@ def fit(
             model=module,
             preprocessing=preprocessing,
         )
-    for doubt in doubts(result.history, len(result.names)):
-        display.note(doubt)
+    for caveat in caveats(result.history, len(result.names)):
+        display.note(caveat)
     if module is not None:  # the saved weights may be an average, or those of a finished run
         weights = result.directory.checked(result.directory.weights)
         load_strictly(module, read_state(weights), weights)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from proselflc.auditing import held_out
-from proselflc.auditing.held_out import Halves
+from proselflc.auditing.held_out import Stored
 from proselflc.auditing.records import slices
 from proselflc.data import noise
 from proselflc.data import splits as splits_of
@@ -258,7 +258,7 @@ def _predict(
         pass  # not predicted yet
     model.model.to(processes.accelerator(config.recipe.precision).device)
 
-    def pieces() -> Iterator[Halves]:
+    def pieces() -> Iterator[Stored]:
         for rows in slices(len(positions), max(len(model.names), _WIDTH)):
             some = positions[rows]
             p = model.predict_inputs(whole.inputs.take(some), workers=config.workers).probabilities
@@ -273,7 +273,7 @@ def _join(run: Run, splits: tuple[Split, ...], seed: int) -> None:
     directory, labels, folds = run.directory, run.labels, len(splits)
     n, C = len(labels.given), len(labels.names)
 
-    def pieces() -> Iterator[Halves]:
+    def pieces() -> Iterator[Stored]:
         kind, (_, width) = held_out.form(n, C)
         unknown = np.array(np.nan if kind.names is None else (0, np.nan), kind)
         for rows in slices(n, width):

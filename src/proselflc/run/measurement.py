@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from proselflc.auditing import calibration, evaluation
+from proselflc.auditing import evaluation
 from proselflc.auditing.fitting import Fitting, FittingPoint
 from proselflc.data.dataset import Dataset, Part
 from proselflc.run.history import history_line
@@ -111,11 +111,11 @@ def final_measures(dataset: Dataset, test: Logits | None, validation: Logits | N
         measures = evaluation.evaluate(validation, y, dataset.num_classes).to_json()
         result["validation"] = {
             **measures,
-            "temperature": calibration.fitted_temperature(validation, y),
+            "temperature": evaluation.fitted_temperature(validation, y),
         }
     if test is not None:
         assert dataset.test is not None
         y = torch.from_numpy(dataset.test.labels)
         measures = evaluation.evaluate(test, y, dataset.num_classes).to_json()
-        result["test"] = {**measures, "calibration": calibration.paper_calibration(test, y)}
+        result["test"] = {**measures, "calibration": evaluation.paper_calibration(test, y)}
     return result

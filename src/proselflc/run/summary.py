@@ -56,7 +56,9 @@ def write_results(
         facts: what the method adds to the summary, such as an estimate.
         notes: sentences about estimates that the reader should know.
     """
-    table, audit = suspects.examine(labels, Records(Epochs(directory.dynamics, written.checked)))
+    table, audit = suspects.audit_labels(
+        labels, Records(Epochs(directory.dynamics, written.checked))
+    )
     write_parquet(table, directory.examples)
     audit.save(directory)
     directory.write_json(directory.evaluation, measured)
@@ -91,7 +93,7 @@ def label_summary(labels: Labels, table: Any, audit: Audit) -> Json:
 
     Args:
         labels: the labels that were learned from.
-        table: the examples, as `suspects.examine` returns them.
+        table: the examples, as `suspects.audit_labels` returns them.
         audit: its audit.
     """
     before, after = label_accuracy(table)

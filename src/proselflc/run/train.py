@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from proselflc import wording
-from proselflc.auditing import doubts
+from proselflc.auditing import caveats
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Ints
 from proselflc.data.preprocessing import Preprocessing
@@ -286,7 +286,7 @@ class TrainingRun:
                 seconds=round(self.meter.seconds, 3),
                 measured=measurement.final_measures(prepared.dataset, test, validation),
                 facts=prepared.strategy.facts(),
-                notes=[*self.notes, *doubts.of_labels(prepared.config.table())],
+                notes=[*self.notes, *caveats.label_caveats(prepared.config.table())],
             )
         self.accelerator.wait_for_everyone()
 

@@ -10,12 +10,9 @@ import numpy as np
 
 from proselflc import methods
 from proselflc.models.named_code import names_code
-from proselflc.pages import table
-from proselflc.pages.drawing import ROUND, Drawing, Figure, Legend, Series, Style, figure
-from proselflc.pages.html_page import Tile, rendered
-from proselflc.pages.lettering import label
-from proselflc.pages.names import NAME, in_the_middle, on_page, percent
-from proselflc.pages.table import Cell, Table
+from proselflc.pages.drawing import ROUND, Drawing, Figure, Legend, Series, Style, figure, label
+from proselflc.pages.html_page import Cell, Table, Tile, name_cell, render
+from proselflc.pages.values import NAME, percent, shorten, shorten_middle
 from proselflc.searching.search_space import Range
 from proselflc.searching.study import NOISY, MethodChoice, SearchOutcome, SearchStage, StudyPlan
 from proselflc.training.method import Value
@@ -74,9 +71,9 @@ class StudyPage:
 def make(outcome: SearchOutcome) -> str:
     """Return the page as HTML that needs no other file."""
     plan = outcome.plan
-    return rendered(
+    return render(
         StudyPage(
-            title=f"Search on {on_page(plan.data, 80)}",
+            title=f"Search on {shorten(plan.data, 80)}",
             verdict=_verdict(outcome),
             warnings=() if plan.knows_truth else (f"{NOISY[0].upper()}{NOISY[1:]}.",),
             tiles=_tiles(outcome),
@@ -85,7 +82,7 @@ def make(outcome: SearchOutcome) -> str:
             space=_space(plan),
             options=_options(outcome),
             repeats=_commands(outcome),
-            folder=in_the_middle(str(outcome.directory.path), 5 * NAME),
+            folder=shorten_middle(str(outcome.directory.path), 5 * NAME),
         ),
         "searching/templates/study.html",
     )
@@ -153,7 +150,7 @@ def _methods(choices: Sequence[MethodChoice]) -> Table:
         if has_test:
             cells.append(Cell("–") if test is None else Cell(percent(test), order=test))
         path = "" if choice.run is None else str(choice.run)
-        run = in_the_middle(path, NAME) or "–"
+        run = shorten_middle(path, NAME) or "–"
         cells.append(Cell(run, path if run.endswith("…") else ""))
         rows.append(tuple(cells))
     heading = ("method", "chosen", "validation", *(("test",) if has_test else ()), "run")
@@ -224,12 +221,12 @@ def _cell(value: Value | None) -> Cell:
     if value is None:
         return Cell("–")
     order = float(value) if isinstance(value, int | float) else None
-    return Cell(on_page(_format(value)), order=order)
+    return Cell(shorten(_format(value)), order=order)
 
 
 def _space(plan: StudyPlan) -> Table:
     rows = [line.partition("=") for line in plan.space.words()]
-    cells = tuple((table.name(name), table.name(values, 2 * NAME)) for name, _, values in rows)
+    cells = tuple((name_cell(name), name_cell(values, 2 * NAME)) for name, _, values in rows)
     return Table("Search space", ("name", "values"), (False, False), cells)
 
 
@@ -242,7 +239,7 @@ def _options(outcome: SearchOutcome) -> Table:
         else:
             flat[key] = value
     rows = tuple(
-        (table.name(key), table.name(_format(value), 2 * NAME))
+        (name_cell(key), name_cell(_format(value), 2 * NAME))
         for key, value in flat.items()
         if key not in outcome.recipe
     )
@@ -251,7 +248,7 @@ def _options(outcome: SearchOutcome) -> Table:
 
 def _commands(outcome: SearchOutcome) -> tuple[str, ...]:
     """Return the commands that repeat the chosen run and that compare the runs of the methods."""
-    chosen = in_the_middle(str(outcome.directory.chosen), 5 * NAME)
+    chosen = shorten_middle(str(outcome.directory.chosen), 5 * NAME)
     model = outcome.plan.config.model
     own_model = model if names_code(model) else None
     out = f"{chosen.removesuffix('.toml')}-again"

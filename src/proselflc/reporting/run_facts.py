@@ -1,6 +1,6 @@
-"""A run as a page needs it: what its files say, and a sentence for each that cannot be read.
+"""The facts about a run that a page shows, and a note for each file that cannot be read.
 
-A run may come from a stranger, so a number is believed to be one only where it is.
+A run may come from an untrusted source, so that values of the wrong type are treated as unknown.
 """
 
 from __future__ import annotations
@@ -13,30 +13,29 @@ from typing import Any, TypeVar
 from proselflc import methods
 from proselflc.auditing.audit import Audit
 from proselflc.errors import InputError
-from proselflc.pages.names import distinct, on_page
-from proselflc.pages.values import finite, in_unit, number, share, text
+from proselflc.pages.values import distinct_names, finite, in_unit, number, share, shorten, text
 from proselflc.run.reader import Run, load_run
 from proselflc.training.run_directory import Json
 
-POINTS = 400  # evaluation points of a run that are drawn
+POINTS = 400  # evaluation points per run
 MOST_RUNS = 24  # on a page
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What is known of a run.
+class RunFacts:
+    """The facts about a run.
 
     Attributes:
-        run: where it comes from.
-        name: short, and different from that of the other runs on the page.
-        summary, config: as the files hold them.
-        history: evaluation points, at most `POINTS`; None is what is not known.
-        test, validation: what was measured there, without what is no number; empty if nothing was.
-        audit: None where there is none.
-        stages: as `Run.stages` has them.
-        notes: a sentence for each part that cannot be read.
+        run: the run.
+        name: short name that no other run on the page has.
+        summary, config: content of the files.
+        history: evaluation points, at most `POINTS`; unknown values are None.
+        test, validation: numbers measured on that part; empty if there are none.
+        audit: audit of the run, or None.
+        stages: stages from `Run.stages`.
+        notes: a sentence for each file that cannot be read.
     """
 
     run: Run
@@ -52,41 +51,45 @@ class Reading:
 
     @property
     def method(self) -> str:
-        """The method as people call it."""
+        """Return the title of the method."""
         name = text(self.summary, "method")
-        return methods.find(name).title if name in methods.names() else on_page(name) or "A method"
+        return methods.find(name).title if name in methods.names() else shorten(name) or "A method"
 
     @property
     def data(self) -> str:
-        """What was learned from, as people call it."""
-        return on_page(text(self.summary, "data"), 80) or "the data"
+        """Return the name of the data."""
+        return shorten(text(self.summary, "data"), 80) or "the data"
 
     def number(self, name: str) -> float | None:
-        """A number of the summary."""
+        """Return a number of the summary."""
         return number(self.summary, name)
 
     @property
     def accuracy(self) -> float | None:
-        """On the test set."""
+        """Return the accuracy on the test set."""
         return share(self.summary, "test_accuracy")
 
 
-def readings(paths: Sequence[Path]) -> list[Reading]:
-    """Read finished runs.
+def read_runs(paths: Sequence[Path]) -> list[RunFacts]:
+    """Return the facts about finished runs.
 
     Raises:
-        InputError: one is missing or unfinished, there are too many, or its summary or its
-            configuration cannot be read.
+        InputError: a run is missing or unfinished, its summary or configuration cannot be read, or
+            there are too many runs.
     """
     if not paths:
-        raise InputError("say which run to report: proselflc report RUN")
+        raise InputError("a report needs at least one run", field="run")
     if len(paths) > MOST_RUNS:
         raise InputError(
-            f"{len(paths)} runs do not fit on one page: report at most {MOST_RUNS} at once"
+            f"{len(paths)} runs do not fit on one page",
+            field="run",
+            fix=f"report at most {MOST_RUNS} at once",
         )
     return [
-        _reading(load_run(path), name)
-        for path, name in zip(paths, distinct([_own_name(path) for path in paths]), strict=True)
+        _read_run(load_run(path), name)
+        for path, name in zip(
+            paths, distinct_names([_own_name(path) for path in paths]), strict=True
+        )
     ]
 
 
@@ -94,7 +97,7 @@ def _own_name(path: Path) -> str:
     return path.name or path.resolve().name
 
 
-def _reading(run: Run, name: str) -> Reading:
+def _read_run(run: Run, name: str) -> RunFacts:
     notes = list(run.notes)
     none: list[Json] = []
     directory = run.directory
@@ -111,7 +114,7 @@ def _reading(run: Run, name: str) -> Reading:
 
     nothing: Json = {}
     evaluation = part(measured, nothing)
-    return Reading(
+    return RunFacts(
         run=run,
         name=name,
         summary=run.summary,
@@ -126,14 +129,14 @@ def _reading(run: Run, name: str) -> Reading:
 
 
 def _points(history: Sequence[Json]) -> tuple[Json, ...]:
-    """Evenly spread lines of a history, the last one among them, their numbers alone."""
+    """Return the numbers of evenly spread lines of a history, including the last one."""
     last, many = len(history) - 1, min(len(history), POINTS)
     kept = [history[k * last // max(many - 1, 1)] for k in range(many)]
     return tuple({name: number(line, name) for name in line} for line in kept)
 
 
 def _measures(part: object) -> Json:
-    """What was measured on a part, as far as it has the form that `Evaluation` gives it."""
+    """Return the measures of a part of `evaluation.json` that have the form of `Evaluation`."""
     if not isinstance(part, dict):
         return {}
     found: Json = {

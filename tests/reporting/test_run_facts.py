@@ -10,7 +10,7 @@ import pytest
 
 from proselflc.errors import InputError
 from proselflc.pages.values import finite, share
-from proselflc.reporting.reading import MOST_RUNS, POINTS, readings
+from proselflc.reporting.run_facts import MOST_RUNS, POINTS, read_runs
 
 
 def test_a_whole_run_is_read_without_a_word(
@@ -18,7 +18,7 @@ def test_a_whole_run_is_read_without_a_word(
 ) -> None:
     path = fabricate()
     resealed(path)
-    (one,) = readings([path])
+    (one,) = read_runs([path])
     assert one.notes == ()
     assert (one.name, one.method, one.data) == ("run", "ProSelfLC", "pets")
     assert one.audit is not None
@@ -45,7 +45,7 @@ def test_a_damaged_part_is_left_out_and_named(
     path = fabricate()
     (path / file).write_bytes(content)
     resealed(path)
-    (one,) = readings([path])
+    (one,) = read_runs([path])
     assert len(one.notes) == 1
     assert str(path) in one.notes[0]
 
@@ -55,7 +55,7 @@ def test_without_an_audit_the_command_that_makes_one_is_told(
 ) -> None:
     path = fabricate(audited=False)
     resealed(path)
-    (one,) = readings([path])
+    (one,) = read_runs([path])
     assert one.audit is None
     assert f"proselflc audit {path}" in one.notes[0]
 
@@ -67,7 +67,7 @@ def test_what_a_run_cannot_do_without_is_an_error(
     path = fabricate()
     (path / file).write_text("[[[")
     with pytest.raises(InputError, match=str(path / file)):
-        readings([path])
+        read_runs([path])
 
 
 def test_runs_that_are_missing_unfinished_or_too_many_are_refused(
@@ -75,12 +75,12 @@ def test_runs_that_are_missing_unfinished_or_too_many_are_refused(
 ) -> None:
     path = fabricate()
     with pytest.raises(InputError, match="there is no run"):
-        readings([path, tmp_path / "gone"])
+        read_runs([path, tmp_path / "gone"])
     with pytest.raises(InputError, match="at most 24"):
-        readings([path] * (MOST_RUNS + 1))
+        read_runs([path] * (MOST_RUNS + 1))
     (path / "summary.json").unlink()
     with pytest.raises(InputError, match="is not finished"):
-        readings([path])
+        read_runs([path])
 
 
 def test_numbers_that_are_none_are_not_believed(fabricate: Callable[..., Path]) -> None:
@@ -105,7 +105,7 @@ def test_numbers_that_are_none_are_not_believed(fabricate: Callable[..., Path]) 
             "calibration": [3, {"T": "1"}, {"T": 1, "ece": 5}, {"T": 1, "ece": 0.5, "reading": []}],
         }
         (path / "evaluation.json").write_text(json.dumps({"test": test, "validation": 3}))
-        (found,) = readings([path])
+        (found,) = read_runs([path])
         assert "reliability" not in found.test
         assert found.test["accuracy"] is None
         assert found.test["per_class"] == [None, None, None, 0.5]
@@ -120,7 +120,7 @@ def test_numbers_that_are_none_are_not_believed(fabricate: Callable[..., Path]) 
 
 
 def test_a_long_history_is_thinned_with_both_its_ends(fabricate: Callable[..., Path]) -> None:
-    (one,) = readings([fabricate(points=1001)])
+    (one,) = read_runs([fabricate(points=1001)])
     steps = [float(str(line["step"])) for line in one.history]
     assert len(steps) == POINTS
     assert (steps[0], steps[-1]) == (1, 1001)

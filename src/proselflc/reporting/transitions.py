@@ -1,4 +1,4 @@
-"""Which labels became which: transition matrices, and the largest flows between many classes."""
+"""Figures of transition matrices, and of the largest flows between many classes."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from proselflc.pages.drawing import (
     Figure,
     Style,
     figure,
+    figure_name,
+    label,
+    text_width,
 )
-from proselflc.pages.lettering import extent, label, named_after
-from proselflc.pages.names import percent
 from proselflc.pages.svg import COLOURS
+from proselflc.pages.values import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NAMED = 15  # classes up to which a matrix has names and numbers
-CELLS = 150  # rows of a matrix beyond which neighbouring classes are taken together
-FLOWS = 8  # that are listed where names do not fit into the matrix
+NAMED = 15  # largest number of classes with names and numbers in the matrix
+CELLS = 150  # largest number of rows; more classes are grouped
+FLOWS = 8  # listed if names do not fit into the matrix
 
 _SHADES = 16
-_SMALLEST = 7.2  # letters of a class's name; on a phone they have 9 pixels
-_STRONGEST = 0.5  # shade of a cell with a number, which can be read on it in either theme
+_SMALLEST = 7.2  # font size of a class's name; 9 pixels on a phone
+_STRONGEST = 0.5  # opacity of a cell with a number, legible in either theme
 
 
 def transitions(audit: Audit, used: ClassMatrix | None = None, *, run: str = "") -> list[Figure]:
-    """The estimated transition matrix, the realised and the used one, and the largest flows.
-
-    The realised one is there where it is known, the used one where the method has worked with one.
+    """Return the estimated transition matrix, the realised one and the one used, if known.
 
     Rows are true classes, columns given ones, and rows sum to 1. Beyond `NAMED` classes a matrix is
-    a picture; its largest flows are then listed with their names.
+    an image, and a figure of the largest flows follows.
 
     Args:
-        audit: of a run.
-        used: [C, C] the transition matrix that its method worked with, or None.
-        run: its name, where figures of several runs stand on a page.
+        audit: audit of a run.
+        used: [C, C] transition matrix that its method worked with, or None.
+        run: name of the run, if a page has these figures for several.
     """
     found = [_matrix(audit, audit.joint, "estimated", run)]
     if audit.realised is not None:
@@ -81,17 +81,17 @@ def _matrix(audit: Audit, counts: ClassMatrix, kind: str, run: str) -> Figure:
         )
     else:
         blocks = _blocks(counts, together)
-        note = f"true (rows) by given labels; every {together} of {C} together"
+        note = f"true (rows) by given labels; {together} of {C} classes per cell"
         drawing = _picture(title, note, _rates(blocks), C)
-        alt += f". Every {together} neighbouring classes are taken together"
-    return figure(named_after(run, f"transition_{kind.split()[0]}"), drawing, f"{alt}.")
+        alt += f". Each cell sums {together} neighbouring classes"
+    return figure(figure_name(run, f"transition_{kind.split()[0]}"), drawing, f"{alt}.")
 
 
 def _named(title: str, note: str, audit: Audit, rates: Matrix) -> Drawing:
-    """A matrix with names and numbers."""
+    """Return a matrix with names and numbers."""
     C = len(rates)
     names = _short(audit.names, 14 if C <= 12 else 11)
-    longest = max(extent(name, _SMALLEST) for name in names)
+    longest = max(text_width(name, _SMALLEST) for name in names)
     left = longest + 10
     cell = (WIDTH - left - 8) / C
     upright = longest > cell - 2
@@ -109,7 +109,7 @@ def _named(title: str, note: str, audit: Audit, rates: Matrix) -> Drawing:
             )
         places = np.arange(C)
         axes.set_xticks(places, names, size=_SMALLEST)
-        if upright:  # they hang from their end, however wide the page's font is
+        if upright:  # anchored at their end, whatever the width of the page's font
             for name in axes.get_xticklabels():
                 name.set(rotation=90, rotation_mode="anchor", ha="right", va="center")
         axes.set_yticks(places, names, size=_SMALLEST)
@@ -126,7 +126,7 @@ def _named(title: str, note: str, audit: Audit, rates: Matrix) -> Drawing:
 
 
 def _short(names: Sequence[str], limit: int) -> list[str]:
-    """Names cut where most of them still differ: in the middle, else at the end or beginning.
+    """Return names cut where most of them still differ: in the middle, at the end or beginning.
 
     >>> _short(["breed 1 hound", "breed 2 hound"], 11)
     ['breed 1 ho…', 'breed 2 ho…']
@@ -141,7 +141,7 @@ def _short(names: Sequence[str], limit: int) -> list[str]:
 
 
 def _picture(title: str, note: str, rates: Matrix, C: int) -> Drawing:
-    """A matrix of many cells, and what its shades mean."""
+    """Return a matrix of many cells with a legend of its shades."""
     side = WIDTH - 36 - 10
 
     def plot(axes: Axes) -> None:
@@ -155,7 +155,7 @@ def _picture(title: str, note: str, rates: Matrix, C: int) -> Drawing:
 
 
 def _shade(axes: Axes, opacity: Matrix, C: int) -> None:
-    """Cells of the first line colour, whose place the page's takes; see `svg.inline`."""
+    """Draw cells in the first line colour, which a page replaces; see `svg.inline`."""
     cells = np.empty((*opacity.shape, 4))
     cells[:] = [int(COLOURS["line-1"][k : k + 2], 16) / 255 for k in (1, 3, 5)] + [0]
     cells[..., 3] = opacity
@@ -167,20 +167,20 @@ def _shade(axes: Axes, opacity: Matrix, C: int) -> None:
 
 
 def _opacity(rates: Matrix) -> Matrix:
-    """√rate, which lets small ones be seen, in few steps, which make a picture small."""
+    """Return √rate, which makes small rates visible, in few steps, which make a small file."""
     steps: Matrix = np.ceil(np.sqrt(rates) * (_SHADES - 1) - 0.2) / (_SHADES - 1)
     return steps.clip(0, 1)
 
 
 def _rates(counts: Matrix) -> Matrix:
-    """Rows divided by their sums; a row without examples stays empty."""
+    """Return rows divided by their sums; a row without examples stays 0."""
     total = counts.sum(1, keepdims=True)
     rates: Matrix = counts / np.where(total == 0, 1, total)
     return rates
 
 
 def _blocks(counts: ClassMatrix, together: int) -> Matrix:
-    """Return the sums over blocks of so many neighbouring classes."""
+    """Return the sums over blocks of neighbouring classes."""
     C = counts.shape[0]
     if isinstance(counts, np.ndarray):
         begins = np.arange(0, C, together)
@@ -194,7 +194,7 @@ def _blocks(counts: ClassMatrix, together: int) -> Matrix:
 
 
 def _flows(counts: ClassMatrix) -> list[tuple[int, int]]:
-    """True and given class of the largest numbers of wrong labels, the largest first."""
+    """Return true and given class of the largest numbers of wrong labels, largest first."""
     if not isinstance(counts, np.ndarray):
         rows, columns, values = class_matrix.cells(counts)
         beside = np.flatnonzero((rows != columns) & (values >= 0.5))
@@ -210,7 +210,7 @@ def _flows(counts: ClassMatrix) -> list[tuple[int, int]]:
 
 
 def _largest(audit: Audit, run: str) -> Figure:
-    """Bars of the largest estimated flows, with the realised numbers where they are known."""
+    """Return bars of the largest estimated flows, with the realised numbers if known."""
     flows = _flows(audit.joint)
     estimated = np.array([audit.joint[i, j] for i, j in flows])
     realised = None if audit.realised is None else [audit.realised[i, j] for i, j in flows]
@@ -244,11 +244,11 @@ def _largest(audit: Audit, run: str) -> Figure:
     legend = [("estimated", Style("line-1", marker="s", width=0))]
     if realised is not None:
         legend.append(("realised", Style("line-2", marker="D", width=0)))
-    said = "; ".join(
+    largest = "; ".join(
         f"{text} {number:.0f}" for text, number in zip(texts[:3], estimated[:3], strict=True)
     )
     return figure(
-        named_after(run, "confusions"),
+        figure_name(run, "confusions"),
         Drawing(
             "Largest flows of labels",
             "true class → given label, estimated number of labels",
@@ -257,7 +257,7 @@ def _largest(audit: Audit, run: str) -> Figure:
             left=10,
             height=24.0 * len(flows),
         ),
-        f"The largest estimated flows from a true class to a given label: {said}.",
+        f"The largest estimated flows from a true class to a given label: {largest}.",
     )
 
 
