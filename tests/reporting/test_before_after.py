@@ -76,8 +76,12 @@ def test_how_many_suggestions_were_confirmed(before: Path) -> None:
 
 
 def test_one_is_said_as_one(before: Path) -> None:
-    Run(before).decisions.add([DecisionChange("id-5", "cat", 0)], "anna", "2")  # given fox, suggested cat
-    Run(before).decisions.add([DecisionChange("id-6", "fox", 0)], "anna", "3")  # given cat, suggested dog
+    Run(before).decisions.add(
+        [DecisionChange("id-5", "cat", 0)], "anna", "2"
+    )  # given fox, suggested cat
+    Run(before).decisions.add(
+        [DecisionChange("id-6", "fox", 0)], "anna", "3"
+    )  # given cat, suggested dog
     [first, *_] = decided(Review(Run(before)))
     assert "4 suggested labels are right, 1 label should be another class, 1 given" in first
 
@@ -210,7 +214,9 @@ def test_the_loop_closes(program: Any, tmp_path: Path, capfd: pytest.CaptureFixt
     program("train", *options, "--noise", "pair:0.4", "--out", tmp_path / "a")
     run = Run(tmp_path / "a")
     rows = [row for row in run.examples.to_pylist() if row["is_suspect"]]
-    run.decisions.add([DecisionChange(row["id"], row["clean_label"], 0) for row in rows], "anna", "1")
+    run.decisions.add(
+        [DecisionChange(row["id"], row["clean_label"], 0) for row in rows], "anna", "1"
+    )
     train, compare = (shlex.split(line)[1:] for line in next_steps(run))  # as the review says
     program(*train, "--quiet")
     page = tmp_path / "page.html"

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from proselflc.auditing.examples import check_examples
 from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels.decisions import Decisions
-from proselflc.data.labels.labels import CorrectedLabels
 from proselflc.data.labels.label_files import least_confidence
 from proselflc.data.labels.label_values import Returned, returned
+from proselflc.data.labels.labels import CorrectedLabels
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular
 from proselflc.run.reader import Run, load_run
