@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )
     from proselflc.data.dataset import Dataset, Part, Skipped
     from proselflc.data.images.image_scaling import ImageScaling
-    from proselflc.data.inputs import Features, ImageFiles, Images, Texts
+    from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Preview, Texts
     from proselflc.data.labels.label_values import LabelValues
     from proselflc.data.preprocessing import Standardization
     from proselflc.data.text_hashing import TextHashing
@@ -91,6 +91,7 @@ _HOME = {
     "ImageScaling": "data.images.image_scaling",
     "Images": "data.inputs",
     "InputError": "errors",
+    "Inputs": "data.inputs",
     "LabelSmoothing": "correction.criteria",
     "LabelValues": "data.labels.label_values",
     "LowTemperatureProSelfLC": "correction.criteria",
@@ -100,6 +101,8 @@ _HOME = {
     "Part": "data.dataset",
     "Prediction": "correction.reference",
     "Predictions": "run.reader",
+    "Preprocessing": "data.preprocessing",
+    "Preview": "data.inputs",
     "ProSelfLC": "correction.criteria",
     "ProSelfLCClassifier": "integrations.sklearn",
     "Product": "correction.trust",
@@ -156,6 +159,7 @@ __all__ = [
     "ImageScaling",
     "Images",
     "InputError",
+    "Inputs",
     "LabelSmoothing",
     "LabelValues",
     "LowTemperatureProSelfLC",
@@ -165,6 +169,8 @@ __all__ = [
     "Part",
     "Prediction",
     "Predictions",
+    "Preprocessing",
+    "Preview",
     "ProSelfLC",
     "ProSelfLCClassifier",
     "Product",

@@ -323,7 +323,7 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
     rows = [{k: v for k, v in row.items() if k != "index"} for row in classified()]
     model = tiny()
     recorded = hf.compute_loss_func(criterion, proselflc.record(N, CLASSES), model)
-    fails('no column "index" came', model, train_dataset=rows, compute_loss_func=recorded)
+    fails('no column "index"', model, train_dataset=rows, compute_loss_func=recorded)
 
 
 def test_a_missing_or_old_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
