@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from proselflc.data.images.image_scaling import ImageScaling
     from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Preview, Texts
     from proselflc.data.labels.label_values import LabelValues
-    from proselflc.data.preprocessing import Standardization
+    from proselflc.data.preprocessing import Preprocessing, Standardization
     from proselflc.data.text_hashing import TextHashing
     from proselflc.errors import InputError
     from proselflc.exporting.labels import corrected_labels, find_label_issues
