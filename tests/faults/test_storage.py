@@ -125,7 +125,8 @@ def small_disk(tmp_path: Path) -> Any:
     if mounted.returncode:
         pytest.skip("no file system can be mounted here")
     yield place
-    subprocess.run(["umount", str(place)], check=True)
+    # Lazily, because a file that is still open must not leave the mount behind.
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def test_a_disk_that_fills_up(

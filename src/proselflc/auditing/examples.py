@@ -145,7 +145,7 @@ def read_examples(path: Path, rows: int | None = None) -> pa.Table:
             fix=_audit_again(path),
         )
     wanted = _types()
-    missing = [name for name in wanted if name not in file.columns and name != "clean_label"]
+    missing = [name for name in wanted if name not in (*file.columns, *_MAY_BE_MISSING)]
     if missing:
         raise InputError(f'{path} has no column "{missing[0]}", so it is not from a run')
     columns = file.read([name for name in wanted if name in file.columns])
@@ -296,6 +296,7 @@ def _types() -> dict[str, tuple[pa.DataType, ...]]:
     }
 
 
+_MAY_BE_MISSING = ("clean_label",)
 _MAY_BE_NULL = ("quality", "trust", "entropy", "p_given", "p_suggested", "first_learned_epoch")
 
 
