@@ -33,8 +33,7 @@ from proselflc import methods
 from proselflc.cli import demo
 from proselflc.data.batches import one_thread
 from proselflc.paper.records import made_with
-from proselflc.run.config import Config
-from proselflc.run.output_options import OutputOptions
+from proselflc.run.config import Config, OutputOptions
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent
 from proselflc.training.run_directory import RunDirectory

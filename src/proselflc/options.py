@@ -39,13 +39,7 @@ LARGEST_WHOLE = 2**63 - 1  # the largest number that files and arrays can hold
 def check_least(
     options: object, least: Mapping[str, int], most: Mapping[str, int] | None = None
 ) -> None:
-    """Refuse options that are not whole numbers in their range; None passes.
-
-    Args:
-        options: a dataclass that has them as attributes.
-        least: the least value of each option.
-        most: the largest value of options that have one.
-    """
+    """Refuse options that are not whole numbers in their range; None passes."""
     for name, low in least.items():
         value = getattr(options, name)
         if value is None:

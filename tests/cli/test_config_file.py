@@ -16,8 +16,7 @@ from proselflc.cli import method_options
 from proselflc.cli.config_file import behind_flags, flag_value
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.run.config import Config
-from proselflc.run.output_options import OutputOptions, check_output
+from proselflc.run.config import Config, OutputOptions, check_output
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import FORMAT, RunDirectory, read_toml
 

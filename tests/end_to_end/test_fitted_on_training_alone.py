@@ -25,8 +25,7 @@ from proselflc.data.text_hashing import TextHashing
 from proselflc.run import audit as auditing
 from proselflc.run import folds
 from proselflc.run import prepare as setting_of
-from proselflc.run.config import Config
-from proselflc.run.output_options import OutputOptions
+from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent

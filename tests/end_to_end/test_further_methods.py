@@ -18,8 +18,7 @@ import proselflc
 from proselflc import methods
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.run.config import Config
-from proselflc.run.output_options import OutputOptions
+from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent

@@ -16,8 +16,7 @@ from proselflc.cli import app as cli
 from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.reporting.command import report
-from proselflc.run.config import Config
-from proselflc.run.output_options import OutputOptions
+from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent

@@ -28,8 +28,7 @@ from proselflc.data.sources import arrays
 from proselflc.errors import InputError
 from proselflc.run import folds
 from proselflc.run.audit import audit
-from proselflc.run.config import Config
-from proselflc.run.output_options import OutputOptions
+from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent

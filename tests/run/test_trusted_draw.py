@@ -14,8 +14,7 @@ from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Features, Ints
 from proselflc.errors import InputError
 from proselflc.run import prepare as setting_of
-from proselflc.run.config import Config
-from proselflc.run.output_options import OutputOptions
+from proselflc.run.config import Config, OutputOptions
 from proselflc.run.prepare import prepare
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent

@@ -27,8 +27,7 @@ from proselflc.data.sources import digits
 from proselflc.errors import InputError
 from proselflc.queue import run_store, worker_processes
 from proselflc.queue import storage as queue_storage
-from proselflc.run.config import Config
-from proselflc.run.output_options import OutputOptions
+from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import load_run
 from proselflc.run.train import train
 from proselflc.searching import search_space, study

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proselflc.errors import InputError
-from proselflc.files.text import decoded
+from proselflc.files.regular import decoded
 from proselflc.training.run_directory import RunDirectory
 
 CONFIG = 'fingerprint = "0"\n[versions]\n'

@@ -81,8 +81,7 @@ def train(
 
     def function() -> object:
         from proselflc.data.request import Request
-        from proselflc.run.config import Config
-        from proselflc.run.output_options import OutputOptions
+        from proselflc.run.config import Config, OutputOptions
         from proselflc.run.train import train as run_train
         from proselflc.terminal.display import Silent
         from proselflc.training.recipe import Recipe

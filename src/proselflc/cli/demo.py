@@ -17,8 +17,7 @@ from proselflc import methods
 from proselflc.data.batches import one_thread
 from proselflc.data.request import Request
 from proselflc.reporting import command as reporting
-from proselflc.run.config import Config
-from proselflc.run.output_options import OutputOptions
+from proselflc.run.config import Config, OutputOptions
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent
 from proselflc.training.recipe import Recipe

@@ -39,7 +39,7 @@ def train(
         options: how to train.
     """
     from proselflc.run import audit as auditing
-    from proselflc.run.output_options import OutputOptions
+    from proselflc.run.config import OutputOptions
     from proselflc.run.reader import Run
     from proselflc.run.train import train as run_train
     from proselflc.terminal.display import Silent, chosen
@@ -118,7 +118,7 @@ def search(
         json: print the result as JSON.
         options: fixed options of training.
     """
-    from proselflc.run.output_options import OutputOptions
+    from proselflc.run.config import OutputOptions
     from proselflc.searching import search as searching
     from proselflc.searching import study
     from proselflc.terminal.display import chosen

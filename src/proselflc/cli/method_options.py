@@ -23,12 +23,7 @@ _FIELD = "parameters"  # the keyword argument of a command that holds these opti
 
 
 def with_parameters(command: Callable[..., R], takers: Sequence[Method[Any]]) -> Callable[..., R]:
-    """Return a command that also takes the parameters of methods and puts them into its config.
-
-    Args:
-        command: a function with a keyword argument `options`, a `Config`.
-        takers: the methods; an option that several have appears once.
-    """
+    """Return a command that also takes the parameters of methods and puts them into its config."""
     signature = inspect.signature(command)
 
     @functools.wraps(command)

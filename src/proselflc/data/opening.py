@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from proselflc.data.labels.label_files import read_label_file, refuse_choice
 from proselflc.data.request import SPREADSHEETS, TABLES, Request
 from proselflc.errors import InputError, invalid_option, unknown
-from proselflc.files.regular import is_regular
-from proselflc.files.text import must_be_file
+from proselflc.files.regular import is_regular, must_be_file
 from proselflc.wording import command, option
 
 if TYPE_CHECKING:

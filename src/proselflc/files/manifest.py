@@ -53,11 +53,7 @@ class _Manifest(msgspec.Struct):
 
 
 def checksum(path: Path) -> Checksum:
-    """Return the checksum of a file, which is read again only if it has changed.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
+    """Return the checksum of a file, which is read again only if it has changed."""
     try:
         identity, is_settled = _identity(path)
         return _cached_checksum(identity) if is_settled else _hashed(path)
@@ -73,11 +69,7 @@ def write(folder: Path, files: Mapping[str, Checksum | None]) -> None:
 
 
 def read(folder: Path) -> Files | None:
-    """Return the manifest of a run, or None if it has none.
-
-    Raises:
-        InputError: the manifest is damaged.
-    """
+    """Return the manifest of a run, or None if it has none."""
     path = folder / NAME
     try:
         identity, is_settled = _identity(path)
@@ -107,9 +99,6 @@ def checked(folder: Path, path: Path, *, or_replaced: bool = False) -> Path:
         folder: the run; if it has no manifest, every file passes.
         path: the file, which need not exist if the manifest does not list it.
         or_replaced: whether a file passes that an interrupted command was about to replace.
-
-    Raises:
-        InputError: the file is missing, differs, or was not written by the run.
     """
     files = read(folder)
     if files is None:
@@ -169,12 +158,7 @@ def check_none_gone(folder: Path, below: str) -> None:
 
 
 class Written:
-    """The checksums of the files that an unfinished run has written, taken as they are written.
-
-    Args:
-        folder: the run.
-        files: checksums that are known already.
-    """
+    """The checksums of the files that an unfinished run has written, taken as they are written."""
 
     def __init__(self, folder: Path, files: Files | None = None) -> None:
         self._folder = folder
@@ -185,11 +169,7 @@ class Written:
         self.files[_name(self._folder, path)] = checksum(path)
 
     def checked(self, path: Path) -> Path:
-        """Return the path of a file, unless its checksum is known and the file does not match.
-
-        Raises:
-            InputError: the file is missing, or differs.
-        """
+        """Return the path of a file, unless its checksum is known and the file does not match."""
         if _name(self._folder, path) in self.files:
             check(self._folder, path, self.files)
         return path

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import msgspec
 
 from proselflc.errors import InputError
-from proselflc.files.text import decoded
+from proselflc.files.regular import decoded
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,11 +24,7 @@ LARGEST = 1 << 28  # bytes of a file that is read at once
 
 
 def read_json(path: Path, kind: type[T]) -> T:
-    """Return the content of a JSON file as the given type.
-
-    Raises:
-        InputError: the file cannot be read, is not JSON, or a value does not fit its type.
-    """
+    """Return the content of a JSON file as the given type."""
     return decode_json(decoded(path, LARGEST), kind, path)
 
 
@@ -48,11 +44,7 @@ def decode_json(text: str | bytes, kind: type[T], source: object) -> T:
 
 
 def read_toml(path: Path, kind: type[T]) -> T:
-    """Return the content of a TOML file as the given type.
-
-    Raises:
-        InputError: the file cannot be read, is not TOML, or a value does not fit its type.
-    """
+    """Return the content of a TOML file as the given type."""
     try:
         table = tomllib.loads(decoded(path, LARGEST))
     except (ValueError, RecursionError) as error:

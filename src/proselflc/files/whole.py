@@ -1,4 +1,6 @@
-"""Writing of files: whole or not at all, and never through a link."""
+"""Writing of files: whole or not at all, never through a link, and under a lock."""
+
+from __future__ import annotations
 
 import os
 import secrets
@@ -7,10 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from proselflc.errors import InputError
 from proselflc.files.regular import kind_of_file
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 _lasting = ContextVar("lasting", default=True)
 
@@ -30,9 +35,6 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that takes its name only when it is complete.
 
     A link with that name is replaced; its target stays as it is.
-
-    Raises:
-        InputError: the file cannot be written; nothing is left behind.
     """
     _must_be_replaceable(path)
     temporary = path.with_name(f".{secrets.token_hex(8)}.part")
@@ -64,12 +66,7 @@ def _must_be_replaceable(path: Path) -> None:
 
 
 def open_own(path: Path) -> BinaryIO:
-    """Open a regular file for reading and appending, creating it if needed; never through a link.
-
-    Raises:
-        InputError: the path is a link or another kind of file.
-        OSError: the file cannot be opened.
-    """
+    """Open a regular file, made if needed, to read and append; never through a link."""
     must_be_own(path)
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):
@@ -84,21 +81,13 @@ def open_own(path: Path) -> BinaryIO:
 
 
 def must_be_own(path: Path) -> None:
-    """Refuse a path that is a link or not a regular file: writing to it could change other files.
-
-    Raises:
-        InputError: the path is such a file.
-    """
+    """Refuse a link, or what is not a regular file: writing to it could change other files."""
     with suppress(FileNotFoundError):
         _refuse(path, os.lstat(path).st_mode)
 
 
 def must_be_own_folder(folder: Path) -> None:
-    """Refuse a folder that is a link: nothing is written or deleted through a link.
-
-    Raises:
-        InputError: the folder is a link.
-    """
+    """Refuse a folder that is a link: nothing is written or deleted through a link."""
     if folder.is_symlink():
         raise InputError(
             f"{folder} is a link, and nothing is written or deleted through a link",
@@ -125,3 +114,25 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def file_lock(path: Path, timeout: float = -1) -> BaseFileLock:
+    """Return a lock, not acquired yet, which is released when the process that holds it ends.
+
+    Some versions of filelock follow links and empty the file that they lock, so a link or a file
+    with a second name is refused.
+
+    Args:
+        path: the lock file, which is created and stays empty.
+        timeout: seconds to wait for another process; for ever if negative.
+    """
+    from filelock import FileLock
+
+    must_be_own(path)
+    with suppress(OSError):
+        if os.lstat(path).st_nlink > 1:
+            raise InputError(
+                f"{path} is a second name of another file (a hard link), so it cannot be a lock",
+                fix="remove it",
+            )
+    return FileLock(path, timeout=timeout)

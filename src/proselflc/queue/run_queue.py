@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from proselflc.errors import InputError
-from proselflc.files.locking import file_lock
+from proselflc.files.whole import file_lock
 from proselflc.wording import option
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ Name: TypeAlias = int | str
 
 @dataclass(frozen=True)
 class Entry:
-    """A run that is to be done once.
-
-    Attributes:
-        attempts: Optuna's trials for it, the oldest first.
-    """
+    """A run that is to be done once: Optuna's trials for it, the oldest first."""
 
     attempts: tuple[FrozenTrial, ...] = ()
 
@@ -91,15 +87,9 @@ class Queue:
         return self._entries(self._study())
 
     def claim(self, names: Iterable[Name]) -> Claim | None:
-        """Claim the first of some entries that is not over and that no living worker has.
+        """Claim the first of some entries that is not over and that no living worker has, if any.
 
         Use the claim as a context.
-
-        Returns:
-            The claim, or None if all entries are over or belong to other workers.
-
-        Raises:
-            InputError: the folder cannot be written to.
         """
         study = self._study()
         entries = self._entries(study)

@@ -18,11 +18,9 @@ from proselflc import methods
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError
-from proselflc.files.locking import file_lock
 from proselflc.files.regular import content_of
-from proselflc.files.whole import must_be_own_folder
-from proselflc.run.config import MAY_CHANGE, Config
-from proselflc.run.output_options import OutputOptions
+from proselflc.files.whole import file_lock, must_be_own_folder
+from proselflc.run.config import MAY_CHANGE, Config, OutputOptions
 from proselflc.run.train import train
 from proselflc.terminal.display import Display
 from proselflc.training import checkpoint
@@ -91,18 +89,6 @@ def train_once(
     """Return the finished run of a config; train or resume it if it is not finished.
 
     Checkpoints are removed from the finished run.
-
-    Args:
-        config: the options.
-        folder: the folder of all runs.
-        display: shows the progress.
-        dataset: the data, instead of what the config names.
-        observers: follow the training; if one stops it, the run is not finished.
-
-    Raises:
-        InputError: the config, the data or the directory cannot be used.
-        DivergenceError: the loss became NaN or infinite.
-        Interrupted: training was stopped; the state is saved.
     """
     directory = stored_run(config, folder, dataset)
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proselflc.errors import InputError
-from proselflc.files.locking import file_lock
-from proselflc.files.whole import must_be_own, open_own
+from proselflc.files.whole import file_lock, must_be_own, open_own
 from proselflc.wording import option
 
 if TYPE_CHECKING:
@@ -66,9 +65,6 @@ def opened(
         url: the address of a database, as SQLAlchemy takes it, or grpc://host:port; or None.
         report: receives sentences about what the user may not expect.
         cure: what to do about a damaged journal; by default, to overwrite the study.
-
-    Raises:
-        InputError: the storage cannot be reached, or is damaged.
     """
     if url is None:
         overwrite = f"start the study again with {option('overwrite', True)}"
@@ -245,9 +241,6 @@ def _drop_damaged_line(journal: Path, report: Callable[[str], None] | None) -> N
     """Drop an incomplete last line, which a killed process or a power cut may leave.
 
     Optuna ignores it, but fails once another line follows it.
-
-    Raises:
-        ValueError: more than a line is damaged.
     """
     must_be_own(journal)
     if not journal.is_file():

@@ -117,13 +117,7 @@ def pairs(table: pa.Table, count: int = PAIRS) -> list[Json]:
 
 
 def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
-    """Return the result of an audit as text, with commands to run next.
-
-    Args:
-        run: the audited run.
-        audit, table: the result of `suspects.audit_labels`.
-        count: number of suspects to list.
-    """
+    """Return the result of an audit as text, with commands to run next."""
     lines = [*_verdict(audit)]
     config = run.config if run.directory.config.is_file() else {}
     doubted = caveats(run.history, len(audit.names), config)
@@ -168,12 +162,7 @@ def _next(run: Run, *, suspects: int, is_doubted: bool) -> list[str]:
 
 
 def export_command(run: Run, data: str | None = None) -> str:
-    """Return the command that writes a run's corrected labels in the form of its own labels.
-
-    Args:
-        run: the finished run.
-        data: the present location of its data, if it has moved.
-    """
+    """Return the command that writes a run's corrected labels in the form of its own labels."""
     config = run.config if run.directory.config.is_file() else {}
     if "noise" not in config:  # the labels on the disk are right if noise was added
         source = str(config.get("data", "")) if data is None else data

@@ -22,7 +22,7 @@ from proselflc.models import pixels
 from proselflc.options import MOST_PROCESSES, Whole, check_least
 from proselflc.training.method import Method, not_taken
 from proselflc.training.recipe import Recipe
-from proselflc.training.run_directory import FORMAT, check_format, is_recorded
+from proselflc.training.run_directory import FORMAT, RunDirectory, check_format, is_recorded
 from proselflc.wording import option
 
 # Where the data is and how it is read may change between the parts of a run; the fingerprint of
@@ -195,16 +195,7 @@ def find(name: str) -> Path:
 def read_options(
     table: Mapping[str, Any], source: Path, more: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the options in the table of a TOML file, by name and with the types of their fields.
-
-    Args:
-        table: the content of the file.
-        source: the file, for messages.
-        more: types of further options that the file may hold, by name.
-
-    Raises:
-        InputError: an option is unknown, or its value has another type.
-    """
+    """Return the options in the table of a TOML file, by name, with the types of their fields."""
     check_format(table, source)
     if is_recorded(table):
         raise InputError(
@@ -283,11 +274,7 @@ def _expected(hint: Any) -> str:
 
 
 def named_methods(names: str) -> tuple[Method[Any], ...]:
-    """Return the methods of a list of names that is separated by commas.
-
-    Raises:
-        InputError: a method is unknown.
-    """
+    """Return the methods of a list of names that is separated by commas."""
     return tuple(methods.find(name.strip()) for name in names.split(","))
 
 
@@ -326,3 +313,74 @@ def _describe(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "not set" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where a run is written, and what to do with one that exists there.
+
+    Attributes:
+        out: the directory; None for a new one below `runs`.
+        resume: continue the run in it.
+        overwrite: replace the run in it.
+    """
+
+    out: Path | None = None
+    resume: bool = False
+    overwrite: bool = False
+
+
+def run_path(config: Config, output: OutputOptions) -> Path:
+    """Return the directory of a run, the same in all processes."""
+    if output.resume and output.overwrite:
+        raise InputError(
+            f"{option('resume')} continues a run and {option('overwrite')} replaces it",
+            field="overwrite",
+            fix="give one of them",
+        )
+    if output.out is not None:
+        return output.out
+    if output.resume:
+        raise InputError(
+            f"{option('resume')} needs {option('out')}, the directory of the run to continue",
+            field="out",
+        )
+    from accelerate.utils import broadcast_object_list
+
+    chosen = [str(new_path(config, config.method))]
+    broadcast_object_list(chosen, from_process=0)
+    return Path(chosen[0])
+
+
+def new_path(config: Config, purpose: str) -> Path:
+    """Return a path below `runs` that does not exist, named after the data and the purpose."""
+    stem = f"{Path(config.request.data).stem.replace(':', '-') or 'data'}-{purpose}"
+    number = 1
+    while (Path("runs") / f"{stem}-{number}").exists():
+        number += 1
+    return Path("runs") / f"{stem}-{number}"
+
+
+def check_output(directory: RunDirectory, output: OutputOptions) -> bool:
+    """Return whether there is anything to do; refuse to touch a run without permission."""
+    if output.resume and directory.is_begun:
+        directory.check_format()
+    if output.resume and directory.is_finished:
+        return False
+    replace, other = f"{option('overwrite', True)} to replace it", f"another {option('out')}"
+    if directory.is_begun and not output.resume and not output.overwrite:
+        state = "a finished" if directory.is_finished else "an unfinished"
+        hint = "" if directory.is_finished else f"{option('resume', True)} to continue it, "
+        raise InputError(
+            f"{directory.path} holds {state} run",
+            field="out",
+            fix=f"pass {hint}{replace}, or {other}",
+        )
+    foreign = () if directory.is_begun or output.overwrite else directory.present()
+    if foreign:
+        raise InputError(
+            f"{directory.path} holds {foreign[0]} but is not a run",
+            field="out",
+            fix=f"choose {other}, or pass {replace}",
+        )
+    return True

@@ -21,8 +21,7 @@ from proselflc.data.sources import arrays, python_dataset
 from proselflc.errors import InputError
 from proselflc.files.whole import fleeting
 from proselflc.models.weights import load_strictly, read_state
-from proselflc.run.config import Config
-from proselflc.run.output_options import OutputOptions
+from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Predictions, Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent, chosen

@@ -23,8 +23,7 @@ from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.splits import Split
 from proselflc.errors import InputError, invalid_option
 from proselflc.run import original
-from proselflc.run.config import Config, differences
-from proselflc.run.output_options import OutputOptions
+from proselflc.run.config import Config, OutputOptions, differences
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Display
@@ -58,18 +57,6 @@ def predict(run: Run, folds: int, data: Data, display: Display) -> None:
     and the same labels without further noise. Trusted examples stay trusted, and all folds share
     the same teacher. Work that is done already is not repeated, even within a fold; predictions of
     another number of folds are replaced at the end.
-
-    Args:
-        run: the finished run, locked by the caller.
-        folds: K.
-        data: the source of the examples.
-        display: shows the progress.
-
-    Raises:
-        InputError: there are too few examples, the data is missing or has changed, or the model is
-            code that the user has not named.
-        DivergenceError: the loss of a fold became NaN or infinite.
-        Interrupted: it was stopped; the message says how to continue.
     """
     config = Config.from_table(run.config, run.directory.config)
     splits = split_examples(run.labels, folds, config.recipe.seed)
@@ -98,11 +85,7 @@ def predict(run: Run, folds: int, data: Data, display: Display) -> None:
 
 
 def split_examples(labels: Labels, folds: int, seed: int) -> tuple[Split, ...]:
-    """Return the folds of a run's examples, a function of its labels and its seed alone.
-
-    Raises:
-        InputError: the examples are too few for these folds.
-    """
+    """Return the folds of a run's examples, a function of its labels and its seed alone."""
     n = len(labels.given)
     if folds < 2:
         raise invalid_option("folds", f"must be at least 2, got {folds}")

@@ -22,15 +22,7 @@ from proselflc.wording import option
 
 
 def request(run: Run, *, data: str | None = None) -> Request:
-    """Return the data that a run was made from, as its config says.
-
-    Args:
-        run: the finished run.
-        data: the present location of the data, if it has moved.
-
-    Raises:
-        InputError: the data came from Python, or the config is damaged.
-    """
+    """Return the data that a run was made from, as its config says."""
     if run.config.get("data") == FROM_PYTHON:
         raise InputError(
             f"the data of {run.path} was given in Python and is not on disk, so it cannot be "
@@ -51,12 +43,6 @@ def dataset(run: Run, *, data: str | None = None) -> tuple[Dataset, Ints]:
     """Return the data set of a run with its own labels, and the positions of the run's examples.
 
     Inputs are those of the data, if it has any, even if the run was trained on features instead.
-
-    Returns:
-        The data set, and [n] positions in its training part, in the order of the run's labels.
-
-    Raises:
-        InputError: the data is missing, has changed, or came from Python.
     """
     stored = request(run, data=data)
     _check_exists(run, stored)
@@ -76,9 +62,6 @@ def with_trusted(run: Run, found: Dataset) -> Dataset:
     """Return the data of a run together with trusted examples that the run has learned from.
 
     A share of the data is in it already; examples from a file or folder are opened again.
-
-    Raises:
-        InputError: the trusted examples are missing.
     """
     path = str(run.config.get("trusted"))
     if run.labels.trusted is None or _is_number(path):
@@ -97,17 +80,7 @@ def with_trusted(run: Run, found: Dataset) -> Dataset:
 
 
 def positions(run: Run, found: Dataset, name: str, *, own_labels: bool = True) -> Ints:
-    """Return [n] the positions of a run's examples in a data set, in the order of its labels.
-
-    Args:
-        run: the finished run.
-        found: its data.
-        name: the data, for errors.
-        own_labels: whether the labels of the run came from this data.
-
-    Raises:
-        InputError: the data has changed.
-    """
+    """Return [n] the positions of a run's examples in a data set, in the order of its labels."""
     rows = find_ids(run.labels.ids, found.train.ids, name)
     if own_labels:
         _check_unchanged(run, name, found, rows)
@@ -118,13 +91,6 @@ def inputs(run: Run, *, data: str | None = None) -> Inputs:
     """Return the inputs of a run's training examples, row for row with `run.labels.ids`.
 
     They are kept in the run or, if not, opened from its data.
-
-    Args:
-        run: the finished run.
-        data: the present location of the data, if it has moved.
-
-    Raises:
-        InputError: the data is missing, has changed, or came from Python.
     """
     own = run.directory
     kept = None

@@ -203,11 +203,7 @@ def write(predicted: PredictedExamples, out: Path) -> None:
 def _write_batches(
     predictions: TopPredictions, arrays: Mapping[str, npt.NDArray[Any]], out: Path
 ) -> None:
-    """Write an .npz as `np.savez` does, with the probabilities batch by batch.
-
-    Raises:
-        InputError: there is not enough space on the disk.
-    """
+    """Write an .npz as `np.savez` does, with the probabilities batch by batch."""
     shape = len(predictions.classes), len(predictions.names)
     size, free = 4 * shape[0] * shape[1], shutil.disk_usage(out.parent).free
     if size > free:

@@ -381,16 +381,7 @@ def _eval_steps(config: Config, batches: int, total: int) -> int:
 def choose_normalization(
     config: Config, inputs: Inputs, report: Callable[[str], None]
 ) -> str | None:
-    """Return the `normalize` option to train with; None for the data's own mean and deviation.
-
-    Args:
-        config: the user's options.
-        inputs: the training inputs.
-        report: receives a sentence about what the weights are assumed to expect.
-
-    Raises:
-        InputError: the option does not suit the inputs, or the file beside the weights is damaged.
-    """
+    """Return the `normalize` option to train with; None for the data's own mean and deviation."""
     if isinstance(inputs, Images):
         height, width, channels = map(int, inputs.pixels.shape[1:])
     elif isinstance(inputs, ImageFiles):

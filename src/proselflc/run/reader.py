@@ -31,8 +31,7 @@ from proselflc.data.serving import loader
 from proselflc.data.sources import arrays, npz
 from proselflc.errors import InputError
 from proselflc.files import manifest
-from proselflc.files.regular import is_regular
-from proselflc.files.text import decoded
+from proselflc.files.regular import decoded, is_regular
 from proselflc.files.typed import Count, decode_json
 from proselflc.training import observations
 from proselflc.training.inference import predict_batches
@@ -258,11 +257,7 @@ class Run:
 
     @property
     def model_name(self) -> str:
-        """Return the name or the code that makes a model like the run's.
-
-        Raises:
-            InputError: it is code that the user has not named.
-        """
+        """Return the name or the code that makes a model like the run's."""
         return self._saved.model_name
 
     @cached_property
@@ -318,11 +313,7 @@ class Run:
 
 
 def epochs_of(directory: RunDirectory) -> Epochs:
-    """Return the records of every epoch; each file is checked when it is read.
-
-    Raises:
-        InputError: an epoch is missing.
-    """
+    """Return the records of every epoch; each file is checked when it is read."""
     manifest.check_none_gone(directory.path, directory.dynamics.name)
     return Epochs(directory.dynamics, directory.checked)
 

@@ -92,9 +92,6 @@ class Review:
             sample in the order in which it was drawn.
         label: [n] the decided class, `UNDECIDED` or `UNSURE`.
         line: [n] line of the current decision, 0 without one.
-
-    Raises:
-        InputError: the run has no examples, or its decisions are damaged or of another run.
     """
 
     def __init__(self, run: Run) -> None:
@@ -218,11 +215,6 @@ class Review:
 
         Every suspect is equally likely to be drawn, whatever its quality. A sample of the same
         size and seed that was drawn before, from the same suspects, is continued.
-
-        Args:
-            size: number of suspects.
-            by: name of the reviewer.
-            seed: seed of the draw.
         """
         if size < 1:
             raise invalid_option("sample", f"must be at least 1, got {size}")
@@ -310,11 +302,7 @@ class Review:
 
 
 def existing_review(run: Run) -> Review | None:
-    """Return the review of a run, or None if nothing has been decided.
-
-    Raises:
-        InputError: the decisions cannot be read.
-    """
+    """Return the review of a run, or None if nothing has been decided."""
     if not os.path.lexists(run.directory.review):
         return None
     found = Review(run)

@@ -23,7 +23,7 @@ from proselflc.errors import InputError
 from proselflc.files.manifest import Written
 from proselflc.models.named_code import names_code
 from proselflc.run import disk_space, measurement, resumption
-from proselflc.run.config import Config
+from proselflc.run.config import Config, OutputOptions, check_output, run_path
 from proselflc.run.history import History
 from proselflc.run.observers import (
     Checkpointer,
@@ -33,7 +33,6 @@ from proselflc.run.observers import (
     Tracker,
     check_tracker,
 )
-from proselflc.run.output_options import OutputOptions, check_output, run_path
 from proselflc.run.prepare import PreparedRun, prepare, resumed_config
 from proselflc.run.summary import write_model, write_results, write_transition
 from proselflc.terminal.display import Display, showing

@@ -23,8 +23,7 @@ from proselflc.models.named_code import names_code
 from proselflc.options import MOST_PROCESSES, check_least
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.worker_processes import stopping_on_signals, worker_processes
-from proselflc.run.config import Config, check_taken
-from proselflc.run.output_options import OutputOptions, new_path
+from proselflc.run.config import Config, OutputOptions, check_taken, new_path
 from proselflc.run.prepare import PreparedRun, prepare
 from proselflc.searching import search_space, study_page
 from proselflc.searching.study import NOISY, SearchOutcome, StudyPlan, to_json

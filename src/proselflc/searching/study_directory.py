@@ -13,12 +13,10 @@ from msgspec import Meta
 
 from proselflc import __version__
 from proselflc.errors import InputError
-from proselflc.files.locking import file_lock
 from proselflc.files.regular import is_regular
 from proselflc.files.typed import convert
-from proselflc.files.whole import must_be_own, must_be_own_folder, whole_file
-from proselflc.run.config import differences, versions
-from proselflc.run.output_options import OutputOptions
+from proselflc.files.whole import file_lock, must_be_own, must_be_own_folder, whole_file
+from proselflc.run.config import OutputOptions, differences, versions
 from proselflc.training.run_directory import FORMAT, RunDirectory, check_format, read_toml
 from proselflc.wording import option
 

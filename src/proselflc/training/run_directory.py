@@ -15,11 +15,9 @@ from typing import Any, TypeAlias, TypeVar
 from proselflc.data.labels import decisions
 from proselflc.errors import InputError
 from proselflc.files import manifest, typed
-from proselflc.files.locking import file_lock
-from proselflc.files.regular import is_regular
-from proselflc.files.text import decoded
+from proselflc.files.regular import decoded, is_regular
 from proselflc.files.typed import finite
-from proselflc.files.whole import must_be_own_folder, whole_file
+from proselflc.files.whole import file_lock, must_be_own_folder, whole_file
 from proselflc.wording import option
 
 T = TypeVar("T")
@@ -91,11 +89,7 @@ class RunDirectory:
         return RunDirectory(self.folds / f"{folds}-{k}")
 
     def check_folds(self, folds: int = 0) -> None:
-        """Refuse folders of folds that are links: their content is not this run's.
-
-        Args:
-            folds: the number of folds to look for.
-        """
+        """Refuse folders of folds that are links: their content is not this run's."""
         for path in (self.folds, *(self.fold(k, folds).path for k in range(1, folds + 1))):
             if path.is_symlink():
                 raise InputError(
@@ -161,11 +155,7 @@ class RunDirectory:
         check_format(read_toml(self.config), self.path)
 
     def make(self) -> bool:
-        """Create the directory and return whether it is new.
-
-        Raises:
-            InputError: the directory cannot be written to.
-        """
+        """Create the directory and return whether it is new."""
         try:
             is_new = not self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
@@ -186,12 +176,7 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run's lock, so that no other process writes to the run.
-
-        Raises:
-            InputError: another process has the lock, it cannot be created, or a folder of the run
-                is a link.
-        """
+        """Hold the run's lock, so that no other process writes to the run."""
         from filelock import Timeout
 
         self.check_links()
@@ -311,12 +296,7 @@ def read_toml(path: Path) -> Json:
 
 
 def check_format(table: Mapping[str, object], what: Path) -> None:
-    """Refuse the config of a later version; a table without a format is of the first.
-
-    Args:
-        table: the content of a run's config.toml.
-        what: the run, for the message.
-    """
+    """Refuse the config of a later version; a table without a format is of the first."""
     number = table.get("format", 1)
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise InputError(f"{what} is damaged: its format should be a number, got {number!r}")

@@ -79,11 +79,7 @@ class SavedModel:
 
     @property
     def model_name(self) -> str:
-        """Return the name or the code that makes a model like the run's.
-
-        Raises:
-            InputError: it is code that the user has not named.
-        """
+        """Return the name or the code that makes a model like the run's."""
         if self.made_by is None and not self.is_ours:
             raise InputError(
                 f"the model of {self.directory.path} is not in the catalogue ({self.claimed_name})",
@@ -94,12 +90,7 @@ class SavedModel:
         return self.made_by or self.claimed_name
 
     def read(self) -> nn.Module:
-        """Return the trained model in evaluation mode; it maps inputs to logits [N, C].
-
-        Raises:
-            InputError: the user has not named the code that makes it, the code fails, or the
-                weights do not fit.
-        """
+        """Return the trained model in evaluation mode; it maps inputs to logits [N, C]."""
         shape = self.preprocessing.shape
         module = catalogue.build(self.model_name, shape, len(self.names), generator_seed=0)
         weights = self.directory.checked(self.directory.weights)
@@ -132,11 +123,7 @@ class SavedModel:
 
 
 def finished_run(path: Path) -> RunDirectory:
-    """Return the directory of a finished run.
-
-    Raises:
-        InputError: there is no run, it is not finished, or a later version has written it.
-    """
+    """Return the directory of a finished run."""
     directory = RunDirectory(path)
     if not path.is_dir():
         raise no_run(path)

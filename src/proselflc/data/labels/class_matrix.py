@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from proselflc.data.memory_budget import is_dense, require
 from proselflc.errors import InputError
-from proselflc.files.text import decoded, must_be_file
+from proselflc.files.regular import decoded, must_be_file
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]

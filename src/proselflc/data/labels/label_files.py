@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from proselflc.data.request import PARQUET, Request
 from proselflc.errors import InputError, invalid_option
-from proselflc.files.regular import is_regular
-from proselflc.files.text import must_be_file
+from proselflc.files.regular import is_regular, must_be_file
 from proselflc.wording import command, option
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from proselflc.errors import InputError
-from proselflc.files.locking import file_lock
 from proselflc.files.regular import open_regular
-from proselflc.files.whole import must_be_own, open_own, whole_file
+from proselflc.files.whole import file_lock, must_be_own, open_own, whole_file
 
 PATIENCE = 30.0  # seconds to wait for another writer
 

@@ -16,7 +16,7 @@ from proselflc.data.dataset import Dataset, Part, Skipped, checked
 from proselflc.data.images.image import OnBadImage
 from proselflc.data.inputs import ImageFiles
 from proselflc.errors import InputError
-from proselflc.files.text import lines
+from proselflc.files.regular import lines
 from proselflc.wording import option
 
 NAMES = (

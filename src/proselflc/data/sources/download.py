@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from proselflc.errors import InputError, unknown
-from proselflc.files.locking import file_lock
-from proselflc.files.whole import whole_file
+from proselflc.files.whole import file_lock, whole_file
 from proselflc.wording import option
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]

@@ -15,8 +15,7 @@ from proselflc.data.images.image import OnBadImage
 from proselflc.data.inputs import ImageFiles
 from proselflc.data.sources.image_folder import Found, scan, text, walk
 from proselflc.errors import InputError, unknown
-from proselflc.files.regular import open_regular
-from proselflc.files.text import lines
+from proselflc.files.regular import lines, open_regular
 from proselflc.wording import option
 
 _SYNSET = re.compile(r"n[0-9]{8}")

@@ -18,8 +18,7 @@ from proselflc.data.request import PARQUET
 from proselflc.data.tables.cells import one_line, parse_numbers
 from proselflc.data.tables.parquet import Parquet, open_parquet
 from proselflc.errors import InputError
-from proselflc.files.regular import is_regular, open_regular
-from proselflc.files.text import decoded
+from proselflc.files.regular import decoded, is_regular, open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
