@@ -13,7 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 from proselflc.cli import app as cli
-from proselflc.run import disk_space
+from proselflc.run import resumption
 
 DIGITS = ("train", "--data", "digits", "--model", "mlp", "--epochs", "3")
 
@@ -107,7 +107,7 @@ def test_a_run_that_cannot_fit_is_refused_before_it_replaces_another(
     class Usage:
         free = 10_000
 
-    monkeypatch.setattr("proselflc.run.disk_space.shutil.disk_usage", lambda path: Usage())
+    monkeypatch.setattr("proselflc.run.resumption.shutil.disk_usage", lambda path: Usage())
     text = refused(capfd, "--out", tmp_path, "--overwrite")
     assert text.startswith("the run needs about ")
     assert "0 MB left: free some space, or choose another --out" in text
@@ -135,7 +135,7 @@ def test_a_disk_that_fills_up(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(disk_space, "check", lambda *_: None)
+    monkeypatch.setattr(resumption, "check_disk_space", lambda *_: None)
     filling = small_disk / "filling"
     filling.write_bytes(bytes(1_400_000))
     out, options = small_disk / "run", ("--checkpoint-seconds", "0", "--epochs", "30")

@@ -24,9 +24,10 @@ from proselflc.correction.trust import Fixed
 from proselflc.data.batches import Batch
 from proselflc.data.inputs import Floats
 from proselflc.errors import InputError
-from proselflc.training import processes, schedule
+from proselflc.training import processes
 from proselflc.training.checkpoint import State
 from proselflc.training.loop import DivergenceError, Observer, StepResult, Training, train_steps
+from proselflc.training.optimizer import cosine, factor
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Strategy
 
@@ -110,7 +111,7 @@ def by_hand(
     for step in range(STEPS):
         batch = loader.batch(*divmod(step, 3))
         for group in optimizer.param_groups:
-            group["lr"] = recipe.lr * schedule.factor(recipe.schedule, step, STEPS, recipe.warmup)
+            group["lr"] = recipe.lr * factor(recipe.schedule, step, STEPS, recipe.warmup)
         p = model(batch.x).softmax(1)
         entropy = -(p.detach() * p.detach().log()).sum(1)
         g = 1 / (1 + math.exp(-8 * ((step + 1) / STEPS - 0.5)))
@@ -383,7 +384,7 @@ def test_steps_come_in_order_and_say_where_an_epoch_ends() -> None:
         expected = loader.batch(*divmod(number, 3))
         assert torch.equal(result.batch.x, expected.x)
         assert result.size == N
-        assert result.lr == 0.2 * schedule.cosine(number / 8)
+        assert result.lr == 0.2 * cosine(number / 8)
         assert not result.stop
     assert loader.asked == [(0, 0), (1, 0), (2, 0)]
     assert model.progress == 1

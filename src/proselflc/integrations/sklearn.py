@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from proselflc.data.preprocessing import Preprocessing
     from proselflc.run.reader import Run
+    from proselflc.training.recipe import Schedule
     from proselflc.training.run_directory import Json
-    from proselflc.training.schedule import Schedule
 
 STEPS = 10  # per epoch of a small table, if no batch size is given
 SMALL = 10**8  # weights times rows of a step below which a second thread does not help

@@ -26,11 +26,11 @@ from proselflc.data.batches import Batch
 from proselflc.data.inputs import Ints
 from proselflc.errors import InputError
 from proselflc.recording.epoch import CurrentEpoch, check_batch
-from proselflc.recording.process_group import ProcessGroup
 from proselflc.recording.recorded_examples import RecordedExamples
 from proselflc.recording.recorded_run import RecordedRun
 from proselflc.run.reader import Run
 from proselflc.training.observations import ROW, Observations, observe
+from proselflc.training.processes import ProcessGroup
 from proselflc.training.run_directory import RunDirectory
 from proselflc.training.strategy import CorrectedBatch, Strategy
 

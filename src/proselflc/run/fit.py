@@ -26,8 +26,7 @@ from proselflc.run.reader import Predictions, Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent, chosen
 from proselflc.terminal.interruption import Interrupted
-from proselflc.training.recipe import Recipe
-from proselflc.training.schedule import Schedule
+from proselflc.training.recipe import Recipe, Schedule
 
 
 def fit(

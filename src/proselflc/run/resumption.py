@@ -1,13 +1,15 @@
-"""Checks before a run is resumed: options, labels, inputs and files are those it began with."""
+"""Checks before a run begins (disk space) or is resumed (options, labels, inputs and files)."""
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 
+from proselflc.data import memory_budget
 from proselflc.data.labels.labels import Labels
 from proselflc.errors import InputError
 from proselflc.files import manifest
@@ -15,10 +17,38 @@ from proselflc.files.manifest import Written
 from proselflc.options import LARGEST_WHOLE
 from proselflc.run import config as config_file
 from proselflc.run.prepare import PreparedRun
-from proselflc.training import checkpoint, processes
+from proselflc.training import checkpoint, observations, processes
 from proselflc.training.checkpoint import State
+from proselflc.training.loop import Training
 from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.wording import option
+
+
+def check_disk_space(directory: RunDirectory, prepared: PreparedRun, training: Training) -> None:
+    """Refuse a run that needs more disk space than is free."""
+    needed = _needed_bytes(prepared, training)
+    free = shutil.disk_usage(directory.path).free
+    if free < needed:
+        raise InputError(
+            f"the run needs about {needed / 1e6:,.0f} MB and {directory.path} has "
+            f"{free / 1e6:,.0f} MB left",
+            field="out",
+            fix=f"free some space, or choose another {option('out')}",
+        )
+
+
+def _needed_bytes(prepared: PreparedRun, training: Training) -> int:
+    """Return about how many bytes records, checkpoints and temporary logits take."""
+    n, C = len(prepared.dataset.train), prepared.dataset.num_classes
+    rows = observations.ROW.itemsize * n * prepared.epochs
+    means = 4 * n * min(C, observations.TOP_CLASSES * 2 if n * C > observations.LARGEST else C)
+    parts = (prepared.dataset.test, prepared.dataset.validation)
+    evaluated = [0 if part is None else len(part) for part in parts]
+    logits = sum(4 * m * C for m in evaluated if not memory_budget.keeps_all(m, C))
+    weights = sum(p.numel() * p.element_size() for p in training.module.parameters())
+    method = sum(t.numel() * t.element_size() for t in training.strategy.buffers())
+    # Two checkpoints and one being written, of weights, average, optimiser and method.
+    return rows + 4 * means + 14 * weights + 3 * method + logits + 10**6
 
 
 def begun_in(directory: RunDirectory, now: int) -> int:

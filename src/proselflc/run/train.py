@@ -22,7 +22,7 @@ from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
 from proselflc.models.named_code import names_code
-from proselflc.run import disk_space, measurement, resumption
+from proselflc.run import measurement, resumption
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
 from proselflc.run.history import History
 from proselflc.run.observers import (
@@ -191,7 +191,7 @@ class TrainingRun:
                 )
             if resume:
                 self.display.note(f"{directory.path} holds no checkpoint yet: the run begins")
-            disk_space.check(directory, prepared, self.training)
+            resumption.check_disk_space(directory, prepared, self.training)
             directory.clear()
             prepared.config.write(directory.config, prepared.labels.fingerprint)
             prepared.labels.save(directory.labels)

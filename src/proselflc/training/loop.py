@@ -22,7 +22,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from proselflc.correction.criterion import Criterion
 from proselflc.data.batches import Batch, Batches, generator_for
 from proselflc.errors import InputError
-from proselflc.training import checkpoint, processes, schedule
+from proselflc.training import checkpoint, optimizer, processes
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import CorrectedBatch, Snapshot, Strategy, spans, trainable
 from proselflc.wording import option
@@ -60,22 +60,22 @@ class StepResult:
 
     @property
     def logits(self) -> Tensor:
-        """The logits [N, C] before the step, detached."""
+        """Return the logits [N, C] before the step, detached."""
         return self.corrected.logits
 
     @property
     def target(self) -> Tensor:
-        """The target q̃ [N, C], signed."""
+        """Return the target q̃ [N, C], signed."""
         return self.corrected.target
 
     @property
     def trust(self) -> Tensor:
-        """The trust ε [N]."""
+        """Return the trust ε [N]."""
         return self.corrected.trust
 
     @property
     def entropy(self) -> Tensor:
-        """The entropy H(p) [N]."""
+        """Return the entropy H(p) [N]."""
         return self.corrected.entropy
 
 
@@ -108,7 +108,6 @@ class Training:
         recipe: the recipe; optimiser, learning rate and weight decay must be set.
         total_steps: Γ.
         batches: steps per epoch.
-        accelerator: Accelerate's object for this process.
 
     Attributes:
         step: t, the number of completed steps.
@@ -157,7 +156,7 @@ class Training:
             )
         if recipe.compile:
             self.module.compile()
-        self.bare_optimizer = _optimizer(trainable(self.module), trainable(strategy), recipe)
+        self.bare_optimizer = optimizer.make(trainable(self.module), trainable(strategy), recipe)
         self.model, prepared = accelerator.prepare(self.module, self.bare_optimizer)
         # Accelerate's optimiser looks for a missing package at every step, which takes longer than
         # the step of a small network. All that it adds here is the gradient scaler of float16.
@@ -181,12 +180,7 @@ class Training:
         return stage if stage > self._entered else None
 
     def enter(self, stage: int, snapshot: Callable[[nn.Module], Snapshot] | None) -> None:
-        """Begin a stage, for which the strategy may read the result of the stage before.
-
-        Args:
-            stage: its number.
-            snapshot: returns the snapshot for the strategy; None for a strategy that needs none.
-        """
+        """Begin a stage, for which the strategy may read a snapshot of the stage before."""
         self.share_buffers()  # a strategy may copy the model, which must be equal in all processes
         before = None if snapshot is None else snapshot(self.evaluated)
         self._arrange(stage)
@@ -220,7 +214,7 @@ class Training:
         _seed(accelerator.device, "step", recipe.seed, self.step, accelerator.process_index)
         assert recipe.lr is not None
         span = self.span
-        lr = recipe.lr * schedule.factor(
+        lr = recipe.lr * optimizer.factor(
             span.stage.schedule or recipe.schedule,
             self.step - span.first,
             span.steps,
@@ -310,48 +304,19 @@ class Training:
             state |= checkpoint.named("initial", self._initial)
         if self.average is not None:
             state |= checkpoint.named("average", self.average.state_dict())
-        for number, values in self.bare_optimizer.state_dict()["state"].items():
-            for name, value in values.items():
-                if value is not None:
-                    state[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
-        return state
+        return state | checkpoint.named("optimizer", optimizer.tensors(self.bare_optimizer))
 
     def facts(self) -> dict[str, object]:
         """Return what the state holds beside tensors."""
         scaler = self.accelerator.scaler
-        return {
-            "scaler": None if scaler is None else scaler.state_dict(),
-            "stage": self._entered,
-        }
+        return {"scaler": None if scaler is None else scaler.state_dict(), "stage": self._entered}
 
     def restore(self, state: checkpoint.State) -> None:
-        """Restore a state that `tensors` and `facts` returned.
-
-        Raises:
-            InputError: the state belongs to another model or optimiser.
-        """
+        """Restore a state that `tensors` and `facts` returned; refuse that of another run."""
         self._entered = self._stage_of(state)
         self._arrange(max(self._entered, 0))
         mine = self.tensors()
-        for name, value in state.tensors.items():
-            if name in mine and mine[name].dtype != value.dtype:
-                raise InputError(
-                    f"the checkpoint does not fit this model: {name} holds {value.dtype}, expected "
-                    f"{mine[name].dtype}"
-                )
-        if state.step > self.total_steps:
-            raise InputError(
-                f"the checkpoint is after step {state.step}, but the run has "
-                f"{self.total_steps} steps"
-            )
-        initial = checkpoint.part(state.tensors, "initial")
-        expected = checkpoint.part(mine, "initial")
-        if {name: t.shape for name, t in initial.items()} != {
-            name: t.shape for name, t in expected.items()
-        }:
-            raise InputError(
-                "the checkpoint does not fit this model: its initial weights differ in shape"
-            )
+        self._check_fit(state, mine)
         try:
             self.module.load_state_dict(checkpoint.part(state.tensors, "model"))
             self.strategy.load_state_dict(checkpoint.part(state.tensors, "strategy"))
@@ -360,12 +325,34 @@ class Training:
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:300]
             raise InputError(f"the checkpoint does not fit this model: {reason}") from None
-        for name, tensor in initial.items():
-            expected[name].copy_(tensor)
-        self._restore_optimizer(checkpoint.part(state.tensors, "optimizer"))
+        for name, tensor in checkpoint.part(state.tensors, "initial").items():
+            mine[f"initial.{name}"].copy_(tensor)
+        optimizer.restore(self.bare_optimizer, checkpoint.part(state.tensors, "optimizer"))
         if self.accelerator.scaler is not None and state.facts.get("scaler"):
             self.accelerator.scaler.load_state_dict(state.facts["scaler"])
         self.step = state.step
+
+    def _check_fit(self, state: checkpoint.State, mine: dict[str, Tensor]) -> None:
+        """Refuse a state whose step, types or initial weights cannot be those of this training."""
+        if state.step > self.total_steps:
+            raise InputError(
+                f"the checkpoint is after step {state.step}, but the run has "
+                f"{self.total_steps} steps"
+            )
+        for name, value in state.tensors.items():
+            if name in mine and mine[name].dtype != value.dtype:
+                raise InputError(
+                    f"the checkpoint does not fit this model: {name} holds {value.dtype}, expected "
+                    f"{mine[name].dtype}"
+                )
+        theirs, ours = (
+            {name: t.shape for name, t in checkpoint.part(tensors, "initial").items()}
+            for tensors in (state.tensors, mine)
+        )
+        if theirs != ours:
+            raise InputError(
+                "the checkpoint does not fit this model: its initial weights differ in shape"
+            )
 
     def _stage_of(self, state: checkpoint.State) -> int:
         """Return the last stage that was begun, which must be possible at the step, or -1."""
@@ -378,23 +365,6 @@ class Training:
                 f"the checkpoint does not fit the stages of this method: it names stage {stage!r}"
             )
         return stage
-
-    def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
-        groups = self.bare_optimizer.param_groups
-        parameters = [parameter for group in groups for parameter in group["params"]]
-        values: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            number, _, key = name.partition(".")
-            k = int(number) if number.isdecimal() else len(parameters)
-            fits = k < len(parameters) and value.shape in (torch.Size(), parameters[k].shape)
-            if not fits or not value.is_floating_point():
-                raise InputError(
-                    f"the checkpoint does not fit this optimiser: {name} has another shape or type"
-                )
-            values.setdefault(k, {})[key] = value
-        state = self.bare_optimizer.state_dict()
-        state["state"] = values
-        self.bare_optimizer.load_state_dict(state)
 
 
 def train_steps(
@@ -433,9 +403,8 @@ def train_steps(
                     observer.after_evaluation(line)
             if result.ends_epoch and snapshot is not None:
                 of_stage = epoch - training.span.first // batches
-                training.strategy.after_epoch(
-                    training.stage, of_stage, snapshot(training.evaluated)
-                )
+                after = snapshot(training.evaluated)
+                training.strategy.after_epoch(training.stage, of_stage, after)
             for observer in observers:
                 observer.after_step(result)
                 if observer.stop_reason is not None:
@@ -463,22 +432,6 @@ def _seed(device: torch.device, *key: int | str) -> None:
         torch.cuda.manual_seed(seed)
     elif device.type == "mps":
         torch.mps.manual_seed(seed)
-
-
-def _optimizer(
-    parameters: list[nn.Parameter], of_strategy: list[nn.Parameter], recipe: Recipe
-) -> torch.optim.Optimizer:
-    """Return the optimiser of the model's parameters and the strategy's, which do not decay."""
-    assert recipe.lr is not None
-    assert recipe.weight_decay is not None
-    groups: list[dict[str, Any]] = [{"params": parameters}]
-    if of_strategy:
-        groups.append({"params": of_strategy, "weight_decay": 0.0})
-    if recipe.optimizer == "adamw":
-        return torch.optim.AdamW(groups, lr=recipe.lr, weight_decay=recipe.weight_decay)
-    return torch.optim.SGD(
-        groups, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
-    )
 
 
 def _moving_average(decay: float) -> Callable[..., Any]:

@@ -1,8 +1,9 @@
-"""One run in several processes: the accelerator, and sums and gathers over all of them."""
+"""One run in several processes: the accelerator, sums and gathers, and the process group."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -57,7 +58,7 @@ def gathered(accelerator: Accelerator, *tensors: Tensor) -> tuple[Tensor, ...]:
 
     Args:
         accelerator: Accelerate's object for this process.
-        tensors: [N, …] each; N is the same for all of them, may differ between processes and be 0.
+        tensors: [N, …] each; N may differ between processes and be 0.
     """
     if accelerator.num_processes == 1:
         return tensors
@@ -94,3 +95,49 @@ def is_lost_process(error: RuntimeError) -> bool:
     words = ("gloo", "nccl", "connection", "recv", "broken pipe", "socket", "process group")
     several = os.environ.get("WORLD_SIZE", "1") != "1"
     return several and any(word in str(error).lower() for word in words)
+
+
+class ProcessGroup:
+    """The rank of this process and the number of processes.
+
+    Trainers connect processes after they start and disconnect them before they end: until then the
+    numbers come from the environment, and afterwards the last known ones are used.
+    """
+
+    def __init__(self) -> None:
+        self._last = (0, 1)
+
+    @property
+    def is_first(self) -> bool:
+        """Return whether this is the process that writes."""
+        return self._place()[0] == 0
+
+    @property
+    def size(self) -> int:
+        """Return the number of processes."""
+        return self._place()[1]
+
+    @property
+    def is_together(self) -> bool:
+        """Return whether the processes are connected now."""
+        return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+    def gathered(self, own: Any) -> list[Any]:
+        """Return the objects of all processes, in all of them."""
+        every: list[Any] = [None] * self.size
+        torch.distributed.all_gather_object(every, own)
+        return every
+
+    def wait(self) -> None:
+        """Wait for all processes, if they are connected."""
+        if self.is_together:
+            torch.distributed.barrier()
+
+    def _place(self) -> tuple[int, int]:
+        known = os.environ
+        if self.is_together:
+            self._last = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        elif int(known.get("WORLD_SIZE", "1")) > 1:
+            rank = known.get("RANK", known.get("LOCAL_RANK", "0"))
+            self._last = int(rank), int(known["WORLD_SIZE"])
+        return self._last

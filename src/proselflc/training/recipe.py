@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias, get_args
 
 from proselflc.errors import InputError, invalid_option
 from proselflc.options import Whole, check_least, make_plain
-from proselflc.training.schedule import Schedule
 from proselflc.wording import option
 
 Precision: TypeAlias = Literal["no", "bf16", "fp16"]
+Schedule: TypeAlias = Literal["multistep", "poly", "cosine", "constant"]
 LARGEST = 1e30  # of a rate: what a step makes of it must fit into float32
 EPOCHS = 30  # the default length of training
 

@@ -26,8 +26,7 @@ from proselflc.data.batches import Batch
 from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
-from proselflc.training.recipe import Precision
-from proselflc.training.schedule import Schedule
+from proselflc.training.recipe import Precision, Schedule
 from proselflc.wording import option
 
 

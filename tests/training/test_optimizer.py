@@ -17,7 +17,8 @@ from torch.optim.lr_scheduler import (
     PolynomialLR,
 )
 
-from proselflc.training.schedule import SCHEDULES, Schedule, factor
+from proselflc.training.optimizer import SCHEDULES, factor
+from proselflc.training.recipe import Schedule
 
 ORACLES: dict[Schedule, Callable[[torch.optim.Optimizer, int], LRScheduler]] = {
     "multistep": lambda o, total: MultiStepLR(
