@@ -1,7 +1,8 @@
-"""What a run does beside training: say no in a sentence, count, and tell trackers."""
+"""What a run does beside training: refuse mistakes, stop for an observer, measure, and track."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,15 @@ import pytest
 from accelerate.tracking import GeneralTracker
 
 from proselflc.cli import app as cli
+from proselflc.data.request import Request
+from proselflc.run.config import Config
 from proselflc.run.history import best_validation
 from proselflc.run.observers import Meter
+from proselflc.run.output_options import OutputOptions
+from proselflc.run.train import train
+from proselflc.terminal.display import Silent
+from proselflc.training.loop import Observer, StepResult
+from proselflc.training.recipe import Recipe
 
 DIGITS = ("train", "--data", "digits", "--model", "mlp", "--quiet")
 
@@ -85,16 +93,51 @@ def test_tensorboard_writes_into_the_run(tmp_path: Path) -> None:
     assert not (out / "tracking").exists()
 
 
+class StopAt(Observer):
+    """Asks for a stop after a step, and keeps the number of the last one."""
+
+    def __init__(self, step: int) -> None:
+        self.at, self.last = step, 0
+
+    def after_step(self, result: StepResult) -> None:
+        self.last = result.step
+        if result.step == self.at:
+            self.stop_reason = "enough for now"
+
+
+@pytest.mark.parametrize(("step", "method"), [(5, "proselflc"), (11, "elr"), (12, "joint_soft")])
+def test_a_run_that_an_observer_stopped_resumes_and_ends_with_the_same_bytes(
+    step: int, method: str, tmp_path: Path, assert_same: Callable[[Path, Path], None]
+) -> None:
+    config = Config(
+        request=Request(data="digits"),
+        noise="pair:0.4",
+        method=method,
+        model="mlp",
+        recipe=Recipe(epochs=3),
+        eval_epochs=1,
+    )
+    whole, out = (tmp_path / name for name in ("whole", "stopped"))
+    display, observer = Silent(notes=False), StopAt(step)
+    train(config, OutputOptions(whole), display)
+    assert train(config, OutputOptions(out), display, observers=[observer]) == out
+    assert observer.last == step + 1  # every process learns of the stop in the next step
+    assert [int(path.name[:10]) for path in (out / "checkpoints").iterdir()] == [step + 1]
+    assert not (out / "summary.json").exists()
+    assert train(config, OutputOptions(out, resume=True), display) == out
+    assert_same(whole, out)
+
+
 class Notebook(GeneralTracker):  # type: ignore[misc]
-    """A tracker that somebody else wrote."""
+    """A third-party tracker."""
 
     name = "notebook"
     requires_logging_directory = False
-    told: list[Any] = []  # noqa: RUF012
+    calls: list[Any] = []  # noqa: RUF012
 
     def __init__(self, run_name: str, **more: Any) -> None:
         super().__init__()
-        self.told.append(run_name)
+        self.calls.append(run_name)
 
     @property
     def tracker(self) -> None:
@@ -103,23 +146,23 @@ class Notebook(GeneralTracker):  # type: ignore[misc]
     def store_init_configuration(self, values: dict[str, Any]) -> None:
         if values["seed"] == 13:
             raise ValueError("unlucky\nnumber")
-        self.told.append(values["epochs"])
+        self.calls.append(values["epochs"])
 
     def log(self, values: dict[str, Any], step: int | None = None, **more: Any) -> None:
-        self.told.append((step, sorted(values)))
+        self.calls.append((step, sorted(values)))
 
     def finish(self) -> None:
-        self.told.append("end")
+        self.calls.append("end")
 
 
-def test_other_trackers_are_told_by_name(
+def test_other_trackers_are_found_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(accelerate.tracking.LOGGER_TYPE_TO_CLASS, "notebook", Notebook)
-    monkeypatch.setattr(Notebook, "told", [])
+    monkeypatch.setattr(Notebook, "calls", [])
     options = [*DIGITS, "--epochs", "1", "--tracker", "notebook", "--eval-epochs", "1"]
     assert cli.run([*options, "--out", str(tmp_path / "mine")]) == 0
-    name, epochs, (step, values), end = Notebook.told
+    name, epochs, (step, values), end = Notebook.calls
     assert (name, epochs, step, end) == ("mine", 1, 11, "end")
     assert "train_loss" in values
     assert cli.run([*options, "--seed", "13", "--out", str(tmp_path / "other")]) == 2
