@@ -12,10 +12,9 @@ from accelerate.tracking import GeneralTracker
 
 from proselflc.cli import app as cli
 from proselflc.data.request import Request
-from proselflc.run.config import Config
+from proselflc.run.config import Config, OutputOptions
 from proselflc.run.history import best_validation
 from proselflc.run.observers import Meter
-from proselflc.run.output_options import OutputOptions
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent
 from proselflc.training.loop import Observer, StepResult
