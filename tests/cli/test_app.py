@@ -305,10 +305,8 @@ def test_noise_starts_from_the_truth_where_it_is_known(
     once, twice = tmp_path / "once.csv", tmp_path / "twice.csv"
     run("noise", "--data", table, "--kind", "symmetric:0.5", "--out", once)
     done = run("noise", "--data", once, "--kind", "symmetric:0.2", "--seed", 9, "--out", twice)
-    assert done.stderr == (
-        f"note: noise starts from the true labels, so the 15 wrong ones that {once} came with are "
-        "gone\n"
-    )
+    assert done.stderr.startswith("note: noise starts from the true labels, so the 15 wrong ")
+    assert str(once) in done.stderr
     back = open_data(Request(str(twice)))
     assert back.clean is not None
     np.testing.assert_array_equal(back.clean, open_data(Request(str(table))).train.labels)
@@ -368,11 +366,11 @@ def test_what_kinds_need_comes_from_options(run: Run, tmp_path: Path, table: Pat
             "the rate is given twice",
         ),
         (["noise", "--kind", "pair:0.2", "--out", "x.docx"], "--out must end in .npz, .csv"),
-        (["noise", "--kind", "pair:0.2", "--out", "no/x.npz"], "there is no folder no to write"),
+        (["noise", "--kind", "pair:0.2", "--out", "no/x.npz"], "there is no folder no"),
         (["noise", "--kind", "pair:0.2", "--out", "x.csv"], "a table cannot hold images: write x."),
         (
             ["noise", "--data", "TABLE", "--kind", "human", "--out", "x.npz"],
-            "noise human needs the labels people gave",
+            "noise human needs labels",
         ),
         (
             ["noise", "--data", "TABLE", "--kind", "human", "--human", "no.csv", "--out", "x.npz"],
@@ -586,7 +584,7 @@ def test_any_texts_and_numbers_go_round(
     expected = as_written(dataset)
     notes = write(dataset, result, out)
     assert len(notes) == (expected is not dataset)
-    assert all("as a formula of a spreadsheet does" in note for note in notes)
+    assert all("spreadsheet formula" in note for note in notes)
     back = open_data(Request(str(out)))
     assert_same_data(back, expected.with_labels(result.given, dataset.train.labels))
 
@@ -622,7 +620,7 @@ def test_what_a_table_or_an_npz_cannot_hold_is_refused(tmp_path: Path) -> None:
         write(texts, result, tmp_path / "a.npz")
     values = Features(np.zeros((2, 2), np.float32), ("height", "Label"))
     clash = Dataset("mine", Part(values, y, ("0", "1")), ("x", "y"))
-    with pytest.raises(InputError, match='has a column "label" of its own'):
+    with pytest.raises(InputError, match='has a column "label"'):
         write(clash, result, tmp_path / "a.csv")
     files = ImageFiles((Path("caf\udce9.png"), Path("b.png")))
     unnamable = Dataset("mine", Part(files, y, ("0", "1")), ("x", "y"))

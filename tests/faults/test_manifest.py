@@ -375,15 +375,15 @@ def test_half_of_the_examples_is_never_exported(
     for form in ("csv", "npz", "parquet"):
         out = tmp_path / f"labels.{form}"
         assert cli.run(["export", str(run), "--out", str(out)]) == 2
-        said = {"fewer": f"has {N // 2} rows, but the run has", "others": "is not of the same run"}
-        assert said[rows] in capsys.readouterr().err
+        words = {"fewer": f"has {N // 2} rows, but the run has", "others": "does not belong to"}
+        assert words[rows] in capsys.readouterr().err
         assert not out.exists()
     assert cli.run(["export", str(run)]) == 2
     assert capsys.readouterr().out == ""
     np.savez(tmp_path / "d.npz", x=X, y=Y)
     options = ["--data", str(tmp_path / "d.npz"), "--labels", str(run), "--epochs", "1"]
     assert cli.run(["train", *options, "--out", str(tmp_path / "new")]) == 2
-    words = {"fewer": "is not of the same run as its labels", "others": "is a run on other data"}
+    words = {"fewer": "does not belong to the labels", "others": "is a run on other data"}
     assert words[rows] in capsys.readouterr().err
 
 

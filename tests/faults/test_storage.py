@@ -44,7 +44,7 @@ def test_a_place_that_cannot_be_written(
 def test_what_is_no_run_is_left_alone(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "labels.npz").write_text("mine")
     (tmp_path / "checkpoints").mkdir()
-    assert "holds checkpoints and is no run" in refused(capfd, "--out", tmp_path)
+    assert "holds checkpoints but is not a run" in refused(capfd, "--out", tmp_path)
     assert (tmp_path / "labels.npz").read_text() == "mine"
     assert cli.run([*DIGITS, "--quiet", "--out", str(tmp_path), "--overwrite"]) == 0
 

@@ -186,7 +186,7 @@ def check_examples(table: pa.Table, labels: Labels, path: Path) -> None:
 
 
 def _audit_again(path: Path) -> str:
-    return f"make it anew with {command('audit', path.parent)}"
+    return f"write it again with {command('audit', path.parent)}"
 
 
 @dataclass(frozen=True)
