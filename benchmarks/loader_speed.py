@@ -264,7 +264,7 @@ def memory_growth() -> float:
     part = cifar_like()
     assert isinstance(part.inputs, Images)
     few = part.take(np.arange(1024))
-    served(Loader(few, ImageScaling.fit(few.inputs), Order(BATCH), PadCropFlip()))  # type: ignore[arg-type]
+    served(Loader(few, ImageScaling.fit(few.inputs), Order(BATCH), PadCropFlip()))
     before = peak_bytes()
     served(Loader(part, ImageScaling.fit(part.inputs), Order(BATCH), PadCropFlip()))
     return (peak_bytes() - before) / part.inputs.pixels.nbytes

@@ -18,11 +18,6 @@ from proselflc.data.images.augment import (
 )
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def random_pixels(shape: tuple[int, ...], seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(256, shape, dtype=torch.uint8, generator=generator)

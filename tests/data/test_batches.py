@@ -21,11 +21,6 @@ from proselflc.data.text_hashing import TextHashing
 from proselflc.errors import InputError
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def names(n: int) -> tuple[str, ...]:
     return tuple(f"e{i}" for i in range(n))
 

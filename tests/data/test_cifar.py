@@ -25,9 +25,6 @@ from proselflc.data.sources import cifar, cifar_n, download
 from proselflc.errors import InputError
 
 SHARED = Path(__file__).parents[2] / "../shared/data"
-real = pytest.mark.skipif(
-    not (SHARED / "cifar-100-python.tar.xz").is_file(), reason="the real CIFAR-100 is not there"
-)
 
 Name = Literal["cifar10", "cifar100"]
 FOLDER = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
@@ -381,17 +378,6 @@ def outcome(path: Path, cache: Path, data: dict[str, bytes]) -> Dataset | InputE
         return error
 
 
-@pytest.fixture(scope="module")
-def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cifar-cache")
-
-
-@pytest.fixture(scope="module")
-def cifar100(shared_cache: Path) -> Dataset:
-    return cifar.load(SHARED, "cifar100", cache=shared_cache)
-
-
-@real
 def test_real_cifar100_is_what_is_published(cifar100: Dataset) -> None:
     assert pixels(cifar100, "train").shape == (50_000, 32, 32, 3)
     assert pixels(cifar100, "test").shape == (10_000, 32, 32, 3)
@@ -407,21 +393,19 @@ def test_real_cifar100_is_what_is_published(cifar100: Dataset) -> None:
     assert group == {"beaver", "dolphin", "otter", "seal", "whale"}
 
 
-@real
 def test_real_cifar100_comes_from_the_cache(
-    cifar100: Dataset, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+    cifar100: Dataset, cifar100_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cifar, "_decode", None)  # decoding again would fail
-    again = cifar.load(SHARED, "cifar100", cache=shared_cache)
+    again = cifar.load(SHARED, "cifar100", cache=cifar100_cache)
     assert same(again, cifar100)
 
 
-@real
 @pytest.mark.skipif(not (SHARED / "cifar-n").is_dir(), reason="the real CIFAR-100N is not there")
 def test_real_human_labels_are_in_the_order_of_the_real_images(
-    cifar100: Dataset, shared_cache: Path
+    cifar100: Dataset, cifar100_cache: Path
 ) -> None:
-    dataset = cifar_n.load("cifar100n", SHARED, cache=shared_cache)
+    dataset = cifar_n.load("cifar100n", SHARED, cache=cifar100_cache)
     assert dataset.clean is not None
     np.testing.assert_array_equal(dataset.clean, cifar100.train.labels)
     rate = float((dataset.train.labels != dataset.clean).mean())
@@ -476,9 +460,8 @@ def test_a_label_of_another_coarse_class_is_left_out() -> None:
     assert small.names[small.clean[row]] == "class 1"
 
 
-@real
-def test_the_real_one_has_the_numbers_that_are_listed() -> None:
-    small = open_data(Request("cifar100-small", data_root=SHARED))
+def test_the_real_one_has_the_numbers_that_are_listed(cifar100_cache: Path) -> None:
+    small = open_data(Request("cifar100-small", data_root=SHARED, cache=cifar100_cache))
     assert (len(small.train), small.num_classes) == (10_000, 20)
     assert small.test is not None
     assert len(small.test) == 2_000

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -14,11 +13,6 @@ from proselflc.data.images import image_scaling
 from proselflc.data.images.image_scaling import ImageScaling, warped
 from proselflc.data.inputs import Bytes, ImageFiles, Images
 from proselflc.errors import InputError
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def noise_images(n: int = 6, channels: int = 3) -> Images:

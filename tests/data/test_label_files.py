@@ -166,10 +166,9 @@ def test_our_own_labels_keep_their_truth_and_go_by_id(table: Path, tmp_path: Pat
     np.testing.assert_array_equal(other.clean, dataset.train.labels[::-1])
 
 
-@pytest.mark.skipif(not CIFAR100.exists(), reason="the real CIFAR-100 is not in ../shared/data")
-def test_the_real_cifar100_with_its_human_labels(tmp_path: Path) -> None:
+def test_the_real_cifar100_with_its_human_labels(cifar100_cache: Path) -> None:
     request = Request(
-        str(CIFAR100), labels=SHARED / "cifar-n" / "CIFAR-100_human.npz", cache=tmp_path
+        str(CIFAR100), labels=SHARED / "cifar-n" / "CIFAR-100_human.npz", cache=cifar100_cache
     )
     dataset = open_data(request)
     assert dataset.clean is not None

@@ -7,7 +7,6 @@ import struct
 from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,11 +17,7 @@ from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Ints
 from proselflc.data.noise import Noise, NoiseSpec, corrupt, parse, stream
-from proselflc.data.sources import cifar
 from proselflc.errors import InputError
-
-SHARED = Path(__file__).parents[2] / "../shared/data"
-CIFAR100 = SHARED / "cifar-100-python.tar.xz"
 
 RATES = ["0", "0.2", "0.29", "0.3", "0.4", "0.45", "0.57", "0.58", "0.7", "0.9", "1"]
 KINDS = [*noise.GENERATORS, *noise.GENERATORS_WITHOUT_RATE]
@@ -232,13 +227,6 @@ def test_pair_noise_on_cifar100s_sizes(rate: str) -> None:
     assert set(moved.values()) == {int(Fraction(rate) * 500)}
     assert {(b, a) for a, b in moved} == set(moved)
     assert Fraction(int(result.flipped.sum()), 50000) == Fraction("0.4") * Fraction(rate)
-
-
-@pytest.fixture(scope="module")
-def cifar100(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    if not CIFAR100.exists():
-        pytest.skip("the real CIFAR-100 is not in ../shared/data")
-    return cifar.load(CIFAR100, "cifar100", cache=tmp_path_factory.mktemp("cache"))
 
 
 @pytest.mark.parametrize("rate", ["0.2", "0.3", "0.4"])

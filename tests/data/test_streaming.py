@@ -27,11 +27,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 SCALING = ImageScaling((0.5, 0.4, 0.3), (0.2, 0.25, 0.3), (12, 10), (16, 18))
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def picture(i: int) -> Bytes:
     """[H, W, 3] smooth, of a size of its own."""
     rows, columns = np.mgrid[0 : 20 + i % 5, 0 : 24 + i % 3]

@@ -14,12 +14,6 @@ from proselflc.data.text_hashing import (
 )
 from proselflc.errors import InputError
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 FNV_PRIME, FNV_BASIS, MASK = 0x100000001B3, 0xCBF29CE484222325, 2**64 - 1
 
 

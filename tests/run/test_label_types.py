@@ -275,7 +275,7 @@ def test_a_run_that_says_nothing_of_the_type_has_names(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_type_is_refused_with_a_sentence(wrong: Any, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"model\.json says of which type .* damaged"):
+    with pytest.raises(InputError, match=r"label type in model\.json is damaged"):
         LabelValues.from_json(wrong, CLASSES, "model.json")
     labels = labelled(np.array([0, 1, 2]), None, ("a", "b", "c"), ("x", "y", "z"))
     good = LabelValues((0, 1, 2))
@@ -284,5 +284,5 @@ def test_a_damaged_type_is_refused_with_a_sentence(wrong: Any, tmp_path: Path) -
     assert Labels.load(tmp_path / "labels.npz").values == good
     arrays["label_type"] = np.array(json.dumps(wrong))
     np.savez(tmp_path / "labels.npz", **arrays)
-    with pytest.raises(InputError, match=r"labels\.npz says of which type .* damaged"):
+    with pytest.raises(InputError, match=r"label type in .*labels\.npz is damaged"):
         Labels.load(tmp_path / "labels.npz")

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Part
 from proselflc.data.images.image_scaling import ImageScaling
-from proselflc.data.inputs import Features, Floats, ImageFiles, Images, Inputs, Texts
+from proselflc.data.inputs import Bytes, Floats, Inputs
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.data.streaming import FileLoader
@@ -287,12 +287,12 @@ def _batches(
     """Yield the number of examples and the model's arguments of every batch."""
     inputs: Inputs = part.inputs
     order = Order(batch_size, shuffle=False)
-    if isinstance(inputs, ImageFiles):
+    if not inputs.in_memory:
         scaling = ImageScaling(embedder.mean, embedder.std, (size, size), (size, size))
         for batch in FileLoader(part, scaling, order, workers=workers).batches():
             yield len(batch.y), batch.x
         return
-    if isinstance(inputs, Texts) and embedder.tokenize is None:
+    if inputs.medium == "text" and embedder.tokenize is None:
         raise _model_error(
             "does not take texts",
             "pass hf:DIR with a tokenizer, or a factory whose module has a method "
@@ -300,19 +300,18 @@ def _batches(
         )
     for share in order.shares(len(part), epoch=0):
         some = inputs.take(share.positions)
-        if isinstance(some, Images):
-            yield len(some), _resize(some, embedder, size)
-        elif isinstance(some, Texts):
+        if some.strings is not None:
             assert embedder.tokenize is not None
-            yield len(some), embedder.tokenize(list(some.texts))
+            yield len(some), embedder.tokenize(list(some.strings[1]))
+        elif some.medium == "image":
+            yield len(some), _resize(np.array(some.numbers), embedder, size)
         else:
-            assert isinstance(some, Features)
-            yield len(some), torch.from_numpy(np.array(some.values, np.float32))
+            yield len(some), torch.from_numpy(np.array(some.numbers, np.float32))
 
 
-def _resize(images: Images, embedder: Embedder, size: int) -> Tensor:
+def _resize(images: Bytes, embedder: Embedder, size: int) -> Tensor:
     """Return normalised images, [N, 3, size, size]."""
-    pixels = torch.from_numpy(np.array(images.pixels)).permute(0, 3, 1, 2)
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
     height, width = pixels.shape[2:]
     scaling = ImageScaling(embedder.mean, embedder.std, (height, width), (height, width))
     x = scaling.normalized(pixels.expand(-1, 3, -1, -1))

@@ -15,7 +15,7 @@ from torch import Tensor
 from proselflc.data.dataset import Part
 from proselflc.data.images import augment
 from proselflc.data.images.image_scaling import ImageScaling
-from proselflc.data.inputs import ImageFiles, Images, Ints, Texts
+from proselflc.data.inputs import Ints
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.random_streams import stream_seed
 from proselflc.data.text_hashing import Bags, TextHashing
@@ -183,12 +183,12 @@ class Loader:
 
     def __post_init__(self) -> None:
         self.preprocessing.check(self.part.inputs)
-        if isinstance(self.part.inputs, ImageFiles):
+        if not self.part.inputs.in_memory:
             raise InputError(
                 "a Loader serves what is in memory, and these images are files: serve them with "
                 "proselflc.data.streaming.FileLoader, which takes the same arguments"
             )
-        if self.augmentation is not None and not isinstance(self.part.inputs, Images):
+        if self.augmentation is not None and self.part.inputs.medium != "image":
             raise InputError("crops and flips are for images; these inputs are not images")
         len(self)
 
@@ -204,18 +204,16 @@ class Loader:
             yield Batch(x, y, torch.from_numpy(share.positions))
 
     def _x(self, share: Share, epoch: int) -> Tensor:
-        inputs, preprocessing = self.part.inputs, self.preprocessing
-        if isinstance(inputs, Images) and isinstance(preprocessing, ImageScaling):
-            return self._images(inputs, preprocessing, share, epoch)
-        if isinstance(inputs, Texts):
+        if isinstance(self.preprocessing, ImageScaling):
+            return self._images(self.preprocessing, share, epoch)
+        if isinstance(self.preprocessing, TextHashing):
             return self._bags.padded(share.positions)
-        return preprocessing(inputs.take(share.positions))
+        return self.preprocessing(self.part.inputs.take(share.positions))
 
-    def _images(
-        self, inputs: Images, preprocessing: ImageScaling, share: Share, epoch: int
-    ) -> Tensor:
+    def _images(self, preprocessing: ImageScaling, share: Share, epoch: int) -> Tensor:
+        assert self.part.inputs.numbers is not None
         # numpy gathers: torch cannot look at a read-only memory map without a warning.
-        taken = torch.from_numpy(np.take(inputs.pixels, share.positions, axis=0))
+        taken = torch.from_numpy(np.take(self.part.inputs.numbers, share.positions, axis=0))
         pixels = taken.permute(0, 3, 1, 2)
         if self.augmentation is not None:
             padding = self.augmentation.padding
@@ -230,6 +228,5 @@ class Loader:
 
     @cached_property
     def _bags(self) -> Bags:
-        assert isinstance(self.part.inputs, Texts)
         assert isinstance(self.preprocessing, TextHashing)
         return self.preprocessing.bags(self.part.inputs)

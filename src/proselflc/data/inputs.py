@@ -47,11 +47,13 @@ class Inputs(ABC):
     Attributes:
         kind: plural noun for messages.
         medium: how a page shows them.
+        in_memory: whether they are held in memory rather than read from files.
         columns: names of the columns of a table, or None.
     """
 
     kind: ClassVar[str]
     medium: ClassVar[Literal["image", "text", "table"]]
+    in_memory: ClassVar[bool] = True
     columns: tuple[str, ...] | None = None
 
     @abstractmethod
@@ -126,6 +128,7 @@ class ImageFiles(Inputs):
     paths: tuple[Path, ...]
     kind = "image files"
     medium = "image"
+    in_memory = False
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proselflc.data.inputs import Features, Inputs
+from proselflc.data.inputs import Features, Floats, Inputs
 from proselflc.errors import InputError
 from proselflc.models.shape import FeatureShape, Shape
 
@@ -99,30 +99,28 @@ class Standardization(Preprocessing):
 
     def check(self, inputs: Inputs) -> None:
         """Refuse inputs that are not a table with the columns that were fitted."""
-        if not isinstance(inputs, Features):
-            raise InputError(f"this model was made for numeric features, got {inputs.kind}")
-        self._positions(inputs)
+        self._select(inputs)
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """Return [N, D] float32 for N rows of numbers."""
-        self.check(inputs)
-        assert isinstance(inputs, Features)
-        positions = self._positions(inputs)
-        values = inputs.values if positions is None else inputs.values[:, positions]
+        values = self._select(inputs)
         mean, std = np.asarray(self.mean), np.asarray(self.std)
         scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0)
         standard = np.clip((values - mean) * scale, -1e6, 1e6)
         return torch.from_numpy(standard.astype(np.float32))
 
-    def _positions(self, inputs: Features) -> list[int] | None:
-        """Return where the fitted columns are in this table; None if in the same places."""
+    def _select(self, inputs: Inputs) -> Floats:
+        """Return [N, D] the values of the fitted columns in their order."""
+        values = inputs.numbers
+        if inputs.medium != "table" or values is None:
+            raise InputError(f"this model was made for numeric features, got {inputs.kind}")
         if self.columns is None or inputs.columns is None or inputs.columns == self.columns:
-            if inputs.values.shape[1] != len(self.mean):
+            if values.shape[1] != len(self.mean):
                 raise InputError(
                     f"this model was made for {len(self.mean)} features per example, got "
-                    f"{inputs.values.shape[1]}"
+                    f"{values.shape[1]}"
                 )
-            return None
+            return values
         place = {name: i for i, name in enumerate(inputs.columns)}
         for name in self.columns:
             if name not in place:
@@ -130,7 +128,7 @@ class Standardization(Preprocessing):
                     f'the column "{name}" that this model was made for is missing; columns here: '
                     f"{', '.join(inputs.columns)}"
                 )
-        return [place[name] for name in self.columns]
+        return values[:, [place[name] for name in self.columns]]
 
     def validate(self) -> None:
         if len(self.mean) != len(self.std) or min(self.std) < 0:

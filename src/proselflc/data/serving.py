@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
+from typing import Any
 
 from proselflc.data.batches import Batches, Loader, Order, PadCropFlip
 from proselflc.data.dataset import Part
 from proselflc.data.images.image_scaling import ImageScaling
-from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Texts
+from proselflc.data.inputs import Inputs
 from proselflc.data.preprocessing import Preprocessing, Standardization
 from proselflc.data.streaming import FileLoader, RandomCrop
 from proselflc.data.text_hashing import TextHashing
@@ -17,17 +19,17 @@ from proselflc.files.typed import convert, damaged
 _KINDS: dict[str, type[Preprocessing]] = {
     kind.kind: kind for kind in (ImageScaling, TextHashing, Standardization)
 }
+_FITS: dict[str, Callable[[Any], Preprocessing]] = {
+    "image": ImageScaling.fit,
+    "text": TextHashing.fit,
+    "table": Standardization.fit,
+}
 _SOURCE = "the saved preprocessing"
 
 
 def fit(train: Inputs) -> Preprocessing:
     """Return the preprocessing that suits these training inputs, fitted on them."""
-    if isinstance(train, Texts):
-        return TextHashing.fit(train)
-    if isinstance(train, Features):
-        return Standardization.fit(train)
-    assert isinstance(train, Images | ImageFiles)
-    return ImageScaling.fit(train)
+    return _FITS[train.medium](train)
 
 
 def from_json(value: object) -> Preprocessing:
@@ -59,7 +61,7 @@ def loader(
 ) -> Batches:
     """Return the loader that serves a part, from memory or from files."""
     crop, flip = "crop" in augment, "flip" in augment
-    if isinstance(part.inputs, ImageFiles):
+    if not part.inputs.in_memory:
         assert isinstance(preprocessing, ImageScaling)
         random = RandomCrop(flip) if crop else None
         return FileLoader(

@@ -235,7 +235,7 @@ class FileLoader:
 
     def __post_init__(self) -> None:
         self.preprocessing.check(self.part.inputs)
-        if not isinstance(self.part.inputs, ImageFiles):
+        if self.part.inputs.in_memory:
             raise InputError("these images are in memory: read them with a Loader")
         len(self)
 

@@ -132,21 +132,21 @@ class TextHashing(Preprocessing):
 
     def check(self, inputs: Inputs) -> None:
         """Refuse inputs that are not texts."""
-        if not isinstance(inputs, Texts):
+        if inputs.medium != "text":
             raise InputError(f"this model was made for texts, got {inputs.kind}")
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """Return [N, L] int64 the bags of N texts, padded with 0 to the longest, L ≥ 1."""
-        self.check(inputs)
-        assert isinstance(inputs, Texts)
         return self.bags(inputs).padded(np.arange(len(inputs)))
 
-    def bags(self, inputs: Texts) -> Bags:
+    def bags(self, inputs: Inputs) -> Bags:
         """Return the bags of all n texts."""
+        self.check(inputs)
+        assert inputs.strings is not None
         number = np.where(self._seen, np.cumsum(self._seen), 0).astype(np.int32)  # [buckets]
         numbers = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
-        for chunk in self._chunks(inputs.texts):
+        for chunk in self._chunks(inputs.strings[1]):
             owner, bucket = self._runs(chunk)
             known = number[bucket] > 0
             owner, bucket = owner[known], bucket[known]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.inputs import Features, Floats, Inputs, Ints, Texts
+from proselflc.data.inputs import Features, Floats, Inputs, Ints
 from proselflc.errors import InputError
 from proselflc.models.named_code import names_code
 from proselflc.pages.thumbnails import SMALL, bare, resized
@@ -193,12 +193,11 @@ class ReviewView:
             "curve": curve,
             "curveGone": why,
         }
-        if isinstance(self.inputs, Texts):
-            text = self.inputs.texts[index]
+        if (text := self._text(index)) is not None:
             found["text"] = _plain_text(text[:LONGEST_TEXT])
             found["cut"] = max(0, len(text) - LONGEST_TEXT)
-        if isinstance(self.inputs, Features):
-            found["columns"], found["moreColumns"] = self._columns(self.inputs, index)
+        if self._features is not None:
+            found["columns"], found["moreColumns"] = self._columns(self._features, index)
         return found
 
     def neighbours(self, index: int) -> Json:
@@ -223,15 +222,24 @@ class ReviewView:
         """Return a picture of an example; None if there is none."""
         return None if self.inputs is None else encode(self.inputs, index, SIDES[size])
 
+    @property
+    def _features(self) -> Features | None:
+        return self.inputs if isinstance(self.inputs, Features) else None
+
+    def _text(self, index: int) -> str | None:
+        if self.inputs is None or self.inputs.medium != "text":
+            return None
+        return self.inputs.preview(index, 0).text
+
     def _snippet(self, index: int, beside: int) -> Json:
-        if isinstance(self.inputs, Texts):
-            return {"text": shorten(self.inputs.texts[index], SNIPPET)}
-        if isinstance(self.inputs, Features):
-            order = self._unusual(self.inputs, beside)[:FEW_COLUMNS]
-            values = self.inputs.values[index]
+        if (text := self._text(index)) is not None:
+            return {"text": shorten(text, SNIPPET)}
+        if (table := self._features) is not None:
+            order = self._unusual(table, beside)[:FEW_COLUMNS]
             return {
                 "columns": [
-                    {"name": _column(self.inputs, int(j)), "value": float(values[j])} for j in order
+                    {"name": _column(table, int(j)), "value": float(table.values[index][j])}
+                    for j in order
                 ]
             }
         return {}
@@ -294,16 +302,16 @@ class ReviewView:
 
     def _typical_of(self, label: int) -> tuple[Floats, Floats]:
         """Return mean and standard deviation [D] over the examples of a class except suspects."""
-        assert isinstance(self.inputs, Features)
-        review = self.review
+        features, review = self._features, self.review
+        assert features is not None
         members = review.given == label
         members[review.all_suspects] = False
         if not members.any():
             members = review.given == label
         if not members.any():
-            D = self.inputs.values.shape[1]
+            D = features.values.shape[1]
             return np.zeros(D, np.float32), np.zeros(D, np.float32)
-        values = self.inputs.values[members]
+        values = features.values[members]
         return values.mean(0), values.std(0)
 
     def _recent(self) -> list[list[Json]]:

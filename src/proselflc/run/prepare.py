@@ -21,7 +21,7 @@ from proselflc.data.corruption import corrupt_labels, unexpected_effects
 from proselflc.data.dataset import Dataset, Part, checked
 from proselflc.data.images.image import usual_length
 from proselflc.data.images.image_scaling import ImageScaling
-from proselflc.data.inputs import ImageFiles, Images, Inputs, Ints
+from proselflc.data.inputs import ImageFiles, Inputs, Ints
 from proselflc.data.labels import labels as labels_of
 from proselflc.data.labels.decisions import read_decisions
 from proselflc.data.labels.labels import Labels
@@ -354,8 +354,10 @@ def _noise_seed(config: Config) -> int:
 def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Preprocessing:
     fixed = None if config.normalize is None else pixels.parse(config.normalize)
     known = None if fixed is None else (fixed.mean, fixed.std)
+    if inputs.medium != "image":
+        return fit(inputs)
+    size, warp = config.image_size, round(config.image_size * 8 / 7)
     if isinstance(inputs, ImageFiles):
-        size, warp = config.image_size, round(config.image_size * 8 / 7)
         longer = usual_length(inputs.paths)
         if 2 * longer <= size and config.model is None:
             report(
@@ -364,8 +366,7 @@ def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Pr
                 f"{option('image_size', max(longer, 16))} uses a network for small images and is "
                 "much faster"
             )
-        return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp), known=known)
-    return ImageScaling.fit(inputs, known=known) if isinstance(inputs, Images) else fit(inputs)
+    return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp), known=known)
 
 
 def _eval_steps(config: Config, batches: int, total: int) -> int:
@@ -382,10 +383,10 @@ def choose_normalization(
     config: Config, inputs: Inputs, report: Callable[[str], None]
 ) -> str | None:
     """Return the `normalize` option to train with; None for the data's own mean and deviation."""
-    if isinstance(inputs, Images):
-        height, width, channels = map(int, inputs.pixels.shape[1:])
-    elif isinstance(inputs, ImageFiles):
-        height, width, channels = config.image_size, config.image_size, 3
+    if inputs.medium == "image":
+        height, width, channels = config.image_size, config.image_size, 3  # of files, resized
+        if inputs.numbers is not None:
+            height, width, channels = map(int, inputs.numbers.shape[1:])
     elif config.normalize not in (None, pixels.DATA):
         raise InputError(
             f"{option('normalize', config.normalize)} is for images, but these are {inputs.kind}",

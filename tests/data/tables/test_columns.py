@@ -3,12 +3,18 @@
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from proselflc.data.inputs import Floats
+from proselflc.data.request import Request
 from proselflc.data.tables import table
+from proselflc.data.tables.columns import looks_like_ids, similar_classes
 from proselflc.errors import InputError
+from proselflc.run.config import Config
+from proselflc.run.prepare import prepare
 from proselflc.wording import on_command_line
 
 
@@ -104,3 +110,70 @@ def test_hostile_names_stay_in_one_line(tmp_path: Path) -> None:
     message = said(path)
     assert "\x1b" not in message
     assert message.endswith("--ignore-column=-x")
+
+
+N = 40
+
+
+def noted(path: Path, columns: dict[str, list[object]], **options: object) -> list[str]:
+    rows = [list(columns), *zip(*columns.values(), strict=True)]
+    path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    notes: list[str] = []
+    request = Request(data=str(path), label_column="kind", **options)  # type: ignore[arg-type]
+    with on_command_line():
+        prepare(Config(request=request), report=notes.append)
+    return notes
+
+
+def measured(many: int) -> dict[str, list[object]]:
+    return {f"m{k}": [round(i * 0.37 + k, 3) for i in range(N)] for k in range(many)}
+
+
+KIND: dict[str, list[object]] = {"kind": ["ham", "spam"] * (N // 2)}
+
+
+def test_a_column_of_ids_is_noted(tmp_path: Path) -> None:
+    ids: list[object] = [1000 + 7 * k for k in range(N)]
+    age: list[object] = [20 + k % 30 for k in range(N)]
+    table = {"patient no": ids, "age": age, **measured(9), **KIND}
+    path = tmp_path / "a.csv"
+    assert noted(path, table) == [
+        "learning from 11 columns: patient no, age, m0, m1, m2, m3, m4, m5 and 3 more; "
+        "\"patient no\" looks like an id: use it as ids with --id-column 'patient no', or "
+        "ignore it with --ignore-column 'patient no'"
+    ]
+    assert noted(path, table, id_column="patient no") == []
+    assert noted(path, table, ignore_column=("patient no",)) == []
+    visits: list[object] = list(range(N))
+    two = {**table, "visit": visits}
+    assert noted(path, two)[0].endswith(
+        '"patient no" and "visit" look like ids: use one as ids with --id-column '
+        "'patient no', or "
+        "ignore them with --ignore-column 'patient no' visit"
+    )
+
+
+def test_classes_that_differ_by_case_are_noted(tmp_path: Path) -> None:
+    kinds: list[object] = ["ham", "Ham", "spam", "HAM"] * (N // 4)
+    [note] = noted(tmp_path / "a.csv", {**measured(2), "kind": kinds})
+    assert note == (
+        'the classes "HAM", "Ham" and "ham" differ only in case or surrounding spaces; if they are '
+        "the same class, give them one name"
+    )
+    assert similar_classes(["a ", "b", "A", "c"]) == [["a ", "A"]]
+
+
+@pytest.mark.parametrize(
+    ("column", "are"),
+    [
+        (np.arange(5000), True),
+        (np.arange(5000) // 2, False),
+        (np.arange(5000) * 0.5, False),
+        (np.arange(10), False),  # so few may be measurements
+        (np.concatenate([np.arange(2000), [0]]), False),  # seen late alone
+        (np.array([842302, 911320502, *range(84300000, 84300000 + 10**6, 5003)]), True),
+        (np.full(50, 2.0**30), False),
+    ],
+)
+def test_what_looks_like_ids(column: Floats, are: bool) -> None:
+    assert looks_like_ids(column.astype(np.float32)) is are

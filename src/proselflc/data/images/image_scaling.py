@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from proselflc.data.images import augment, image
-from proselflc.data.inputs import Bytes, ImageFiles, Images, Inputs, describe_images
+from proselflc.data.inputs import Bytes, ImageFiles, Inputs, describe_images
 from proselflc.data.preprocessing import Numbers, Preprocessing
 from proselflc.errors import InputError
 from proselflc.models.shape import ImageShape
@@ -60,7 +60,7 @@ class ImageScaling(Preprocessing):
     @classmethod
     def fit(
         cls,
-        train: Images | ImageFiles,
+        train: Inputs,
         *,
         size: tuple[int, int] = (224, 224),
         warp: tuple[int, int] = (256, 256),
@@ -70,7 +70,8 @@ class ImageScaling(Preprocessing):
         """Measure the training images.
 
         Args:
-            train: n ≥ 1 images. Images in memory keep their size; for these the rest is unused.
+            train: n ≥ 1 images. Images in memory keep their size; for these `size`, `warp` and
+                `sample` are unused.
             size: what the model is to see of image files.
             warp: what image files are warped to before.
             sample: at most so many image files are looked at, evenly spread over the list.
@@ -78,11 +79,12 @@ class ImageScaling(Preprocessing):
         """
         if len(train) == 0:
             raise InputError("no training images to measure")
-        if isinstance(train, Images):
-            height, width = train.pixels.shape[1:3]
-            mean, std = known or augment.channel_statistics(train.pixels)
+        if train.numbers is not None:
+            height, width = train.numbers.shape[1:3]
+            mean, std = known or augment.channel_statistics(train.numbers)
             size = warp = (int(height), int(width))
         else:
+            assert isinstance(train, ImageFiles)
             if warp[0] < size[0] or warp[1] < size[1]:
                 raise InputError(
                     f"images are warped to {_by(warp)} and then cropped to {_by(size)}, which is "
@@ -107,24 +109,22 @@ class ImageScaling(Preprocessing):
 
     def check(self, inputs: Inputs) -> None:
         """Refuse inputs of another kind or shape than were fitted."""
-        if isinstance(inputs, ImageFiles):
-            return
-        if not isinstance(inputs, Images):
+        if inputs.medium != "image":
             raise InputError(f"this model was made for images, got {inputs.kind}")
         expected = describe_images(*self.size, self.channels)
-        if inputs.describe() != expected:
+        if inputs.in_memory and inputs.describe() != expected:
             raise InputError(f"this model was made for {expected}, got {inputs.describe()}")
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """Return [N, channels, h, w] float32 for N images; files are read here and now."""
         self.check(inputs)
-        if isinstance(inputs, ImageFiles):
-            pixels = np.empty((len(inputs), self.channels, *self.size), np.uint8)
-            for path, out in zip(inputs.paths, pixels, strict=True):
-                _read(path, self.warp, channels=self.channels, window=self.middle, out=out)
-            return self.normalized(torch.from_numpy(pixels))
-        assert isinstance(inputs, Images)
-        return self.normalized(torch.from_numpy(np.array(inputs.pixels)).permute(0, 3, 1, 2))
+        if inputs.numbers is not None:
+            return self.normalized(torch.from_numpy(np.array(inputs.numbers)).permute(0, 3, 1, 2))
+        assert isinstance(inputs, ImageFiles)
+        pixels = np.empty((len(inputs), self.channels, *self.size), np.uint8)
+        for path, out in zip(inputs.paths, pixels, strict=True):
+            _read(path, self.warp, channels=self.channels, window=self.middle, out=out)
+        return self.normalized(torch.from_numpy(pixels))
 
     def normalized(
         self, pixels: Tensor, *, channels_last: bool = False, out: Tensor | None = None

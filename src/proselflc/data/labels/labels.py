@@ -71,7 +71,7 @@ class Labels:
         if self.trusted is not None:
             arrays["trusted"] = self.trusted
         if self.values is not None:
-            arrays["label_type"] = np.array(label_values.text_of(self.values))
+            arrays["label_type"] = np.array(label_values.to_text(self.values))
         with whole_file(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
@@ -117,7 +117,7 @@ class Labels:
             raise InputError(f"ids or names in {path} are not distinct")
         values = None
         if "label_type" in arrays:
-            values = label_values.of_text(
+            values = label_values.from_text(
                 _string(path, "label_type", arrays["label_type"]), C, path
             )
         return cls(

@@ -15,7 +15,6 @@ from proselflc.data.dataset import Dataset, Part, checked, in_order
 from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.data.labels import label_values
 from proselflc.data.sources import npz
-from proselflc.data.tables.frame_index import ids_of
 from proselflc.errors import InputError, unknown
 
 
@@ -56,7 +55,7 @@ def load(
     else:
         number = {k: k for k in range(len(names))} | {name: k for k, name in enumerate(names)}
     learned = inputs(x, "x")
-    named = ids_of(x, len(learned)) if ids is None else ids
+    named = _index_of(x, len(learned)) if ids is None else ids
     train = _part(learned, _class_ids(given, number, "y"), named, "train")
     clean_ids = None if truth is None else _class_ids(truth, number, "clean")
     if clean_ids is not None and len(clean_ids) != len(train):
@@ -116,6 +115,18 @@ def inputs(x: object, what: str = "x") -> Inputs:
             )
         array = np.rint(array.astype(np.float32) * 255).astype(np.uint8)
     return Images(npz.images(array, what))
+
+
+def _index_of(x: object, n: int) -> list[str] | None:
+    """Return the ids in the index of a data frame of n rows; None if it only counts them."""
+    index = getattr(x, "index", None)
+    if not isinstance(index, Iterable) or getattr(index, "names", None) is None:
+        return None  # a list has a method of that name
+    is_named = any(name is not None for name in index.names)  # type: ignore[attr-defined]
+    ids = [str(value) for value in index]
+    only_counts = not is_named and ids == [str(k) for k in range(n)]
+    has_missing = bool(getattr(index, "hasnans", False))
+    return None if only_counts or has_missing or len(set(ids)) != n else ids
 
 
 def _numbers(array: npt.NDArray[Any], columns: Iterable[object], what: str) -> npt.NDArray[Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from proselflc.data.dataset import Dataset
 from proselflc.data.images.image import SUFFIXES
-from proselflc.data.inputs import Features, Floats
+from proselflc.data.inputs import Floats
 from proselflc.data.request import Request
 from proselflc.data.tables.cells import NotNumericError, is_number, short
 from proselflc.data.tables.table_file import Table
@@ -364,8 +364,8 @@ def _ignoring(columns: Sequence[str], ids: str | None) -> str:
 def notes(request: Request, dataset: Dataset) -> Iterator[str]:
     """Yield notes about features that look like ids and classes that look alike."""
     inputs = dataset.train.inputs
-    if isinstance(inputs, Features) and inputs.columns is not None:
-        yield from _note_ids(inputs.values, inputs.columns, is_named=request.id_column is not None)
+    if inputs.columns is not None and inputs.numbers is not None:
+        yield from _note_ids(inputs.numbers, inputs.columns, is_named=request.id_column is not None)
     groups = similar_classes(dataset.names)
     if groups:
         shown = ", ".join(quote_names(group, MAX_NOTED) for group in groups[:MAX_NOTED])
