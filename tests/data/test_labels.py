@@ -147,7 +147,7 @@ def arrays_of(labels: Labels) -> dict[str, npt.NDArray[Any]]:
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("given", None, 'holds no "given": it is not a label file written by proselflc'),
+        ("given", None, 'holds no "given": it is not a label file of proselflc'),
         ("fingerprint", None, 'holds no "fingerprint"'),
         ("given", np.zeros(11, np.int64), r'"given" in .* expected 12 class ids'),
         ("given", np.zeros(12), r'"given" in .* is float64 of shape \(12,\)'),
@@ -312,8 +312,8 @@ def test_arrays_are_read_back_by_id(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"ids": None}, 'holds no "ids": it is not an export of proselflc'),
-        ({"given": None}, 'holds no "given": it is not an export of proselflc'),
+        ({"ids": None}, 'holds no "ids": it is not a label file of proselflc'),
+        ({"given": None}, 'holds no "given": it is not a label file of proselflc'),
         ({"labels": np.array([0, 0, 0, 2])}, '"labels" in .* has labels outside 0 … 1'),
         ({"labels": np.array([0.0, 0, 0, 1])}, '"labels" in .* is float64'),
         ({"names": np.array(["a", "a"])}, "ids or names in .* are not distinct"),

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from proselflc.errors import InputError
 from proselflc.models.catalogue import MODELS, build, default_name
-from proselflc.models.resnet import CifarResNet
+from proselflc.models.networks import CifarResNet
 from proselflc.models.shape import BagShape, FeatureShape, ImageShape, Shape
 
 IMAGES = ImageShape(3, 16, 16)

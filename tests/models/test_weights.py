@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from proselflc.errors import InputError
-from proselflc.models.resnet import resnet18
+from proselflc.models.networks import resnet18
 from proselflc.models.weights import load_pretrained, load_strictly, read_state, words
 
 SOMEWHERE = Path("file.pt")

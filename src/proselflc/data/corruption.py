@@ -16,7 +16,7 @@ from proselflc.data.inputs import Ints
 from proselflc.data.labels.class_matrix import read_transition
 from proselflc.data.labels.label_files import read_label_file
 from proselflc.data.labels.labels import from_dataset
-from proselflc.data.noise import Matrix, Noise, NoiseSpec, Numbers, Pairs
+from proselflc.data.noise import Matrix, Noise, NoiseSpec, Pairs
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.data.tables.cells import format_row, neutralize
@@ -152,17 +152,7 @@ def corrupt_labels(
     human: Ints | None = None,
     pairs: Pairs | None = None,
 ) -> Noise:
-    """Return noise on the training labels of a data set, from the true labels if it has them.
-
-    Args:
-        dataset: data set, which is not changed.
-        spec: kind and rate.
-        seed: seed of the random stream.
-        transition, human, pairs: what the kinds of these names need.
-
-    Raises:
-        InputError: the kind does not fit the data, or a single class is left.
-    """
+    """Return noise on the training labels of a data set, from the true labels if it has them."""
     result = noise.corrupt(
         dataset.train.labels if dataset.clean is None else dataset.clean,
         dataset.num_classes,
@@ -170,7 +160,7 @@ def corrupt_labels(
         rate=spec.rate,
         generator=noise.stream(seed),
         coarse=dataset.coarse,
-        features=_numbers(dataset),
+        features=dataset.train.inputs.numbers,
         transition=transition,
         human=human,
         pairs=pairs,
@@ -220,9 +210,6 @@ def write(dataset: Dataset, result: Noise, out: Path) -> list[str]:
     A name ending in `labels.npz` gets only the labels. An `.npz` gets images or features with
     labels, true labels, ids, names and the test part. A `.csv` or `.tsv` gets a row per example
     with id, image path, text or features, label, true label and split.
-
-    Raises:
-        InputError: the file cannot hold such data, or the labels left cannot be learned from.
     """
     clean = dataset.train.labels if dataset.clean is None else dataset.clean
     corrupted = checked(dataset.with_labels(result.given, clean))
@@ -266,14 +253,17 @@ def _check_out(what: Corruption) -> None:
         )
 
 
-def _numbers(dataset: Dataset) -> Numbers | None:
-    return dataset.train.inputs.numbers
-
-
 def _write_npz(dataset: Dataset, out: Path) -> list[str]:
     assert dataset.clean is not None
+    inputs = dataset.train.inputs
+    if inputs.numbers is None:
+        raise InputError(
+            f"an .npz file holds arrays, but the data are {inputs.kind}",
+            field="out",
+            fix=f"write {out.stem}.csv, or {_labels_alone(out)}",
+        )
     arrays: dict[str, npt.NDArray[Any]] = {
-        "x": _array(dataset.train, out),
+        "x": inputs.numbers,
         "y": dataset.train.labels,
         "clean": dataset.clean,
         "ids": np.array(dataset.train.ids, dtype=np.str_),
@@ -281,7 +271,8 @@ def _write_npz(dataset: Dataset, out: Path) -> list[str]:
     }
     notes = []
     if dataset.test is not None:
-        arrays |= {"x_test": _array(dataset.test, out), "y_test": dataset.test.labels}
+        assert dataset.test.inputs.numbers is not None  # all parts are of one kind
+        arrays |= {"x_test": dataset.test.inputs.numbers, "y_test": dataset.test.labels}
     if dataset.validation is not None:
         notes.append("an .npz file cannot hold the validation part, which is left out")
     if dataset.coarse is not None:
@@ -291,31 +282,20 @@ def _write_npz(dataset: Dataset, out: Path) -> list[str]:
     return notes
 
 
-def _array(part: Part, out: Path) -> npt.NDArray[Any]:
-    if part.inputs.numbers is not None:
-        return part.inputs.numbers
-    raise InputError(
-        f"an .npz file holds arrays, but the data are {part.inputs.kind}: write {out.stem}.csv, or "
-        f"{out.stem}-labels.npz for the labels alone"
-    )
-
-
 def _write_table(dataset: Dataset, out: Path) -> list[str]:
     assert dataset.clean is not None
     columns = _columns(dataset, out)
     taken = {LABEL, CLEAN, ID, SPLIT} & {name.strip().lower() for name in columns}
     if taken:
         raise InputError(
-            f'the data has a column "{min(taken)}", which the table needs for another '
-            f"purpose: write {out.stem}-labels.npz for the labels alone"
+            f'the data has a column "{min(taken)}", which the table needs for another purpose',
+            field="out",
+            fix=f"write {_labels_alone(out)}",
         )
     delimiter = "\t" if out.suffix == ".tsv" else ","
     lines = [format_row((ID, *columns, LABEL, CLEAN, SPLIT), delimiter)]
     changed = 0
-    parts = {"train": dataset.train, "test": dataset.test, "validation": dataset.validation}
-    for split, part in parts.items():
-        if part is None:
-            continue
+    for split, part in dataset.parts.items():
         clean = dataset.clean if split == "train" else part.labels
         for name, cells, label, true in zip(
             part.ids, _cells(part, out), part.labels, clean, strict=True
@@ -328,7 +308,9 @@ def _write_table(dataset: Dataset, out: Path) -> list[str]:
     except UnicodeEncodeError as error:
         raise InputError(
             f"a table is UTF-8 text, which cannot hold {error.object[error.start]!r} of a path or "
-            f"text: rename it, or write {out.stem}-labels.npz"
+            "text",
+            field="out",
+            fix=f"rename it, or write {_labels_alone(out)}",
         ) from None
     with whole_file(out) as file:
         file.write(content)
@@ -348,14 +330,19 @@ def _write_table(dataset: Dataset, out: Path) -> list[str]:
     return notes
 
 
+def _labels_alone(out: Path) -> str:
+    return f"{out.stem}-labels.npz for the labels alone"
+
+
 def _columns(dataset: Dataset, out: Path) -> tuple[str, ...]:
     inputs = dataset.train.inputs
     if inputs.strings is not None:
         return (inputs.strings[0],)
     if inputs.medium != "table" or inputs.numbers is None:
         raise InputError(
-            f"a table cannot hold {inputs.kind}: write {out.stem}.npz, or {out.stem}-labels.npz "
-            "for the labels alone"
+            f"a table cannot hold {inputs.kind}",
+            field="out",
+            fix=f"write {out.stem}.npz, or {_labels_alone(out)}",
         )
     return inputs.columns or tuple(f"x{k}" for k in range(inputs.numbers.shape[1]))
 
@@ -376,8 +363,9 @@ def _path(path: Path, out: Path) -> str:
     """Return the path of an image as a cell, relative to the folder of the table if below it."""
     if "\n" in str(path) or "\r" in str(path):
         raise InputError(
-            f'a table cannot hold the path "{path}", which has a line break: rename it, or write '
-            f"{out.stem}-labels.npz for the labels alone"
+            f'a table cannot hold the path "{path}", which has a line break',
+            field="out",
+            fix=f"rename it, or write {_labels_alone(out)}",
         )
     folder = out.parent.resolve()
     cell = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)

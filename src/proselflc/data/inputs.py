@@ -229,11 +229,7 @@ def describe_images(height: int, width: int, channels: int) -> str:
 
 
 def concat(inputs: Sequence[Inputs], what: str) -> Inputs:
-    """Return one or more inputs of the same kind and shape, one after the other.
-
-    Raises:
-        InputError: they differ; `what` is the plural noun that says which they are.
-    """
+    """Return one or more inputs of the same kind and shape, one after the other."""
     kinds = list(dict.fromkeys(each.describe() for each in inputs))
     if len(kinds) > 1:
         raise InputError(

@@ -42,15 +42,7 @@ def write(inputs: Inputs, table_file: Path, arrays_file: Path) -> None:
 
 
 def read(table: Path, arrays: Path, rows: int | None = None) -> Inputs | None:
-    """Return the inputs that `write` kept in either file, row for row; None if nothing was kept.
-
-    Args:
-        table, arrays: the two files.
-        rows: how many there should be, which is looked at before they are read.
-
-    Raises:
-        InputError: it is damaged, or holds another number of rows.
-    """
+    """Return the inputs that `write` kept in either file, row for row; None if nothing was kept."""
     if is_regular(table):
         file = open_parquet(table)
         if rows is not None and len(file) != rows:

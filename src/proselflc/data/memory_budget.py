@@ -33,11 +33,7 @@ def keeps_all(num_examples: int, num_classes: int) -> bool:
 
 
 def limit() -> int:
-    """Return the bytes that one thing may take: `LIMIT`, or what the environment variable says.
-
-    Raises:
-        InputError: the variable does not hold a number of gigabytes.
-    """
+    """Return the bytes that one thing may take: `LIMIT`, or what the environment variable says."""
     text = os.environ.get(VARIABLE)
     if text is None:
         return LIMIT
@@ -81,9 +77,6 @@ def require(needed: int, what: str, instead: str) -> None:
         needed: bytes.
         what: takes them, the subject of a sentence: "the method elr keeps … and".
         instead: what to do, an imperative clause.
-
-    Raises:
-        InputError: it is too much.
     """
     most, free = limit(), available()
     if needed > most:

@@ -124,9 +124,6 @@ def corrupt(
         generator: source of all randomness; `stream(seed)` creates one.
         coarse, features, transition, human, pairs: what some generators need; see `Truth`.
 
-    Raises:
-        InputError: if the rate, the kind or what the kind needs is wrong or missing.
-
     >>> noise = corrupt(np.arange(10), 10, kind="symmetric", rate="0.3", generator=stream(0))
     >>> noise.kind, int(noise.flipped.sum()), noise.rate
     ('sym_exclusive_exact', 3, 0.3)

@@ -83,11 +83,6 @@ def folds(labels: Ints, k: int, *, generator: np.random.Generator) -> tuple[Spli
 
     The shuffled classes are dealt out one after the other like cards, so that part sizes, and the
     examples of any class in them, differ by one at most.
-
-    Args:
-        labels: [n] class ids.
-        k: from 2 to n.
-        generator: where the order comes from; `random_stream(seed, purpose)` makes one.
     """
     if not 2 <= k <= len(labels):
         raise InputError(

@@ -28,7 +28,7 @@ from proselflc.data.dataset import Dataset, Part, checked
 from proselflc.data.inputs import Bools, Features, Floats, Ints
 from proselflc.errors import InputError, invalid_option
 from proselflc.exporting.labels import issues_frame
-from proselflc.models.small import mlp
+from proselflc.models.networks import mlp
 from proselflc.run.fit import fit
 
 try:

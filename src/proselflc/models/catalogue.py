@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from proselflc.errors import InputError, unknown
-from proselflc.models import factory, resnet, small
+from proselflc.models import factory, networks
 from proselflc.models.named_code import LIBRARIES
 from proselflc.models.shape import KINDS, BagShape, FeatureShape, ImageShape, Shape, example
 from proselflc.models.weights import load_pretrained, read_state, words
@@ -42,20 +42,20 @@ class Model:
 
 def _convnet(shape: Shape, num_classes: int) -> nn.Module:
     assert isinstance(shape, ImageShape)
-    return small.convnet(shape.channels, shape.height, shape.width, num_classes)
+    return networks.convnet(shape.channels, shape.height, shape.width, num_classes)
 
 
 def _mlp(shape: Shape, num_classes: int) -> nn.Module:
     if isinstance(shape, ImageShape):
-        return small.mlp(shape.channels * shape.height * shape.width, num_classes)
+        return networks.mlp(shape.channels * shape.height * shape.width, num_classes)
     assert isinstance(shape, FeatureShape)
-    return small.mlp(shape.width, num_classes)
+    return networks.mlp(shape.width, num_classes)
 
 
 def _cifar_resnet(depth: int) -> Build:
     def build(shape: Shape, num_classes: int) -> nn.Module:
         assert isinstance(shape, ImageShape)
-        return resnet.CifarResNet(depth, shape.channels, num_classes)
+        return networks.CifarResNet(depth, shape.channels, num_classes)
 
     return build
 
@@ -70,7 +70,7 @@ def _resnet(make: Callable[[int, int], nn.Module]) -> Build:
 
 def _embedding_bag(shape: Shape, num_classes: int) -> nn.Module:
     assert isinstance(shape, BagShape)
-    return small.embedding_bag(shape.num_embeddings, num_classes)
+    return networks.embedding_bag(shape.num_embeddings, num_classes)
 
 
 _IMAGES: tuple[type[Shape], ...] = (ImageShape,)
@@ -83,13 +83,13 @@ MODELS: dict[str, Model] = {
     "resnet44": Model("CIFAR ResNet-44", "CIFAR-100", _IMAGES, _cifar_resnet(44), "sgd", 0.1, 5e-4),
     "resnet56": Model("CIFAR ResNet-56", "–", _IMAGES, _cifar_resnet(56), "sgd", 0.1, 5e-4),
     "resnet18": Model(
-        "ResNet-18 for 224 px", "–", _IMAGES, _resnet(resnet.resnet18), "sgd", 0.01, 1e-4
+        "ResNet-18 for 224 px", "–", _IMAGES, _resnet(networks.resnet18), "sgd", 0.01, 1e-4
     ),
     "resnet50": Model(
         "ResNet-50 for 224 px",
         "ImageNet, Clothing1M",
         _IMAGES,
-        _resnet(resnet.resnet50),
+        _resnet(networks.resnet50),
         "sgd",
         0.01,
         1e-4,
@@ -132,9 +132,6 @@ def build(
 
     Returns:
         a module that maps a batch of that shape to logits [N, C], in training mode.
-
-    Raises:
-        InputError: no such model, it cannot be made or does not fit, or its weights do not.
     """
     if num_classes < 1:
         raise InputError(f"a model needs at least 1 class, got {num_classes}")

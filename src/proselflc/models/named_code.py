@@ -25,13 +25,7 @@ def names_code(model: object) -> bool:
 
 
 def check_repeated(model: str, source: Path, repeated: str | None) -> None:
-    """Refuse code that a file names and the user does not.
-
-    Args:
-        model: the model in the file.
-        source: the file.
-        repeated: the model that the user names, or None.
-    """
+    """Refuse code that a file names and the user does not."""
     if repeated is not None or not names_code(model):
         return
     module, _, factory = model.partition(":")

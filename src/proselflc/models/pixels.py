@@ -64,9 +64,6 @@ def parse(text: str) -> Pixels | None:
 
     >>> parse("0.5,0.5,0.5/0.25,0.25,0.25")
     Pixels(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
-
-    Raises:
-        InputError: the text is not a scaling.
     """
     if text == DATA:
         return None
@@ -91,13 +88,6 @@ def expected(model: str, weights: Path) -> Pixels | None:
     A description beside the file comes first: the `model.json` of a run, or the configuration that
     Hugging Face and timm write. Then the model: timm describes its own, and all of torchvision's
     were trained with ImageNet's scaling.
-
-    Args:
-        model: the model's name.
-        weights: the file.
-
-    Raises:
-        InputError: the description is damaged, or timm does not know the model.
     """
     beside = _beside(weights) if weights.name in _FROM_A_HUB else None
     if beside is not None:

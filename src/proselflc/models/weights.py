@@ -56,11 +56,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
 
 
 def load_strictly(module: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    """Load the weights into the module; every name and shape must fit.
-
-    Args:
-        path: where they came from, for the error.
-    """
+    """Load the weights into the module; every name and shape must fit."""
     try:
         module.load_state_dict(state, strict=True)
     except RuntimeError as error:
@@ -106,11 +102,7 @@ def _classifier(module: nn.Module) -> tuple[str, ...]:
 
 
 def _other_classes(shapes: list[tuple[torch.Size, torch.Size]]) -> bool:
-    """Return whether the file's layer differs from the model's in its first dimension only.
-
-    Args:
-        shapes: of every parameter of the layer, in the model and in the file.
-    """
+    """Return whether the file's layer differs from the model's in its first dimension only."""
     outputs = {(own[:1], other[:1]) for own, other in shapes}
     same = all(own[1:] == other[1:] for own, other in shapes)
     return same and len(outputs) == 1 and all(own != other for own, other in shapes)

@@ -51,9 +51,6 @@ def decode(path: Path) -> Image.Image:
     """Return the file as an upright Pillow image of mode RGB, its pixels loaded.
 
     Of several frames the first counts. Colour profiles are not applied.
-
-    Raises:
-        InputError: the file is missing, truncated, too large or not an image.
     """
     try:
         with opened(path) as image:
@@ -191,10 +188,6 @@ def sift(
         ids: their n names in the data set.
         classes: their n class names, or None where they have none.
         on_bad_image: "error" to name the first bad one, "skip" to leave bad ones out.
-
-    Raises:
-        InputError: an image is bad and that is an error, or all images of a class are bad, or
-            simply all.
     """
     from PIL import Image
 

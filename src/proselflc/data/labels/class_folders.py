@@ -63,9 +63,6 @@ def write(
         names: C class names.
         link: a symbolic link, a second name for the same file ("hard"), or a copy.
         overwrite: whether to replace what was written before.
-
-    Raises:
-        InputError: the folder is not empty or cannot be written, or a file is missing.
     """
     check(folder, overwrite=overwrite)
     used = [int(k) for k in sorted(set(labels.tolist()))]
@@ -169,10 +166,6 @@ def _distinct(name: str, taken: dict[str, int]) -> str:
     """Return the name, with a number if it is taken, and mark it as taken.
 
     Names that differ in case, or in the encoding of an accent, are the same on some systems.
-
-    Args:
-        name: the desired name.
-        taken: last number used for each name, as names are compared.
     """
     stem, dot, ending = name.rpartition(".")
     if not dot or len(ending) > 8:

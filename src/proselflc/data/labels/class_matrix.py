@@ -98,15 +98,6 @@ def read(
 
     The form in memory depends on the number of classes alone. Of a dense array only the shape is
     checked here.
-
-    Args:
-        found: arrays of the file.
-        name: name of the matrix.
-        num_classes: C.
-        path: the file, for messages.
-
-    Raises:
-        InputError: cells are outside the matrix, out of order, or without a number.
     """
     C = num_classes
     parts = [found.get(one) for one in array_names(name)[1:]]
@@ -190,11 +181,7 @@ def read_transition(path: Path) -> Doubles:
 
 
 def read_mask(path: Path, num_classes: int) -> Doubles:
-    """Return a [C, C] matrix of 0 and 1; an .npz file holds it as `mask`.
-
-    Raises:
-        InputError: it is not such a file, or has another shape or other values.
-    """
+    """Return a [C, C] matrix of 0 and 1; an .npz file holds it as `mask`."""
     mask, C = _read_matrix(path, "mask", ("mask",)), num_classes
     if mask.shape != (C, C):
         raise InputError(

@@ -176,12 +176,7 @@ class Decisions:
                 )
 
     def refresh(self) -> None:
-        """Read the lines that any process added.
-
-        Raises:
-            InputError: the file cannot be read, is damaged before its last line, or is about other
-                labels.
-        """
+        """Read the lines that any process added."""
         with self._held:
             if review_file.size_of(self.path) in (None, self._offset):
                 return
@@ -194,16 +189,8 @@ class Decisions:
         A decision is not written if another one was made since its reviewer looked, and not
         written again if the file already has it with the same key.
 
-        Args:
-            requests: what to write.
-            by: reviewer.
-            key: the same for a request that is repeated.
-
         Returns:
             The conflicting decision for each request that was not written, else None.
-
-        Raises:
-            InputError: the file cannot be written; it is unchanged then.
         """
         with self._held, review_file.locked(self.path, needed=True):
             self._catch_up(mend=True)
@@ -368,15 +355,7 @@ class Decisions:
 
 
 def read_decisions(path: Path, fingerprint: str) -> Decisions:
-    """Return the decisions of a file; none if there is no such file.
-
-    Args:
-        path: `review.jsonl` of a run.
-        fingerprint: fingerprint of the run's labels.
-
-    Raises:
-        InputError: it cannot be read, is damaged before its last line, or is about other labels.
-    """
+    """Return the decisions of a file; none if there is no such file."""
     found = Decisions(path, fingerprint)
     found.refresh()
     return found

@@ -123,11 +123,6 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
 
     Validation examples of the run keep their labels. True labels of the data set take precedence
     over those of the run.
-
-    Args:
-        dataset: data set whose labels are replaced.
-        run: run directory.
-        least: confidence from which suggestions are used.
     """
     import numpy as np
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -78,18 +79,14 @@ class Labels:
     @classmethod
     def load(cls, path: Path) -> Labels:
         """Return the content of `labels.npz`, with its arrays checked against each other."""
-        wanted = ("given", "flipped", "names", "ids", "generator", "fingerprint")
+        wanted: tuple[str, ...] = (
+            *("given", "flipped", "names", "ids", "generator", "fingerprint"),
+        )
         of_transition = class_matrix.array_names("transition")
         arrays = npz.arrays(path, (*wanted, *of_transition, "clean", "trusted", "label_type"))
-        missing = [name for name in wanted if name not in arrays]
         if not any(name in arrays for name in of_transition):
-            missing.append("transition")
-        if missing:
-            raise InputError(
-                f'{path} holds no "{missing[0]}": it is not a label file written by proselflc'
-            )
-        names = strings_of(path, "names", arrays["names"])
-        ids = strings_of(path, "ids", arrays["ids"])
+            wanted = (*wanted, "transition")
+        ids, names = _ids_and_names(path, arrays, wanted)
         n, C = len(ids), len(names)
         given = _class_ids(path, "given", arrays["given"], n, C)
         clean = None
@@ -113,8 +110,6 @@ class Labels:
         expected = np.zeros(n, dtype=np.bool_) if clean is None else given != clean
         if not np.array_equal(flipped, expected):
             raise InputError(f'"flipped" in {path} contradicts its given and clean labels')
-        if len(set(ids)) != n or len(set(names)) != C:
-            raise InputError(f"ids or names in {path} are not distinct")
         values = None
         if "label_type" in arrays:
             values = label_values.from_text(
@@ -180,14 +175,8 @@ class CorrectedLabels:
         """Return the labels of a file, with every array checked."""
         wanted = ("ids", "labels", "given", "names")
         arrays = npz.arrays(path, wanted)
-        missing = [name for name in wanted if name not in arrays]
-        if missing:
-            raise InputError(f'{path} holds no "{missing[0]}": it is not an export of proselflc')
-        ids = strings_of(path, "ids", arrays["ids"])
-        names = strings_of(path, "names", arrays["names"])
+        ids, names = _ids_and_names(path, arrays, wanted)
         n, C = len(ids), len(names)
-        if len(set(ids)) != n or len(set(names)) != C:
-            raise InputError(f"ids or names in {path} are not distinct")
         return cls(
             ids,
             _class_ids(path, "labels", arrays["labels"], n, C),
@@ -252,6 +241,19 @@ def labelled(
         trusted=trusted,
         values=values,
     )
+
+
+def _ids_and_names(
+    path: Path, arrays: Mapping[str, npt.NDArray[Any]], wanted: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ids and class names of a file that has all the wanted arrays."""
+    missing = next((name for name in wanted if name not in arrays), None)
+    if missing is not None:
+        raise InputError(f'{path} holds no "{missing}": it is not a label file of proselflc')
+    ids, names = (strings_of(path, name, arrays[name]) for name in ("ids", "names"))
+    if len(set(ids)) != len(ids) or len(set(names)) != len(names):
+        raise InputError(f"ids or names in {path} are not distinct")
+    return ids, names
 
 
 def _class_ids(path: Path, name: str, array: npt.NDArray[Any], n: int, C: int) -> Ints:

@@ -17,11 +17,7 @@ PATIENCE = 30.0  # seconds to wait for another writer
 
 
 def size_of(path: Path) -> int | None:
-    """Return the number of bytes; None if there is no file.
-
-    Raises:
-        InputError: it is a link or not a regular file, or cannot be read.
-    """
+    """Return the number of bytes; None if there is no file."""
     must_be_own(path)
     try:
         return os.lstat(path).st_size
@@ -32,11 +28,7 @@ def size_of(path: Path) -> int | None:
 
 
 def read_from(path: Path, offset: int) -> bytes:
-    """Return the bytes from an offset on; none if there is no file.
-
-    Raises:
-        InputError: the file has become shorter, or cannot be read.
-    """
+    """Return the bytes from an offset on; none if there is no file."""
     if size_of(path) is None:
         if offset:
             raise InputError(f"{path} is gone: restore it")
@@ -52,11 +44,7 @@ def read_from(path: Path, offset: int) -> bytes:
 
 
 def append(path: Path, offset: int, text: bytes) -> None:
-    """Append to a file of `offset` bytes; the text is on disk when this returns.
-
-    Raises:
-        InputError: the file cannot be written; it is unchanged then.
-    """
+    """Append to a file of `offset` bytes; the text is on disk when this returns."""
     with _explain_failure(path):
         if offset == 0:
             with whole_file(path) as file:  # the first line is never incomplete
@@ -94,11 +82,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, needed: bool) -> Iterator[None]:
-    """Keep other processes from writing; without `needed`, continue if locking is impossible.
-
-    Raises:
-        InputError: another process holds the lock for long, or a needed lock is impossible.
-    """
+    """Keep other processes from writing; without `needed`, continue if locking is impossible."""
     from filelock import Timeout
 
     lock = file_lock(path.with_name(".review.lock"), timeout=PATIENCE)

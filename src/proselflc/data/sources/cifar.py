@@ -108,13 +108,7 @@ class _Decoded:
 
 
 def find(name: Name, path: Path, *, fetch: bool = False) -> Path:
-    """Return the archive or the directory of files that `path` is or holds.
-
-    Args:
-        name: which of the two data sets.
-        path: the archive, the directory, or the data root that contains one of them.
-        fetch: download the archive to the data root if it is not found.
-    """
+    """Return the archive or the directory of files that `path` is or holds."""
     layout = _find_layout(name)
     if path.is_file():
         return path
@@ -177,9 +171,6 @@ def shrink(dataset: Dataset) -> Dataset:
 
     The examples of the first four coarse classes stay, with pixels averaged two by two. An example
     whose given label belongs to another coarse class is dropped.
-
-    Args:
-        dataset: CIFAR-100 or CIFAR-100N, complete.
     """
     assert dataset.coarse is not None
     assert dataset.test is not None

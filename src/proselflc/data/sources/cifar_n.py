@@ -64,9 +64,6 @@ def load(name: str, data_root: Path, *, cache: Path | None = None, fetch: bool =
             `.npz`, in it or in its folder `cifar-n`.
         cache: as in `cifar.load`.
         fetch: download missing files.
-
-    Raises:
-        InputError: a file is missing or damaged, or its clean labels are not CIFAR's.
     """
     release, column = _parse_name(name)
     path = find(name, data_root, fetch=fetch)

@@ -138,9 +138,6 @@ def fetch(
         files: files to fetch instead of the official ones.
         timeout: seconds that a server may stay silent.
         progress: called with (file name, bytes so far, total bytes or None).
-
-    Raises:
-        InputError: a file could not be downloaded or written.
     """
     wanted = _find_files(name) if files is None else files
     try:

@@ -32,9 +32,6 @@ def attach(parts: Mapping[str, Part[L_co]], path: Path, name: str) -> dict[str, 
             `x_test` and `x_validation`; or an `.npy` with the rows of train, test and validation
             one after the other.
         name: the data set, for errors.
-
-    Raises:
-        InputError: a split without features, or another number of rows than it has examples.
     """
     values = _values(path, {split: len(parts[split]) for split in SPLITS if split in parts}, name)
     return {split: replace(part, inputs=Features(values[split])) for split, part in parts.items()}

@@ -55,13 +55,7 @@ _BLOCK = 1 << 20
 
 
 def find(name: str, data_root: Path | None, *, fetch: bool = False) -> Path:
-    """Return the directory with the four files of a data set.
-
-    Args:
-        name: "mnist" or "fashion-mnist".
-        data_root: folder that contains the files, directly or in their own folder.
-        fetch: download the files to the data root if they are not found.
-    """
+    """Return the directory with the four files of a data set."""
     _check_name(name)
     places = [] if data_root is None else [data_root / folder for folder in _FOLDERS[name]]
     for place in (*places, *_SYSTEM[name]):
@@ -147,9 +141,6 @@ def read(path: Path, dimensions: int) -> Bytes:
     """Return the array of an idx file of bytes with that many dimensions, plain or gzipped.
 
     The sizes in the header are compared with the size of the file before memory is allocated.
-
-    Raises:
-        InputError: it is not such a file, or holds less or more than its header says.
     """
     try:
         with open_regular(path) as raw:

@@ -116,11 +116,7 @@ def _twin(name: str) -> str:
 
 
 def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
-    """Return those of the wanted arrays that an `.npz` file has. The others are not looked at.
-
-    Raises:
-        InputError: not such a file, damaged, objects inside, or larger than it can be.
-    """
+    """Return those of the wanted arrays that an `.npz` file has. The others are not looked at."""
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             infos = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
@@ -145,11 +141,7 @@ def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
 
 
 def array(path: Path) -> Array:
-    """Return the array of an `.npy` file.
-
-    Raises:
-        InputError: not such a file, damaged, objects inside, or shorter than its header says.
-    """
+    """Return the array of an `.npy` file."""
     try:
         with open_regular(path) as stream:
             return _read(stream, os.fstat(stream.fileno()).st_size, str(path))

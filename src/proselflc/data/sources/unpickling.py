@@ -107,15 +107,8 @@ def unpickle(data: bytes, source: str) -> object:
 
     No pickle can execute code here, but one made for it can exhaust memory.
 
-    Args:
-        data: the whole pickle.
-        source: name of the file for messages.
-
     Returns:
         The value; text of Python 2 is bytes, and an array is a `PickledArray`.
-
-    Raises:
-        InputError: the pickle is damaged, or uses a name that is not allowed.
     """
     try:
         return _DataUnpickler(data, source).load()

@@ -74,14 +74,7 @@ def find_roles(
     ignore: Sequence[str],
     needed: Sequence[str] | None = None,
 ) -> Roles:
-    """Return the roles of the columns; refuse a table with both paths and texts.
-
-    Args:
-        table: the table.
-        label_column, path_column, text_column, id_column: names given by the user.
-        ignore: columns that have no role.
-        needed: columns that a model needs as numbers; they have a role only by their given names.
-    """
+    """Return the roles of the columns; refuse a table with both paths and texts."""
     found = (find_column(table, name, ()) for name in ignore)
     ignored = tuple(dict.fromkeys(column for column in found if column is not None))
     named = (name for name in (path_column, text_column) if name is not None)
@@ -114,15 +107,7 @@ def find_column(
     field: str | None = None,
     taken: Sequence[str | None] = (),
 ) -> str | None:
-    """Return the named column, or the only other one with a usual name, or None.
-
-    Args:
-        table: the table.
-        name: the column that the user asked for.
-        usual: names to look for if the user asked for none.
-        field: the option that names this column.
-        taken: columns that have another role.
-    """
+    """Return the named column, or the only other one with a usual name, or None."""
     if name is not None:
         if name in table.columns:
             return name
@@ -274,14 +259,7 @@ class _TextColumn:
 def refusal(
     table: Table, columns: Sequence[str], *, has_ids: bool, is_needed: bool = False
 ) -> InputError:
-    """Return the error about the columns that should hold numbers and do not.
-
-    Args:
-        table: the table.
-        columns: all columns that should hold numbers; at least one does not.
-        has_ids: whether another column holds ids.
-        is_needed: whether a model needs all columns, so that none can be ignored.
-    """
+    """Return the error about the columns that should hold numbers and do not."""
     found = [_TextColumn(name, table.texts(name)) for name in columns if not _holds(table, name)]
     first, others = found[0], [column.name for column in found[1:]]
     row = first.odd[0]

@@ -115,11 +115,7 @@ class Parquet:
 
 
 def open_parquet(path: Path) -> Parquet:
-    """Return a Parquet file that does not claim more rows than its bytes can hold.
-
-    Raises:
-        InputError: it is not a Parquet file, or is damaged.
-    """
+    """Return a Parquet file that does not claim more rows than its bytes can hold."""
     import pyarrow.parquet as pq
 
     try:
@@ -202,11 +198,7 @@ def _text(cell: object) -> str:
 
 
 def claimed_values(path: Path) -> list[list[int]]:
-    """Return the number of values in every column of every row group, at least its rows.
-
-    Raises:
-        InputError: the footer is damaged.
-    """
+    """Return the number of values in every column of every row group, at least its rows."""
     try:
         groups = _row_groups(path)
         return [[_values(column, group) for column in group.get(_COLUMNS, [])] for group in groups]
@@ -215,11 +207,7 @@ def claimed_values(path: Path) -> list[list[int]]:
 
 
 def codec(path: Path) -> str:
-    """Return the compression of the first column, such as "ZSTD"; "SNAPPY" where there is none.
-
-    Raises:
-        InputError: the footer is damaged.
-    """
+    """Return the compression of the first column, such as "ZSTD"; "SNAPPY" where there is none."""
     try:
         columns = [one for group in _row_groups(path) for one in group.get(_COLUMNS, [])]
         return _CODECS[columns[0][_META_DATA][_CODEC]] if columns else "SNAPPY"

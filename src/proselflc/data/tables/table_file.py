@@ -239,11 +239,7 @@ def _read_with_csv(
 
 
 def _csv_rows(path: Path, delimiter: str, has_quotes: bool) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line on which each row begins and its cells, the header first.
-
-    Raises:
-        InputError: the file is empty, or a line is not a row of it.
-    """
+    """Yield the line on which each row begins and its cells, the header first."""
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
     width = 0
     blank: int | None = None  # an empty line that rows may follow
