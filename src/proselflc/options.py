@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter, Token
 
-from proselflc.errors import invalid_option
+from proselflc.errors import InputError, invalid_option
+from proselflc.wording import option
 
 
 def _whole_number(_: type, tokens: Sequence[Token]) -> int:
@@ -53,3 +55,14 @@ def check_least(
         if value > high:
             bound = f"at most {high:,}" if high < LARGEST_WHOLE else "below 2^63"
             raise invalid_option(name, f"must be {bound}, got {value}")
+
+
+def check_out(out: Path, overwrite: bool, suffixes: Sequence[str], field: str = "out") -> None:
+    """Refuse a file that cannot be written, before anything is computed."""
+    if out.suffix.lower() not in suffixes:
+        raise invalid_option(field, f'must end in {", ".join(suffixes)}, got "{out.name}"')
+    if not out.parent.is_dir():
+        raise InputError(f"there is no folder {out.parent}", field=field, fix="create it")
+    if out.exists() and not overwrite:
+        fix = f"choose another name or pass {option('overwrite', True)}"
+        raise InputError(f"{out} exists", field=field, fix=fix)

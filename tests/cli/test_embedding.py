@@ -404,9 +404,9 @@ def test_nothing_is_left_behind_when_it_fails(data: Path) -> None:
         )
     with pytest.raises(InputError, match="exists: choose another name"):
         embed(Request(data=str(data)), model="torch.nn:Identity", out=data)
-    with pytest.raises(InputError, match=r"must end in \.npy or \.npz"):
+    with pytest.raises(InputError, match=r"must end in \.npy, \.npz"):
         embed(Request(data=str(data)), model="torch.nn:Identity", out=data.parent / "e.csv")
-    with pytest.raises(InputError, match="no directory"):
+    with pytest.raises(InputError, match="no folder"):
         embed(Request(data=str(data)), model="torch.nn:Identity", out=data.parent / "no" / "e.npy")
     with pytest.raises(InputError, match="positive"):
         embed(

@@ -553,8 +553,9 @@ def test_the_teacher_of_a_run_teaches_its_folds(tmp_path: Path) -> None:
         assert fold.config["method"]["teacher"] == str(teacher)  # type: ignore[index]
         assert fold.preprocessing == load_run(out).preprocessing
     shutil.rmtree(teacher)
-    with pytest.raises(InputError, match=r"--method\.teacher must be a finished run"):
+    with pytest.raises(InputError, match="must be a finished run") as caught:
         audit(out, folds=3)
+    assert caught.value.field == "method.teacher"
     assert not list(out.glob("folds/3-*"))
 
 

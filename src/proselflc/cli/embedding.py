@@ -34,6 +34,7 @@ from proselflc.files.whole import whole_file
 from proselflc.models.factory import call_factory, import_timm
 from proselflc.models.pixels import IMAGENET
 from proselflc.models.weights import load_strictly, read_state, words
+from proselflc.options import check_out
 from proselflc.wording import option
 
 Three = Meta(min_length=3, max_length=3)
@@ -91,15 +92,7 @@ def embed(
     for name, value in (("batch_size", batch_size), ("size", size)):
         if value < 1:
             raise invalid_option(name, f"must be positive, got {value}")
-    if out.suffix not in (".npy", ".npz"):
-        raise invalid_option("out", f'must end in .npy or .npz, got "{out.name}"')
-    if not out.parent.is_dir():
-        raise InputError(
-            f"there is no directory {out.parent} for {out.name}", field="out", fix="create it"
-        )
-    if out.exists() and not overwrite:
-        fix = f"choose another name or pass {option('overwrite', True)}"
-        raise InputError(f"{out} exists", field="out", fix=fix)
+    check_out(out, overwrite, (".npy", ".npz"))
     embedder = load_embedder(model, weights=weights)
     dataset = open_data(request)
     parts = {"x": dataset.train, "x_test": dataset.test, "x_validation": dataset.validation}
@@ -111,7 +104,7 @@ def embed(
         for name, part in present.items()
     }
     with whole_file(out) as file:
-        if out.suffix == ".npy":
+        if out.suffix.lower() == ".npy":
             np.save(file, np.concatenate(list(arrays.values())), allow_pickle=False)
         else:
             np.savez(file, **arrays)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from proselflc.data.request import InputsRequest
 from proselflc.errors import InputError, RunError, invalid_option, printable
 from proselflc.files.regular import is_regular
-from proselflc.options import MOST_PROCESSES, Several, Whole
+from proselflc.options import MOST_PROCESSES, Several, Whole, check_out
 from proselflc.run.config import Config
 from proselflc.terminal.printing import is_main, print_json, print_table, say, say_notes
 
@@ -166,7 +166,7 @@ def predict(
     if not request.data and request.features is None:
         raise InputError("there is no data to predict", field="data", fix="pass --data")
     if out is not None:
-        prediction.check_out(out, overwrite)
+        check_out(out, overwrite, prediction.SUFFIXES)
     found = load_run(run, model=model)
     say_notes(found.notes)
     predicted = prediction.predict(found, request, split, workers=workers)

@@ -24,8 +24,8 @@ from proselflc.exporting.formats import FORMATS, Format
 from proselflc.exporting.labels import LabelExport
 from proselflc.files.regular import is_regular
 from proselflc.files.whole import whole_file
+from proselflc.options import check_out
 from proselflc.run import original
-from proselflc.run.prediction import check_out
 from proselflc.run.reader import Run
 from proselflc.wording import command, option
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from proselflc.errors import printable
 from proselflc.models.named_code import names_code
-from proselflc.wording import option
+from proselflc.wording import on_command_line, option
 
 NAME = 60  # characters of a class, a run or an option's value
 TITLE = 150  # characters of a tooltip
@@ -60,9 +60,11 @@ def code_warning(model: object) -> str:
     """
     if not names_code(model):
         return ""
+    with on_command_line():
+        name = option("model")
     return (
         "# The model of this run is made by code that is not part of proselflc, "
-        f"{printable(shorten(str(model), TITLE))}: add it with {option('model')} if you trust it\n"
+        f"{printable(shorten(str(model), TITLE))}: add it with {name} if you trust it\n"
     )
 
 

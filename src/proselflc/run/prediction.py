@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,9 @@ from proselflc.data.preprocessing import Standardization
 from proselflc.data.request import TABLES, Request
 from proselflc.data.tables.cells import format_row
 from proselflc.data.tables.table import columns_there
-from proselflc.errors import InputError, invalid_option
+from proselflc.errors import InputError
 from proselflc.files.whole import whole_file
 from proselflc.run.reader import Predictions, Run
-from proselflc.wording import option
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 _COLUMNS = ("label_column", "id_column", "text_column", "path_column")
@@ -150,24 +149,6 @@ def _with_trained_columns(run: Run, request: Request) -> Request:
     used = {column: name for column, name in used.items() if name in known}
     left = [name for name in known if name in ignored and name not in used.values()]
     return replace(request, **used, ignore_column=(*request.ignore_column, *left))
-
-
-def check_out(
-    out: Path, overwrite: bool, suffixes: Sequence[str] = SUFFIXES, field: str = "out"
-) -> None:
-    """Refuse a file that cannot be written, before anything is computed."""
-    if out.suffix.lower() not in suffixes:
-        raise invalid_option(field, f'must end in {", ".join(suffixes)}, got "{out.name}"')
-    if not out.parent.is_dir():
-        raise InputError(
-            f"there is no folder {out.parent} to write {out.name}", field=field, fix="create it"
-        )
-    if out.exists() and not overwrite:
-        raise InputError(
-            f"{out} exists",
-            field=field,
-            fix=f"choose another name or pass {option('overwrite', True)}",
-        )
 
 
 def write(predicted: PredictedExamples, out: Path) -> None:
