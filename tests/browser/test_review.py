@@ -578,7 +578,7 @@ def test_a_random_sample(run: Path, serve: Callable[..., Any], tabs: Callable[..
     again = serve(run, "--sample", "12", "--seed", "3")
     page = tabs().open(again)
     expect(page.locator("#progress")).to_contain_text("1 of 12 decided")
-    assert "going on with the sample" in again.running.streams[1].read_text()
+    assert "continuing the sample" in again.running.streams[1].read_text()
     assert len(lines(run)) == 2
 
 

@@ -235,6 +235,9 @@ def test_columns_that_are_ignored_stay_in_the_copy(
     assert all(f",Bonn,n{k}," in line for k, line in enumerate(made) if k)
     capsys.readouterr()
     (run / "summary.json").unlink()
+    assert command(["train", *map(str, options), "--out", str(run), "--resume"]) == 0
+    (run / "summary.json").unlink()
+    capsys.readouterr()
     again = ("--data", source, "--ignore-column", "town", "note", "a")
     assert command(["train", *map(str, again), "--out", str(run), "--resume"]) == 2
     assert "ignore_column (town, note there, town, note, a now)" in capsys.readouterr().err
@@ -366,7 +369,7 @@ def test_runs_that_cannot_be_exported(
     assert "there is no run" in refused([tmp_path / "none"], capsys)
     assert "is not a run: it has no config.toml" in refused([tmp_path], capsys)
     for change, sentence in (
-        (lambda run: (run / "summary.json").unlink(), "is not finished: go on with"),
+        (lambda run: (run / "summary.json").unlink(), "is not finished"),
         (lambda run: (run / "examples.parquet").unlink(), "has no examples.parquet"),
         (lambda run: os.truncate(run / "examples.parquet", 300), "cannot read the Parquet file"),
         (lambda run: (run / "labels.npz").write_bytes(b""), "is not an .npz file or is damaged"),
@@ -391,7 +394,7 @@ def test_a_table_that_has_moved_or_changed(
     assert "2 of 108 labels differ, the first in line 2, " in said
     source.write_text("\n".join(lines[:-30]))
     said = refused([run, "--copy", copy], capsys)
-    assert 'has changed since training: 27 of 108 examples are gone, the first is "90"' in said
+    assert 'has changed since training: 27 of 108 examples are missing, the first is "90"' in said
     source.unlink()
     said = refused([run, "--copy", copy], capsys)
     assert f"{source}, does not exist" in said
@@ -425,7 +428,7 @@ def test_a_place_that_cannot_be_written(
 ) -> None:
     (tmp_path / "folder.csv").mkdir()
     said = refused([table_run, "--out", tmp_path / "folder.csv", "--overwrite"], capsys)
-    assert said.startswith(f"cannot write {tmp_path / 'folder.csv'}: ")
+    assert said.startswith(f"cannot write {tmp_path / 'folder.csv'}")
     assert [path.name for path in tmp_path.iterdir()] == ["folder.csv"]
 
 

@@ -109,8 +109,9 @@ def test_only_what_is_sure_enough_is_corrected(run: Run) -> None:
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan")])
 def test_a_confidence_is_a_probability(run: Run, wrong: float) -> None:
-    with pytest.raises(InputError, match=r"--min-confidence must be from 0 to 1, got"):
+    with pytest.raises(InputError, match="from 0 to 1, got") as error:
         LabelExport(run, wrong)
+    assert error.value.field == "min_confidence"
 
 
 def test_suspects_alone(run: Run) -> None:

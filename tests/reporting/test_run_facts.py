@@ -99,7 +99,7 @@ def test_numbers_that_are_none_are_not_believed(fabricate: Callable[..., Path]) 
     )
     for one in broken:
         test = {
-            "accuracy": float("nan"),
+            "accuracy": "0.5",
             "per_class": ["a", 2, None, 0.5],
             "reliability": one,
             "calibration": [3, {"T": "1"}, {"T": 1, "ece": 5}, {"T": 1, "ece": 0.5, "reading": []}],

@@ -70,15 +70,15 @@ class _Panel:
 
 _PAPER = {
     "correct_fitting": _Panel(
-        "correct_fitting", "Correct fitting", "share of right labels that are predicted"
+        "correct_fitting", "Correct fitting", "right labels that are predicted"
     ),
     "wrong_fitting": _Panel(
-        "wrong_fitting", "Wrong fitting", "share of wrong labels predicted; high is bad"
+        "wrong_fitting", "Wrong fitting", "wrong labels that are predicted; high is bad"
     ),
     "semantic_correction": _Panel(
         "semantic_correction",
         "Semantic correction",
-        "wrong labels with the true class predicted",
+        "wrong labels whose true class is predicted",
     ),
     "entropy_clean": _Panel(
         "entropy_clean", "Entropy, clean subset", "mean H(p) where the label is right", "nats"

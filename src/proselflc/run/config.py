@@ -143,7 +143,7 @@ class Config:
     def table(self) -> dict[str, Any]:
         """Return the options as TOML holds them: options that are not set are absent."""
         plain = {
-            key: msgspec.to_builtins(value, enc_hook=str)
+            key: msgspec.to_builtins(list(value) if type(value) is tuple else value, enc_hook=str)
             for key, value in self.values().items()
             if value is not None and value != ()
         }
