@@ -94,7 +94,9 @@ def warnings(facts: RunFacts, unseen: float | None) -> list[str]:
             f"The suggestions make the labels worse: {percent(after)} would be right if all "
             f"suggestions were followed, and {percent(before)} are right now."
         )
-    found += [one for one in _noted(facts) if one not in found]
+    # The advice after the semicolon is worded for Python or for the command line.
+    known = {sentence.partition(";")[0] for sentence in found}
+    found += [note for note in _noted(facts) if note.partition(";")[0] not in known]
     audit = facts.audit
     if audit is None:
         return found
