@@ -23,7 +23,7 @@ from PIL import Image
 from rich.console import Console
 
 from proselflc.cli import app as cli
-from proselflc.data import noise
+from proselflc.data import noise, noise_generators
 from proselflc.data.corruption import Corruption, corrupt_data, write
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
@@ -77,7 +77,11 @@ def test_help_imports_nothing_heavy(run: Run, arguments: list[str]) -> None:
 
 def test_help_names_every_kind_of_noise(run: Run) -> None:
     words = run("noise", "--help").stdout.replace("│", " ").replace(",", " ").replace(".", " ")
-    kinds = {*noise.SHORT_NAMES, *noise.GENERATORS, *noise.GENERATORS_WITHOUT_RATE}
+    kinds = {
+        *noise.SHORT_NAMES,
+        *noise_generators.GENERATORS,
+        *noise_generators.GENERATORS_WITHOUT_RATE,
+    }
     assert kinds <= set(words.split())
 
 

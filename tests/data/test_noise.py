@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proselflc.data import noise
+from proselflc.data import noise, noise_generators
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Ints
 from proselflc.data.noise import Noise, NoiseSpec, corrupt, parse, stream
 from proselflc.errors import InputError
 
 RATES = ["0", "0.2", "0.29", "0.3", "0.4", "0.45", "0.57", "0.58", "0.7", "0.9", "1"]
-KINDS = [*noise.GENERATORS, *noise.GENERATORS_WITHOUT_RATE]
-EXCLUSIVE = [kind for kind in noise.GENERATORS if kind.startswith("sym_exclusive")]
+KINDS = [*noise_generators.GENERATORS, *noise_generators.GENERATORS_WITHOUT_RATE]
+EXCLUSIVE = [kind for kind in noise_generators.GENERATORS if kind.startswith("sym_exclusive")]
 
 
 def classes_of(kind: str) -> int:
@@ -39,7 +39,7 @@ def make(kind: str, y: Ints, C: int, rate: str, seed: int) -> Noise:
         y,
         C,
         kind=kind,
-        rate=None if kind in noise.GENERATORS_WITHOUT_RATE else rate,
+        rate=None if kind in noise_generators.GENERATORS_WITHOUT_RATE else rate,
         generator=stream(seed),
         coarse=np.arange(C) % (C // 5),
         features=rng.normal(size=(len(y), 3)),
@@ -105,7 +105,7 @@ def test_what_every_generator_says_is_true(
     assert result.kind == kind
     again = make(kind, y, C, rate, seed)
     assert again.fingerprint == result.fingerprint
-    if rate == "0" and kind not in noise.GENERATORS_WITHOUT_RATE:
+    if rate == "0" and kind not in noise_generators.GENERATORS_WITHOUT_RATE:
         assert not result.flipped.any()
 
 
@@ -392,17 +392,19 @@ def test_confusable_pairs_estimated_from_features() -> None:
     centres = np.array([[0, 0], [9, 9], [0.5, 0], [9, 9.4], [50, -50]])
     y = np.arange(500) % 5
     x = centres[y] + np.random.default_rng(0).normal(size=(500, 2)) * 0.1
-    assert set(noise.nearest_pairs(y, 5, x)) == {(0, 2), (1, 3)}
+    assert set(noise_generators.nearest_pairs(y, 5, x)) == {(0, 2), (1, 3)}
     result = corrupt(y, 5, kind="confusable_pairs", rate="0.3", features=x, generator=stream(0))
     assert set(arrows(result, y)) == {(0, 2), (2, 0), (1, 3), (3, 1)}
     # A column's unit does not matter: kilometres or millimetres.
-    assert noise.nearest_pairs(y, 5, x * [1e6, 1]) == noise.nearest_pairs(y, 5, x)
+    assert noise_generators.nearest_pairs(y, 5, x * [1e6, 1]) == noise_generators.nearest_pairs(
+        y, 5, x
+    )
 
 
 def test_nearest_pairs_leaves_absent_classes_out() -> None:
     y = np.array([0, 0, 3, 3, 4, 4])
     x = np.array([[0.0], [0], [1], [1], [9], [9]])
-    assert noise.nearest_pairs(y, 6, x) == ((0, 3),)
+    assert noise_generators.nearest_pairs(y, 6, x) == ((0, 3),)
 
 
 KNOWN = {
@@ -432,7 +434,7 @@ def test_known_answers(kind: str) -> None:
         y,
         C,
         kind=kind,
-        rate=None if kind in noise.GENERATORS_WITHOUT_RATE else "0.29",
+        rate=None if kind in noise_generators.GENERATORS_WITHOUT_RATE else "0.29",
         generator=stream(2021),
         coarse=np.arange(C) % (C // 5),
         features=(np.arange(6000) * 37 % 101).reshape(2000, 3) / 50,

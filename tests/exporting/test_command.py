@@ -21,7 +21,7 @@ import proselflc
 from proselflc.cli.app import run as command
 from proselflc.data.inputs import Features, Ints
 from proselflc.data.labels.decisions import DecisionChange
-from proselflc.data.noise import Numbers
+from proselflc.data.noise_generators import Numbers
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.exporting.labels import corrected_labels, find_label_issues

@@ -200,8 +200,8 @@ def test_a_mask_from_a_file_has_the_diagonal(tmp_path: Path, kind: str) -> None:
     ("mask", "reason"),
     [
         (np.eye(3), "has shape (3, 3), but there are 4 classes"),
-        (0.5 * np.eye(4), "must hold nothing but 0 and 1"),
-        (np.full((4, 4), np.nan), "must hold nothing but 0 and 1"),
+        (0.5 * np.eye(4), "must hold only 0 and 1"),
+        (np.full((4, 4), np.nan), "must hold only 0 and 1"),
         (np.full((4, 4), "x"), "expected a matrix of numbers"),
     ],
 )

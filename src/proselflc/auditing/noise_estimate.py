@@ -18,7 +18,7 @@ from proselflc.data.inputs import Floats, Ints
 from proselflc.data.labels import class_matrix
 from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.memory_budget import is_dense
-from proselflc.data.noise import Matrix
+from proselflc.data.noise_generators import Matrix
 
 LEARNED = 0.6  # share of fitted labels at which early learning ends
 FEWEST_EPOCHS = 3

@@ -19,7 +19,7 @@ from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels import class_matrix
 from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.labels.labels import Labels
-from proselflc.data.noise import Matrix
+from proselflc.data.noise_generators import Matrix
 from proselflc.training.observations import TOP_CLASSES
 
 if TYPE_CHECKING:

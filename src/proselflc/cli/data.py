@@ -61,7 +61,7 @@ def noise(
 
 def noise_with_kinds() -> Callable[..., None]:
     """Return the command `noise` with the names of all generators in its help."""
-    from proselflc.data.noise import GENERATORS, GENERATORS_WITHOUT_RATE
+    from proselflc.data.noise_generators import GENERATORS, GENERATORS_WITHOUT_RATE
 
     @functools.wraps(noise)
     def named(*args: Any, **kwargs: Any) -> None:

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset, Part, checked, in_order
 from proselflc.data.inputs import Ints
-from proselflc.data.labels.class_matrix import read_transition
+from proselflc.data.labels.class_matrix import check_room_for_transition, read_transition
 from proselflc.data.labels.label_files import read_label_file
 from proselflc.data.labels.labels import from_dataset
-from proselflc.data.noise import Matrix, Noise, NoiseSpec, Pairs
+from proselflc.data.noise import Noise, NoiseSpec
+from proselflc.data.noise_generators import CLASSES_MEANT, Matrix, Pairs
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.data.tables.cells import format_row, neutralize
@@ -117,7 +118,7 @@ def corrupt_data(request: Request, what: Corruption) -> CorruptionResult:
     _check_out(what)
     dataset = open_data(request)
     if what.transition is not None:
-        noise.check_room_for_transition(dataset.num_classes)
+        check_room_for_transition(dataset.num_classes)
     result = corrupt_labels(
         dataset,
         spec,
@@ -187,7 +188,7 @@ def unexpected_effects(dataset: Dataset, result: Noise) -> list[str]:
             f"no example has the true class {', '.join(missing[:5])}"
             f"{' or another' if len(missing) > 5 else ''}, but labels may be flipped to it"
         )
-    meant = noise.CLASSES_MEANT.get(result.kind)
+    meant = CLASSES_MEANT.get(result.kind)
     numbers = tuple(str(c) for c in range(dataset.num_classes))
     if meant is not None and dataset.names not in (meant, numbers):
         notes.append(

@@ -17,11 +17,8 @@ from proselflc.data.inputs import Bools, Ints
 from proselflc.data.labels import class_matrix
 from proselflc.data.labels.class_matrix import (
     ClassMatrix,
-    check_room_for_transition,
-    checked_transition,
 )
 from proselflc.data.noise_generators import (
-    CLASSES_MEANT,
     GENERATORS,
     GENERATORS_WITHOUT_RATE,
     Matrix,
@@ -30,35 +27,8 @@ from proselflc.data.noise_generators import (
     Truth,
     check_pairs,
     checked_labels,
-    count,
-    nearest_pairs,
 )
 from proselflc.errors import InputError, unknown
-
-__all__ = [
-    "CLASSES_MEANT",
-    "GENERATORS",
-    "GENERATORS_WITHOUT_RATE",
-    "SHORT_NAMES",
-    "Matrix",
-    "Noise",
-    "NoiseSpec",
-    "Numbers",
-    "Pairs",
-    "check_room_for_transition",
-    "checked_transition",
-    "corrupt",
-    "count",
-    "exact",
-    "fingerprint",
-    "full_name",
-    "nearest_pairs",
-    "parse",
-    "parse_pairs",
-    "realised_transition",
-    "stream",
-    "takes_rate",
-]
 
 SHORT_NAMES = {
     "symmetric": "sym_exclusive_exact",

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -174,17 +175,7 @@ def _read_path(path: Path, request: Request, needs: ModelNeeds | None = None) ->
     if path.suffix.lower() in TABLES:
         from proselflc.data.tables import table
 
-        return table.read(
-            path,
-            label_column=request.label_column,
-            path_column=request.path_column,
-            text_column=request.text_column,
-            id_column=request.id_column,
-            ignored=request.ignore_column,
-            on_bad_image=request.on_bad_image,
-            inputs_elsewhere=request.features is not None,
-            needs=needs,
-        )
+        return table.read(path, request, needs)
     from proselflc.data.sources import npz
 
     return npz.read(path, needs)
@@ -292,19 +283,15 @@ def _open_idx_folder(request: Request) -> Dataset:
     return idx.load(path, "fashion-mnist" if "fashion" in path.name.lower() else "mnist")
 
 
-def _open_cifar10(request: Request) -> Dataset:
-    return _open_cifar("cifar10", request)
-
-
-def _open_cifar100(request: Request) -> Dataset:
-    return _open_cifar("cifar100", request)
-
-
 def _open_cifar(name: Literal["cifar10", "cifar100"], request: Request) -> Dataset:
     from proselflc.data.sources import cifar
 
     path = cifar.find(name, root(request), fetch=True)
     return cifar.load(path, name, cache=request.cache)
+
+
+_open_cifar10 = partial(_open_cifar, "cifar10")
+_open_cifar100 = partial(_open_cifar, "cifar100")
 
 
 def _open_cifar100_small(request: Request) -> Dataset:

@@ -232,14 +232,7 @@ def _write_copy(corrected: LabelExport, options: Export, out: Path) -> list[str]
         table = open_table(source)
         known = dict(zip(table.texts(column), _renamed(classes, data.names, names), strict=True))
     else:
-        found = tables.find_label_cells(
-            source,
-            label_column=wanted.label_column,
-            path_column=wanted.path_column,
-            text_column=wanted.text_column,
-            id_column=wanted.id_column,
-            ignored=wanted.ignore_column,
-        )
+        found = tables.find_label_cells(source, wanted)
         what_it_is = f"the table {source} of {run.path}"
         rows = found.rows[original.find_ids(run.labels.ids, found.ids, what_it_is)]
         column, table = found.column, found.table

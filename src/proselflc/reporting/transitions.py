@@ -10,7 +10,7 @@ import numpy as np
 from proselflc.auditing.audit import Audit
 from proselflc.data.labels import class_matrix
 from proselflc.data.labels.class_matrix import ClassMatrix
-from proselflc.data.noise import Matrix
+from proselflc.data.noise_generators import Matrix
 from proselflc.pages.drawing import (
     ROUND,
     SMALL,

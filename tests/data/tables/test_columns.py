@@ -20,7 +20,7 @@ from proselflc.wording import on_command_line
 
 def said(path: Path, **options: str) -> str:
     with on_command_line(), pytest.raises(InputError) as caught:
-        table.read(path, **options).dataset()  # type: ignore[arg-type]
+        table.read(path, Request(**options)).dataset()  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -44,7 +44,7 @@ def test_all_are_named_and_the_advice_can_be_followed(tmp_path: Path) -> None:
     assert "--text-column" not in message
     names = shlex.split(message.partition("--ignore-column ")[2])
     assert names == ["home town", "sex"]
-    data = table.read(path, id_column="name", ignored=names).dataset()
+    data = table.read(path, Request(id_column="name", ignore_column=tuple(names))).dataset()
     assert data.train.ids == ("Ann", "Bob", "Cy")
     # Where something names the rows already, nothing else is to.
     assert shlex.split(said(path, id_column="age").partition("--text-column ")[2]) == ["home town"]

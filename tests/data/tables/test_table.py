@@ -19,6 +19,7 @@ from PIL import Image
 from proselflc.data.contents import ModelNeeds
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Features, ImageFiles, Texts
+from proselflc.data.request import Request
 from proselflc.data.tables import table, table_file
 from proselflc.data.tables.parquet import open_parquet
 from proselflc.errors import InputError
@@ -38,7 +39,7 @@ def parquet(path: Path, columns: dict[str, Any]) -> Path:
 
 def refused(path: Path, match: str, *, field: str | None = None, **options: Any) -> None:
     with pytest.raises(InputError, match=match) as caught:
-        table.read(path, **options).dataset()
+        table.read(path, Request(**options)).dataset()
     assert "\n" not in str(caught.value)
     assert field is None or caught.value.field == field
 
@@ -95,8 +96,8 @@ def test_pandas_index_and_id_columns(tmp_path: Path) -> None:
     assert table.read(indexed).dataset().train.ids == ("7", "5")
     both = written(tmp_path / "b.csv", "index,id,text,label\n0,p,x,a\n1,q,y,b\n")
     assert table.read(both).dataset().train.ids == ("p", "q")
-    assert table.read(both, id_column="index").dataset().train.ids == ("0", "1")
-    assert table.read(both, id_column="text").dataset().train.ids == ("x", "y")
+    assert table.read(both, Request(id_column="index")).dataset().train.ids == ("0", "1")
+    assert table.read(both, Request(id_column="text")).dataset().train.ids == ("x", "y")
     twice = written(tmp_path / "c.csv", "id,text,label\np,x,a\np,y,b\n")
     refused(twice, 'the id "p" more than once')
     hole = written(tmp_path / "d.csv", "id,text,label\np,x,a\n,y,b\n")
@@ -106,7 +107,7 @@ def test_pandas_index_and_id_columns(tmp_path: Path) -> None:
 def test_cells_with_line_breaks_stay_as_they_are(tmp_path: Path) -> None:
     content = '"the\ntext",label,"my\r\nid"\n"x\ny","a\nb","p  q\nr"\nz,c,s\n'
     path = written(tmp_path / "a.csv", content)
-    data = table.read(path, text_column="the text", id_column="my id").dataset()
+    data = table.read(path, Request(text_column="the text", id_column="my id")).dataset()
     assert texts(data) == ("x\ny", "z")
     assert data.names == ("a\nb", "c")
     assert data.train.ids == ("p  q\nr", "s")
@@ -155,17 +156,17 @@ def test_label_column_is_found_or_asked_for(tmp_path: Path) -> None:
     suggestion = r'no label column; did you mean "lable"\?.*text, lable, other'
     refused(path, suggestion, field="label_column")
     refused(path, r'unknown column "lbale"; did you mean "lable"\?', label_column="lbale")
-    assert table.read(path, label_column="LABLE").dataset().names == ("a", "b")
+    assert table.read(path, Request(label_column="LABLE")).dataset().names == ("a", "b")
     numbers = written(tmp_path / "c.csv", "age,diagnosis\n1,a\n2,b\n")
     refused(numbers, r"no label column\. .*age, diagnosis", field="label_column")
     two = written(tmp_path / "b.csv", "text,label,target\nx,a,1\ny,b,2\n")
     refused(two, "several columns for one purpose, label and target", field="label_column")
-    assert table.read(two, label_column="target").dataset().names == ("1", "2")
+    assert table.read(two, Request(label_column="target")).dataset().names == ("1", "2")
 
 
 def test_label_column_is_not_learned_from(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "title,text\na,x\nb,y\n")
-    data = table.read(path, label_column="title").dataset()
+    data = table.read(path, Request(label_column="title")).dataset()
     assert (data.names, texts(data)) == (("a", "b"), ("x", "y"))
 
 
@@ -262,7 +263,7 @@ def test_bad_images_by_policy(tmp_path: Path) -> None:
         "path,label,clean\n1.png,a,a\n3.png,b,b\nnone.png,a,b\n2.png,b,a\n4.png,a,b\n",
     )
     refused(path, r"3\.png \(and 1 more images\): it is not a JPEG")
-    data = table.read(path, on_bad_image="skip").dataset()
+    data = table.read(path, Request(on_bad_image="skip")).dataset()
     assert data.train.ids == ("1.png", "2.png", "4.png")
     assert data.train.labels.tolist() == [0, 1, 0]
     assert data.clean is not None
@@ -275,14 +276,14 @@ def test_paths_or_texts_must_be_chosen(tmp_path: Path) -> None:
     Image.new("RGB", (2, 2)).save(tmp_path / "2.png")
     path = written(tmp_path / "a.csv", "image,text,label\n1.png,x,a\n2.png,y,b\n")
     refused(path, 'a path column "image" and a text column "text": choose')
-    assert texts(table.read(path, text_column="text").dataset()) == ("x", "y")
-    assert table.read(path, path_column="image").dataset().train.ids == ("1.png", "2.png")
+    assert texts(table.read(path, Request(text_column="text")).dataset()) == ("x", "y")
+    assert table.read(path, Request(path_column="image")).dataset().train.ids == ("1.png", "2.png")
     refused(path, "a path column", field="path_column", path_column="image", text_column="text")
     other = written(tmp_path / "b.csv", "headline,title,label\nx,u,a\ny,v,b\n")
     refused(other, "several columns for one purpose, headline and title", field="text_column")
     any_name = written(tmp_path / "c.csv", "says,label\nx,a\ny,b\n")
     refused(any_name, 'the column "says" .* holds "x", which is not a number.*text_column')
-    assert texts(table.read(any_name, text_column="says").dataset()) == ("x", "y")
+    assert texts(table.read(any_name, Request(text_column="says")).dataset()) == ("x", "y")
 
 
 @pytest.mark.parametrize(
@@ -517,10 +518,10 @@ def test_examples_with_any_id_and_a_label_of_any_kind(tmp_path: Path) -> None:
 
 def test_a_table_of_nothing_but_labels_has_its_inputs_elsewhere(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "id,label\np,a\nq,b\n")
-    data = table.read(path, inputs_elsewhere=True).dataset()
+    data = table.read(path, Request(features=Path("x.npy"))).dataset()
     assert features(data).values.shape == (2, 0)
     assert data.train.ids == ("p", "q")
-    found = table.read(path, inputs_elsewhere=True, needs=ModelNeeds(("a", "b"))).parts["train"]
+    found = table.read(path, Request(features=Path("x.npy")), ModelNeeds(("a", "b"))).parts["train"]
     assert found.ids == ("p", "q")
     with pytest.raises(InputError, match="nothing to learn from"):
         table.read(path, needs=ModelNeeds(("a", "b")))
@@ -672,20 +673,22 @@ def test_ignored_columns_are_not_learned_from(tmp_path: Path) -> None:
         tmp_path / "a.csv",
         "h,City,title,split,w,label\n1,Bonn,Dr,x,3,a\n2,Kiel,,y,4,b\n",
     )
-    data = table.read(path, ignored=["city", "title", "split"]).dataset()
+    data = table.read(path, Request(ignore_column=("city", "title", "split"))).dataset()
     assert features(data).columns == ("h", "w")
     assert data.test is None
     found = table.read(
-        path, ignored=("City", "title", "split", "label"), needs=ModelNeeds(("a", "b"))
+        path,
+        Request(ignore_column=("City", "title", "split", "label")),
+        needs=ModelNeeds(("a", "b")),
     ).parts
     assert found["train"].labels is None
-    refused(path, 'unknown column "Cit"; did you mean "City"', ignored=["Cit"])
+    refused(path, 'unknown column "Cit"; did you mean "City"', ignore_column=("Cit",))
     refused(
         path,
         'column "h" of .* is given by ',
         field="ignore_column",
         label_column="h",
-        ignored=["h"],
+        ignore_column=("h",),
     )
 
 
@@ -695,6 +698,6 @@ def test_labels_are_not_what_is_learned_from(tmp_path: Path) -> None:
         words = 'the column "kind" of .* holds the labels'
         refused(path, words, field=role, label_column="kind", **{role: "Kind"})
     named = written(tmp_path / "b.csv", "class,split\nx,train\ny,train\n")
-    found = table.read(named, text_column="class", needs=ModelNeeds(("a", "b"))).parts["train"]
+    found = table.read(named, Request(text_column="class"), ModelNeeds(("a", "b"))).parts["train"]
     assert found.labels is None
     refused(named, "has no label column", text_column="class")

@@ -17,7 +17,6 @@ from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.labels.label_values import LabelValues
 from proselflc.data.noise import (
     Noise,
-    checked_transition,
     fingerprint,
     realised_transition,
 )
@@ -97,7 +96,9 @@ class Labels:
         if "trusted" in arrays:
             trusted = _booleans(path, "trusted", arrays["trusted"], n)
         try:
-            transition = checked_transition(class_matrix.read(arrays, "transition", C, path), C)
+            transition = class_matrix.checked_transition(
+                class_matrix.read(arrays, "transition", C, path), C
+            )
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         generator = _string(path, "generator", arrays["generator"])

@@ -65,27 +65,19 @@ class Roles:
     ignored: tuple[str, ...] = ()
 
 
-def find_roles(
-    table: Table,
-    label_column: str | None,
-    path_column: str | None,
-    text_column: str | None,
-    id_column: str | None,
-    ignore: Sequence[str],
-    needed: Sequence[str] | None = None,
-) -> Roles:
+def find_roles(table: Table, request: Request, needed: Sequence[str] | None = None) -> Roles:
     """Return the roles of the columns; refuse a table with both paths and texts."""
-    found = (find_column(table, name, ()) for name in ignore)
+    found = (find_column(table, name, ()) for name in request.ignore_column)
     ignored = tuple(dict.fromkeys(column for column in found if column is not None))
-    named = (name for name in (path_column, text_column) if name is not None)
+    named = (name for name in (request.path_column, request.text_column) if name is not None)
     inputs = [find_column(table, name, ()) for name in named]
-    label = find_label(table, label_column, (*ignored, *(needed or ()), *inputs))
+    label = find_label(table, request.label_column, (*ignored, *(needed or ()), *inputs))
     taken = (label, *ignored, *(needed or ()))
-    ids = find_ids(table, id_column, taken)
+    ids = find_ids(table, request.id_column, taken)
     is_chosen = bool(inputs) or needed is not None
     paths, texts = ((), ()) if is_chosen else (PATH, TEXT)
-    files_column = find_column(table, path_column, paths, field="path_column", taken=taken)
-    texts_column = find_column(table, text_column, texts, field="text_column", taken=taken)
+    files_column = find_column(table, request.path_column, paths, field="path_column", taken=taken)
+    texts_column = find_column(table, request.text_column, texts, field="text_column", taken=taken)
     roles = {
         "label_column": label,
         "id_column": ids,

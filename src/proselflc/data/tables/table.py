@@ -12,8 +12,9 @@ import numpy as np
 
 from proselflc.data.contents import Contents, ModelNeeds, choose_splits
 from proselflc.data.dataset import Part, Skipped, in_order
-from proselflc.data.images.image import OnBadImage, sift
+from proselflc.data.images.image import sift
 from proselflc.data.inputs import Features, ImageFiles, Inputs, Ints, Texts
+from proselflc.data.request import Request
 from proselflc.data.tables.cells import NotNumericError, is_number, short
 from proselflc.data.tables.columns import (
     ID,
@@ -34,6 +35,7 @@ from proselflc.data.tables.columns import (
 from proselflc.data.tables.table_file import Table, open_table
 from proselflc.errors import InputError, unknown
 
+ALL_COLUMNS = Request()  # every column is found by its usual name
 SPLITS = {
     "train": "train",
     "training": "train",
@@ -45,21 +47,10 @@ SPLITS = {
 }
 
 
-def read(
-    path: Path,
-    *,
-    label_column: str | None = None,
-    path_column: str | None = None,
-    text_column: str | None = None,
-    id_column: str | None = None,
-    ignored: Sequence[str] = (),
-    on_bad_image: OnBadImage = "error",
-    inputs_elsewhere: bool = False,
-    needs: ModelNeeds | None = None,
-) -> Contents:
+def read(path: Path, request: Request = ALL_COLUMNS, needs: ModelNeeds | None = None) -> Contents:
     """Return the contents of a table with a label column and image paths, texts or numbers.
 
-    Columns that are not named are found by their usual names, but for those that are `ignored`.
+    Columns that the request does not name are found by their usual names, but for ignored ones.
     Without a path or a text column, every remaining column is a feature and must hold numbers.
     Labels lose the white space around them; classes are in natural order, integers by value. A
     column `split` tells train, test and validation apart; a column `clean` or `clean_label` gives
@@ -72,15 +63,15 @@ def read(
     Image paths are relative to the table's folder; absolute ones and `..` are followed, since the
     table is the user's own list and only images are read from where it points.
 
-    With `inputs_elsewhere`, what is left of the columns is not read: the examples get no features,
-    for the caller to put embeddings in their place.
+    If the request names embeddings, what is left of the columns is not read: the examples get no
+    features, for the caller to put embeddings in their place.
 
     For a model, there need not be a label column, and it may be empty for a whole split, which
     then has no labels.
     """
     table = open_table(path)
     needed = None if needs is None else needs.columns
-    roles = find_roles(table, label_column, path_column, text_column, id_column, ignored, needed)
+    roles = find_roles(table, request, needed)
     label = roles.label if needs else require_label(table, roles.label)
     _require_rows(table)
     given = [] if needs or label is None else _filled(table, label, "label")
@@ -94,7 +85,9 @@ def read(
         names = in_order([*(given[i] for i in rows_of["train"]), *true])
     clean = _encode(table, true, names, roles.clean or "") if true else None
     class_ids = None if needs else _encode(table, given, names, label or "")
-    inputs, ids = _inputs(table, roles, inputs_elsewhere=inputs_elsewhere, needed=needed)
+    inputs, ids = _inputs(
+        table, roles, inputs_elsewhere=request.features is not None, needed=needed
+    )
     skipped: list[Skipped] = []
     parts: dict[str, Part[Ints | None]] = {}
     for split, rows in rows_of.items():
@@ -102,7 +95,9 @@ def read(
         part = Part(inputs.take(rows), labels, tuple(ids[i] for i in rows))
         if isinstance(part.inputs, ImageFiles):
             classes = None if needs else [given[i] for i in rows]
-            keep, bad = sift(part.inputs.paths, part.ids, classes, on_bad_image=on_bad_image)
+            keep, bad = sift(
+                part.inputs.paths, part.ids, classes, on_bad_image=request.on_bad_image
+            )
             skipped += bad
             part = part.take(keep)
             if split == "train" and clean is not None:
@@ -156,18 +151,10 @@ class LabelCells:
     ids: tuple[str, ...]
 
 
-def find_label_cells(
-    path: Path,
-    *,
-    label_column: str | None = None,
-    path_column: str | None = None,
-    text_column: str | None = None,
-    id_column: str | None = None,
-    ignored: Sequence[str] = (),
-) -> LabelCells:
+def find_label_cells(path: Path, request: Request) -> LabelCells:
     """Return the cells that `read` takes training labels from, without opening images."""
     table = open_table(path)
-    roles = find_roles(table, label_column, path_column, text_column, id_column, ignored)
+    roles = find_roles(table, request)
     label = require_label(table, roles.label)
     rows = _split_rows(table, roles.split)["train"]
     ids = _inputs(table, roles, inputs_elsewhere=True)[1]
