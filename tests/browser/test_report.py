@@ -460,7 +460,7 @@ def test_examples_are_filtered_and_searched(visit: Callable[..., Any], one: Path
 
 def test_tables_are_sorted(visit: Callable[..., Any], one: Path) -> None:
     page = visit(one).page
-    table = page.get_by_role("region", name="Classes")
+    table = page.get_by_role("region", name="Numbers by class")
     heading = table.get_by_role("columnheader", name="suspects")
     column = table.get_by_role("columnheader").all_inner_texts().index(heading.inner_text())
 
@@ -491,7 +491,7 @@ def test_names_are_ordered_as_people_count(
 ) -> None:
     names = [f"class {k}" for k in (10, 9, 1, 2)]
     page = visit(write("counted", names=names, n=16, drawn=False)).page
-    table = page.get_by_role("region", name="Classes")
+    table = page.get_by_role("region", name="Numbers by class")
     table.get_by_role("button", name="class").click()
     assert table.get_by_role("rowheader").all_inner_texts() == [f"class {k}" for k in (1, 2, 9, 10)]
 
@@ -709,7 +709,7 @@ def test_names_of_strangers_are_text(visit: Callable[..., Any], write: Callable[
     assert set(shown(hostile, ".labels b")) == set(HOSTILE)
     assert all(any(name in words for name in HOSTILE) for words in shown(hostile, ".id"))
     assert all(any(name in words for name in HOSTILE) for words in shown(hostile, ".text"))
-    classes = hostile.get_by_role("region", name="Classes").get_by_role("rowheader")
+    classes = hostile.get_by_role("region", name="Numbers by class").get_by_role("rowheader")
     assert classes.all_inner_texts() == list(HOSTILE)
     drawn = hostile.locator("svg[aria-labelledby^=transition] text").all_text_contents()
     assert any(words.startswith("<scri") for words in drawn)

@@ -160,7 +160,7 @@ def classes(facts: RunFacts, table: pa.Table) -> tuple[Table, int]:
     if tested:
         heading.append("test accuracy")
     numeric = (False,) + (True,) * (len(heading) - 1)
-    return Table("Classes", tuple(heading), numeric, tuple(rows), True), len(names)
+    return Table("Numbers by class", tuple(heading), numeric, tuple(rows), True), len(names)
 
 
 def options(reported: Sequence[RunFacts]) -> tuple[Table, Table | None]:
