@@ -27,7 +27,7 @@ from proselflc.integrations import huggingface as hf  # noqa: E402
 EXAMPLES = Path(__file__).parents[2] / "examples"
 N, LENGTH, CLASSES = 40, 6, 3
 # Some recordings here are short.
-pytestmark = pytest.mark.filterwarnings("ignore:the run saw its examples for:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:the model was trained for:UserWarning")
 
 
 def classified() -> list[dict[str, Any]]:

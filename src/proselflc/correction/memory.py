@@ -15,7 +15,6 @@ class Memory(nn.Module):
 
     Args:
         num_examples: n, the size of the training set.
-        num_classes: C.
         momentum: the share of the old average that an update keeps; an example's first prediction
             is taken whole.
     """

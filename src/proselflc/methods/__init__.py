@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 # By file, the methods in it and the names of their objects.
 FAMILIES = {
     "dynamic_bootstrapping": {"m_dyr_s": "SOFT", "m_dyr_h": "HARD", "md_dyr_sh": "DYNAMIC"},
+    "fixed_trust": {
+        "label_smoothing": "SMOOTHING",
+        "confidence_penalty": "PENALTY",
+        "boot_soft": "SOFT",
+        "boot_hard": "HARD",
+    },
     "gce": {"gce": "METHOD", "gce_truncated": "TRUNCATED"},
     "joint": {"joint_soft": "SOFT", "joint_hard": "HARD"},
     "loss_correction": {"forward": "FORWARD", "backward": "BACKWARD"},
@@ -38,11 +44,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Method[Any]:
-    """Return the method of a name.
-
-    Raises:
-        InputError: there is no such method.
-    """
+    """Return the method of a name; refuse an unknown one."""
     if not isinstance(name, str):
         got = type(name).__name__
         raise invalid_option("method", f"must be a name such as proselflc, got {got}")
@@ -66,11 +68,7 @@ def titled(title: str) -> Method[Any]:
 
 
 def resolved(name: str, given: Mapping[str, Any]) -> Parameters:
-    """Return all parameters of a method; see `Method.resolved`.
-
-    Raises:
-        InputError: the method is unknown, or does not take, lacks or refuses a parameter.
-    """
+    """Return all parameters of a method; see `Method.resolved`."""
     made: Parameters = find(name).resolved(given)
     return made
 
@@ -81,11 +79,7 @@ def weighs(name: object) -> bool:
 
 
 def strategy(name: str, parameters: Parameters, context: RunContext) -> Strategy:
-    """Return the strategy of a method whose parameters are resolved.
-
-    Raises:
-        InputError: something that the method needs is missing or cannot be used.
-    """
+    """Return the strategy of a method whose parameters are resolved."""
     if context.sample_weight is not None and not weighs(name):
         raise InputError(
             f"method {name} cannot weigh examples",

@@ -46,7 +46,6 @@ def local_dimension(features: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     these are 0, and negative where all are equal, which is meaningless.
 
     Args:
-        features: [N, F].
         neighbours: k, below N.
     """
     x = features.flatten(1).double()
@@ -116,9 +115,6 @@ class DimensionalityDriven(Strategy):
     A dimension that is not positive is replaced by the one before. A training of no more than
     `begin` · E + w epochs is cross entropy throughout. When the weights are reset, the optimiser
     keeps its momentum and an average of the weights starts again.
-
-    Raises:
-        InputError: there are too few examples for a dimension.
     """
 
     processes = 1

@@ -99,9 +99,6 @@ class KnowledgeDistillation(Strategy):
 
     The teacher is frozen, in evaluation mode, and gets the student's inputs in the same precision,
     so both must have the same classes and the same preprocessing. `Distillation` computes the loss.
-
-    Raises:
-        InputError: there is no such run, it is not finished, or its model cannot teach this one.
     """
 
     def __init__(

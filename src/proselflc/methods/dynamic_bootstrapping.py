@@ -72,9 +72,6 @@ class DynamicBootstrapping(Strategy):
 
     The prediction recorded for an example is that for the unmixed input in evaluation mode; B and
     z(x_s) come from the same pass.
-
-    Raises:
-        InputError: the examples are texts, which cannot be mixed.
     """
 
     processes = 1

@@ -65,9 +65,6 @@ class Joint(Strategy):
     from memorising wrong labels. The published rates, 0.03 to 0.1 for the first stage and 0.2 for
     the second, are close to the defaults of our models. The stages have the proportions of the 200
     and 120 published epochs.
-
-    Raises:
-        InputError: there are too many examples and classes to keep ten epochs of predictions.
     """
 
     stages = (

@@ -63,13 +63,9 @@ class LossCorrection(Strategy):
     better wherever labels can be memorised.
 
     Args:
-        context: of the run.
         backward: whether the loss is Σ_j (T⁻¹)_yj (−log p_j) instead of −log (Tᵀp)_y.
         transition: [C, C] T, row = true class; None to estimate it.
         estimate: a name in `ESTIMATES`.
-
-    Raises:
-        InputError: T rules out labels that are given.
     """
 
     T: Tensor

@@ -76,7 +76,6 @@ class Masking(Strategy):
     as with a forward correction: one that has begun to memorise labels pulls S to the identity.
 
     Args:
-        context: of the run.
         mask: [C, C] bool, row = true class; None for transitions within coarse classes. A class can
             always keep its label.
     """

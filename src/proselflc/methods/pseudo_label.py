@@ -89,9 +89,6 @@ class PseudoLabel(Strategy):
 
     The publication has T1 = 100 and T2 = 600 epochs without saying of how many; they are taken as
     shares of 1,000.
-
-    Raises:
-        InputError: there are no trusted examples, or no others.
     """
 
     trusted: Tensor

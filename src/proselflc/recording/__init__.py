@@ -1,1 +1,1 @@
-"""Runs made from what another training loop shows of its examples."""
+"""Runs recorded from any training loop."""

@@ -22,7 +22,6 @@ class CurrentEpoch:
     of `end`, epochs end by such calls only.
 
     Args:
-        num_examples: n.
         repeats: whether an example may occur more than once, so that `end` must be called.
 
     Attributes:
@@ -46,9 +45,6 @@ class CurrentEpoch:
         Args:
             index: [N] of the batch, which is not added yet.
             processes: number of processes; none of several sees all examples.
-
-        Raises:
-            InputError: it occurs again too early to tell where the epoch ends.
         """
         if not self._ends_by_itself:
             return False
@@ -77,11 +73,7 @@ class CurrentEpoch:
         return True
 
     def add(self, index: Ints) -> None:
-        """Add a batch.
-
-        Raises:
-            InputError: there are so many examples that a call of `end` must be missing.
-        """
+        """Add a batch."""
         self.steps += 1
         self.count += len(index)
         self.seen[index] = True
@@ -103,11 +95,7 @@ class CurrentEpoch:
         self._is_explicit = True
 
     def end(self) -> None:
-        """End the epoch by the caller's request.
-
-        Raises:
-            InputError: an earlier epoch ended by itself because an example occurred again.
-        """
+        """End the epoch by the caller's request."""
         went_on = self._ended_full and self.seen.any() and not self._is_explicit
         if self._ended_at is not None or went_on:
             again = int(np.argmax(self.seen)) if self._ended_at is None else self._ended_at
@@ -146,11 +134,7 @@ class RecordedBatch(NamedTuple):
 def check_batch(
     index: object, logits: object, labels: object | None, num_classes: int
 ) -> RecordedBatch:
-    """Return a batch whose types and shapes are right, without reading its values.
-
-    Raises:
-        InputError: logits are not [N, C], or there is not a whole number for each of them.
-    """
+    """Return a batch whose types and shapes are right, without reading its values."""
     z = _tensor(logits, "logits").detach()
     if z.dim() != 2 or z.size(1) != num_classes or not z.is_floating_point():
         raise InputError(

@@ -35,7 +35,6 @@ class RecordedRun:
     """The files of a recording. Only the first of several processes calls methods that write.
 
     Args:
-        directory: the run.
         about: the examples.
         criterion: the criterion of the loop, if it is one of proselflc.
         lasting: whether the files must survive a crash of the machine.

@@ -24,7 +24,7 @@ from proselflc.correction.criteria import CrossEntropy, Distillation
 from proselflc.correction.criterion import Criterion
 from proselflc.data.batches import Batch
 from proselflc.data.inputs import Ints
-from proselflc.errors import InputError
+from proselflc.errors import InputError, invalid_option
 from proselflc.recording.epoch import CurrentEpoch, check_batch
 from proselflc.recording.recorded_examples import RecordedExamples
 from proselflc.recording.recorded_run import RecordedRun
@@ -53,43 +53,44 @@ def record(
     resume: bool | int = False,
     overwrite: bool = False,
 ) -> Recording:
-    """Record what any training loop shows of its examples, and audit their labels at the end.
+    """Record how any training loop learns its examples, and audit their labels at the end.
 
-    An epoch ends when every example has come or one comes again, or where `rec.end_epoch()` says
-    so. In several processes of `torch.distributed` every one makes a recording, calls it with its
-    own batches and calls `end_epoch()`; the records come together in the first process, which alone
-    writes.
+    An epoch ends when every example has occurred or one occurs again, or when you call
+    `rec.end_epoch()`. With several processes of `torch.distributed`, each makes a recording, calls
+    it with its own batches and calls `end_epoch()`; the first process gathers the records and
+    writes them.
 
     Args:
         n: number of training examples.
         num_classes: C.
-        out: the run's directory; left out, a temporary one that lives as long as `rec.run`.
-        labels: n given labels, class ids or names; left out, they are gathered from the calls, and
-            then every example must come in the first epoch.
-        clean: n true labels, where they are known: for measuring alone.
-        names: C class names; left out, the class ids.
-        ids: n distinct names of the examples; left out, their positions.
+        out: the run's directory; by default a temporary one that lives as long as `rec.run`.
+        labels: n given labels, class ids or names; by default they are gathered from the calls, and
+            every example must occur in the first epoch.
+        clean: n true labels, if known; used only for measurements.
+        names: C class names; by default the class ids.
+        ids: n distinct names of the examples; by default their positions.
         inputs: n images, texts, paths of image files or rows of numbers, as `proselflc.fit` takes
-            them: kept in the run so that its pages can show them.
-        data: what `--data` takes, in place of labels, names, ids and inputs: examples are then
-            counted as in its training part.
-        criterion: of ours, if the loop learns with one: what it teaches is then recorded too.
-        repeats: an example may come more than once in an epoch (weighted sampling, a sampler that
-            fills up the last batch): the last time counts.
-        resume: go on with what is in `out`, after the last whole epoch; or after so many, where the
-            model that goes on is from before the last ones.
-        overwrite: replace a run that is in `out`.
+            them; kept in the run so that its pages can show them.
+        data: a name or path of data as `proselflc.train` takes it, instead of labels, names, ids
+            and inputs; positions are then those in its training part.
+        criterion: the proselflc criterion that the loop minimises, if any, so that its targets are
+            recorded too.
+        repeats: whether an example may occur more than once in an epoch (weighted sampling, a
+            sampler that fills up the last batch); its last occurrence counts.
+        resume: True to continue the run in `out` after its last whole epoch, or the number of
+            epochs after which to continue, if the model is from an earlier one.
+        overwrite: whether to replace a run in `out`.
 
     Returns:
         A context manager to call with every batch: `rec(index, logits, labels)`. When it ends
         without an error the run is finished, and `rec.run` has `.examples`, `.audit` and more.
 
     Raises:
-        InputError: something does not fit together.
+        InputError: an argument cannot be used.
 
     Example:
         >>> import torch
-        >>> logits = torch.eye(3).repeat(4, 1) * 5  # 12 examples, the first is called a 2
+        >>> logits = torch.eye(3).repeat(4, 1) * 5  # 12 examples, the first is labelled 2
         >>> given = torch.tensor([2, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2])
         >>> with record(12, 3) as rec:
         ...     for epoch in range(4):
@@ -100,18 +101,20 @@ def record(
     """
     for name, value, least in (("n", n, 1), ("num_classes", num_classes, 2)):
         if not _is_whole(value) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+            raise invalid_option(name, f"must be a whole number of at least {least}, got {value!r}")
     if not isinstance(resume, bool) and not _is_whole(resume):
-        raise InputError(f"resume must be True, False or a number of epochs, got {resume!r}")
+        raise invalid_option("resume", f"must be a bool or a number of epochs, got {resume!r}")
     if resume is not False and overwrite:
-        raise InputError("resume goes on with a run and overwrite replaces it: give one")
+        raise InputError("resume continues a run and overwrite replaces it", field="resume")
     if resume is not False and out is None:
-        raise InputError("resume needs out, the directory of the run to go on with")
+        raise InputError("resume needs out, the directory of the run to continue", field="out")
     if isinstance(criterion, Distillation):
-        raise InputError("what a teacher says is not recorded: leave criterion out")
+        raise InputError(
+            "the targets of a teacher are not recorded", field="criterion", fix="leave it out"
+        )
     group = ProcessGroup()
     if out is None and group.size > 1:
-        raise InputError("several processes record into one directory: name it with out")
+        raise InputError("several processes need one directory", field="out", fix="pass out")
     n, num_classes = int(n), int(num_classes)
     about = RecordedExamples.of(n, num_classes, labels, clean, names, ids, inputs, data)
     path = Path(tempfile.mkdtemp(prefix="proselflc-")) if out is None else Path(out)
@@ -178,20 +181,20 @@ class Recording:
         *,
         progress: float | None = None,
     ) -> None:
-        """Record what the model said of N examples, as it was when they were learned.
+        """Record the logits of N examples from the step that learned them.
 
-        Whatever is on an accelerator stays there for a while, so that no step waits for it; what
-        is wrong with it is then said a little later.
+        Tensors on an accelerator stay there for a while, so that no step waits for them; errors in
+        a batch may be reported a few batches later.
 
         Args:
             index: [N] positions in the training set, 0 … n−1.
-            logits: [N, C] what the model said, of any floating type; nothing flows back.
-            labels: [N] given class ids; may be left out where `record` was given all of them.
-            progress: t/Γ of the criterion; left out, what its clock says, which has counted the
-                step if it was called before this.
+            logits: [N, C] of any floating-point type; no gradient flows back.
+            labels: [N] given class ids; may be omitted if `record` was given all labels.
+            progress: t/Γ of the criterion; by default that of its clock, which has counted the step
+                if the criterion was called first.
         """
         if self._is_finished:
-            raise InputError("the recording is finished: make another one with record(…)")
+            raise InputError("the recording is finished", fix="make another one with record(…)")
         about = self._about
         z, which, given = check_batch(index, logits, labels, about.num_classes)
         if given is None:
@@ -204,21 +207,17 @@ class Recording:
         corrected = CorrectedBatch(self._strategy, z, Batch(z, inside, which), at)
         facts = observe(corrected, means=False).facts
         self._waiting.append((which, given, facts))
-        waiting = sum(len(one[0]) for one in self._waiting)
+        waiting = sum(len(batch[0]) for batch in self._waiting)
         if not _may_wait(facts) or waiting >= _MOST_WAITING:
-            self._look()
+            self._record_waiting()
 
     def expect_end_epoch(self) -> None:
         """Let no epoch end by itself, if `end_epoch` will be called."""
         self._current.expect_end()
 
     def end_epoch(self) -> None:
-        """End an epoch; with several processes, each must call this.
-
-        Raises:
-            InputError: an epoch ended before by itself, because an example occurred again.
-        """
-        self._look()
+        """End an epoch; with several processes, each must call this."""
+        self._record_waiting()
         self._current.end()
         self._close_epoch()
 
@@ -234,12 +233,12 @@ class Recording:
     def _finish(self) -> None:
         if self._is_finished:
             return
-        self._look()
+        self._record_waiting()
         self._close_epoch()
         if self.epoch == 0:
             raise InputError(
-                "nothing was recorded: call rec(index, logits, labels) for every batch of the "
-                "training loop"
+                "nothing was recorded",
+                fix="call rec(index, logits, labels) for every batch of the training loop",
             )
         if self._group.is_first:
             self._written.finish(self.epoch)
@@ -262,29 +261,29 @@ class Recording:
             every = self._all_labels = torch.from_numpy(self._about.given).to(which.device)
         return every[which.clamp(0, len(every) - 1)]  # a wrong position is reported later
 
-    def _look(self) -> None:
-        """Record the batches that have waited."""
+    def _record_waiting(self) -> None:
+        """Record the batches that are waiting."""
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
         # One copy for all of them, since every copy waits for the device.
         index, given, facts = (
-            torch.cat([one.to(some[0].device) for one in some]).cpu()
-            for some in zip(*waiting, strict=True)
+            torch.cat([part.to(parts[0].device) for part in parts]).cpu()
+            for parts in zip(*waiting, strict=True)
         )
-        sizes = [len(one[0]) for one in waiting]
-        batches = (torch.split(every, sizes) for every in (index, given, facts))
-        for which, labels, seen in zip(*batches, strict=True):
-            self._take(which.numpy(), labels.numpy(), seen)
+        sizes = [len(batch[0]) for batch in waiting]
+        batches = (torch.split(tensor, sizes) for tensor in (index, given, facts))
+        for positions, labels, rows in zip(*batches, strict=True):
+            self._record_batch(positions.numpy(), labels.numpy(), rows)
 
-    def _take(self, index: Ints, given: Ints, facts: Tensor) -> None:
+    def _record_batch(self, index: Ints, given: Ints, facts: Tensor) -> None:
         about, current, processes = self._about, self._current, self._group.size
         about.check(index, given)
         if current.is_over_before(index, processes):
             self._close_epoch()
         about.given[index] = given  # not before: it belongs to the new epoch
         current.add(index)
-        # Of an example that occurs twice in a batch the last row counts.
+        # If an example occurs twice in a batch, its last row counts.
         last = np.unique(index[::-1], return_index=True)[1]
         finite = facts.isfinite().all(1).numpy()
         kept = np.sort(len(index) - 1 - last)
@@ -293,7 +292,7 @@ class Recording:
             self._has_warned = True
             warnings.warn(
                 f"logits in epoch {self.epoch + 1} are not finite, first of example "
-                f"{index[~finite][0]}: such examples count as not seen",
+                f"{index[~finite][0]}: such examples are not recorded",
                 stacklevel=4,  # the caller of the recording
             )
         rows = torch.from_numpy(index[kept]), facts[torch.from_numpy(kept)]
@@ -316,7 +315,7 @@ class Recording:
         current.begin_next()
 
     def _gather(self) -> None:
-        """Give every process the epoch's records of all processes."""
+        """Gather the epoch's records of all processes in every process."""
         group, current = self._group, self._current
         if group.size == 1:
             return
@@ -324,16 +323,17 @@ class Recording:
             if not current.seen.any():
                 return  # everything was gathered before the processes disconnected
             raise InputError(
-                f"this is one of {group.size} processes and torch.distributed is not initialised, "
-                "so records cannot come together: call rec.end_epoch() while it is"
+                f"cannot gather the records of {group.size} processes, since torch.distributed "
+                "is not initialised",
+                fix="call rec.end_epoch() while it is",
             )
         about, recorder = self._about, self._written.recorder
         index = np.flatnonzero(current.seen)
         own = index, about.given[index], recorder.rows[index].tobytes()
         every = group.gathered((self.epoch, current.steps, current.count, *own))
         self.epoch = every[0][0]  # the first process knows where it was resumed
-        current.steps = sum(one[1] for one in every)
-        current.count = sum(one[2] for one in every)
+        current.steps = sum(process[1] for process in every)
+        current.count = sum(process[2] for process in every)
         for *_, which, given, rows in every:
             about.check(which, given)
             about.given[which] = given
@@ -342,8 +342,7 @@ class Recording:
 
 
 def _may_wait(facts: Tensor) -> bool:
-    """Return whether reading the facts now would wait for an accelerator."""
-    return facts.device.type != "cpu"
+    return facts.device.type != "cpu"  # reading them now would wait for the accelerator
 
 
 def _is_whole(value: object) -> bool:

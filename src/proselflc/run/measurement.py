@@ -44,9 +44,6 @@ def fitting(prepared: PreparedRun, training: Training) -> FittingPoint:
     """Measure what the paper plots, on the training examples with test-time transforms.
 
     ε is that of `Strategy.taught`, as in the records of the last step.
-
-    Raises:
-        DivergenceError: the model's outputs are not finite.
     """
     clean = prepared.labels.clean
     truth = None if clean is None else torch.from_numpy(clean)
@@ -90,9 +87,6 @@ def logits(
     """Return the logits [n, C] of a part of the data, or None if there is no such part.
 
     Args:
-        prepared: the run.
-        training: its training.
-        part: a part of its data.
         folder: the place of a temporary file for logits that do not fit into memory.
     """
     if part is None:

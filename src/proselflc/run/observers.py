@@ -98,11 +98,7 @@ class Meter(Observer):
         }
 
     def restore(self, facts: object) -> None:
-        """Continue from what `facts` returned.
-
-        Raises:
-            InputError: it is damaged.
-        """
+        """Continue from what `facts` returned."""
         state = convert(facts, MeterState, "the meter in the checkpoint")
         self._before, self._at_point = state.seconds, state.at_point
         self.examples, self.loss_sum = state.examples, state.loss_sum
@@ -113,7 +109,6 @@ class RecordWriter(Observer):
 
     Args:
         recorder: keeps them and writes a file per epoch.
-        accelerator: Accelerate's object for this process.
         written: the files of the run, to which every epoch's is added.
     """
 
@@ -138,9 +133,7 @@ class Progress(Observer):
     """Shows the progress of training on a display.
 
     Args:
-        display: the user's display.
         meter: measures loss and speed.
-        training: the training that is shown.
     """
 
     def __init__(self, display: Display, meter: Meter, training: Training) -> None:
@@ -178,9 +171,6 @@ class Tracker(Observer):
         accelerator: Accelerate's object for this process, which knows the trackers.
         config: the run's config, whose `tracker` is set.
         directory: the run, in which the tracker puts its files.
-
-    Raises:
-        InputError: the tracker cannot be started.
     """
 
     def __init__(self, accelerator: Accelerator, config: Config, directory: RunDirectory) -> None:
@@ -227,7 +217,6 @@ class Checkpointer(Observer):
 
     Args:
         training: the training whose step and weights are saved.
-        directory: the run.
         interval: seconds between two checkpoints.
         contents: returns tensors and facts of the whole state.
 

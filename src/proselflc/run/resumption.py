@@ -75,11 +75,7 @@ def facts(prepared: PreparedRun) -> dict[str, object]:
 
 
 def check_run(directory: RunDirectory, prepared: PreparedRun) -> None:
-    """Refuse to resume a run with other options, labels or examples.
-
-    Raises:
-        InputError: they are not those of the run in the directory.
-    """
+    """Refuse to resume a run with other options, labels or examples."""
     stored = read_toml(directory.config)
     different = config_file.differences(stored, prepared.config.table())
     if different:
@@ -127,11 +123,7 @@ def _draws_trusted(prepared: PreparedRun) -> bool:
 
 
 def check_state(state: State, directory: RunDirectory, prepared: PreparedRun) -> None:
-    """Refuse a checkpoint of another run, of other inputs or of another number of processes.
-
-    Raises:
-        InputError: `facts` returns something else than when the checkpoint was written.
-    """
+    """Refuse a checkpoint of another run, of other inputs or of another number of processes."""
     then, now = state.facts, facts(prepared)
     stored = then.get("config")
     if (
@@ -179,11 +171,7 @@ def check_files(state: State, directory: RunDirectory, history: bytes) -> Writte
 
     Args:
         state: the checkpoint; one of an earlier version lists no files, which are then not checked.
-        directory: the run.
         history: content of the history up to the checkpoint.
-
-    Raises:
-        InputError: a file is missing or differs.
     """
     if "files" not in state.facts:
         return Written(directory.path)
@@ -201,11 +189,7 @@ def check_files(state: State, directory: RunDirectory, history: bytes) -> Writte
 
 
 def check_visible(directory: RunDirectory, accelerator: Accelerator) -> None:
-    """Refuse to resume a run that not all processes can read.
-
-    Raises:
-        InputError: some find no run in the directory.
-    """
+    """Refuse to resume a run that not all processes can read."""
     sees = torch.tensor([float(directory.is_begun)])
     number = int(processes.summed(accelerator, sees))
     if number < accelerator.num_processes:

@@ -62,7 +62,6 @@ def train(
     A run that an observer stopped is not finished: its state is saved and it can be resumed.
 
     Args:
-        config: the options.
         start: the output directory, and what to do if it holds a run.
         display: shows progress and notes.
         dataset: data to use instead of what the config names.
@@ -71,7 +70,6 @@ def train(
         observers: follow the training, beside those of the run itself.
 
     Raises:
-        InputError: something in the config, the data or the directory cannot be used.
         DivergenceError: the loss is not finite; the last good state is kept.
         Interrupted: a signal stopped the run; the state is saved.
     """
@@ -204,12 +202,7 @@ class TrainingRun:
         self.accelerator.wait_for_everyone()
 
     def learn(self, observers: Sequence[Observer] = ()) -> bool:
-        """Train to the end and return whether it was reached; an observer may have stopped it.
-
-        Raises:
-            DivergenceError: the loss is not finite.
-            Interrupted: a signal stopped the run.
-        """
+        """Train to the end and return whether it was reached; an observer may have stopped it."""
         training, total = self.training, self.prepared.total_steps
         own: tuple[Observer, ...] = (self.records,)
         if self.is_main:

@@ -1,4 +1,4 @@
-"""A mixture of two beta distributions, of low and of high losses."""
+"""A mixture of two beta distributions, fitted to low and high losses."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Values: TypeAlias = npt.NDArray[np.float64]
 AnyValues = TypeVar("AnyValues", Values, Tensor)
 
 ITERATIONS = 10
-EDGE = 1e-4  # how near 0 and 1 a value may be
-LEAST = 1e-12  # of a responsibility
+EDGE = 1e-4  # values are clipped to [EDGE, 1 − EDGE]
+LEAST = 1e-12  # the smallest responsibility
 BINS = 100
-NARROWEST = 1 / BINS  # standard deviation: less would fall between two bins
+NARROWEST = 1 / BINS  # the smallest standard deviation: less would fall between two bins
 PERCENTILES = (5, 95)
-APART = 0.05  # means of components that are nearer to each other are one
-FEWEST = 0.01  # of all values, that each component must have
-OVERLAP = 0.2  # more of the values on the wrong side is one component: a bell has 0.23
-PARAMETERS = 5  # of a mixture, for which fewer values are no evidence
+APART = 0.05  # components whose means are closer count as one
+FEWEST = 0.01  # the smallest share of the values that a component must have
+OVERLAP = 0.2  # the largest share of misassigned values; a single bell has 0.23
+PARAMETERS = 5  # of a mixture; fewer values cannot determine them
 
 
 @dataclass(frozen=True)
 class BetaMixture:
-    """w_1 Beta(a_1, b_1) + w_2 Beta(a_2, b_2), the one with the larger mean second.
+    """The density w_1 Beta(a_1, b_1) + w_2 Beta(a_2, b_2), ordered by mean.
 
     Attributes:
         a, b: [2] the shapes.
@@ -39,13 +39,13 @@ class BetaMixture:
 
     @property
     def means(self) -> Values:
-        """[2] a/(a + b)."""
+        """Return the means [2] of the components, a/(a + b)."""
         return self.a / (self.a + self.b)
 
     def posterior(self, x: Values) -> Values:
-        """[N] the chance that a value is of the second component.
+        """Return the probability [N] that a value is from the second component.
 
-        From the logarithms of w_k Beta(x; a_k, b_k), for both can be far away.
+        It is computed from log densities, because both densities can underflow.
         """
         from scipy.special import betaln, expit
 
@@ -57,10 +57,9 @@ class BetaMixture:
         return chance
 
     def separates(self, x: Values) -> bool:
-        """Whether these are two components at all, for the values [N] that they were found in.
+        """Return whether the values [N] that the mixture was fitted to form two components.
 
-        They are if their means are apart, both have values, and few of these would be taken for
-        the other's.
+        They do if the means are apart, both components have values, and few values are misassigned.
         """
         low, high = self.means
         if high - low <= APART or self.weights.min() <= FEWEST:
@@ -70,18 +69,15 @@ class BetaMixture:
 
 
 def fit(x: Values) -> BetaMixture:
-    """The mixture of values in [0, 1], by ten rounds of expectation maximisation.
+    """Return the mixture of values [N] in [0, 1], by ten rounds of expectation maximisation.
 
     The shapes come from weighted moments: with mean m and variance s², at least (1/100)²,
 
         a = m (m (1 − m)/s² − 1)        b = a (1 − m)/m
 
-    The first round has the values on both sides of the threshold that is halfway between their
-    means. The publication begins with Beta(1, 2) and Beta(2, 1) instead, from where ten rounds end
-    half-way: two narrow components at ¼ and ¾, for example, are not found at all.
-
-    Args:
-        x: [N] one or more.
+    The first round splits the values at the threshold that is halfway between the means of both
+    sides. The publication starts from Beta(1, 2) and Beta(2, 1), from which ten rounds do not
+    converge: two narrow components at ¼ and ¾, for example, are not found at all.
     """
     x = np.clip(x, EDGE, 1 - EDGE)
     mixture = _moments(x, np.where(x > _threshold(x), 1.0, 0.0))
@@ -92,7 +88,7 @@ def fit(x: Values) -> BetaMixture:
 
 
 def _threshold(x: Values) -> float:
-    """A value that is halfway between the means of those below and above it."""
+    """Return a threshold halfway between the means of the values below and above it."""
     threshold, before = float(x.mean()), np.inf
     while abs(threshold - before) > EDGE:
         is_high = x > threshold
@@ -103,23 +99,23 @@ def _threshold(x: Values) -> float:
 
 
 def _moments(x: Values, chance: Values) -> BetaMixture:
-    """The mixture of the moments of x [N], each of the second component by a chance [N]."""
+    """Return the mixture with the moments of x [N], weighted by the second component's chance."""
     r = np.maximum((1 - chance, chance), LEAST)
     total = r.sum(1)
     m = (r @ x) / total
     variance = (r * (x - m[:, None]) ** 2).sum(1) / total
-    largest = m * (1 - m)  # that a variance could be
+    largest = m * (1 - m)  # the upper bound of a variance
     a = m * (largest / np.maximum(variance, np.minimum(NARROWEST**2, largest / 2)) - 1)
     return BetaMixture(a, a * (1 - m) / m, total / total.sum())
 
 
 @dataclass(frozen=True)
 class LossModel:
-    """The chance that a label is wrong, by the loss of its example.
+    """The probability that a label is wrong, as a function of the loss.
 
     Attributes:
-        low, high: losses that become 0 and 1.
-        table: [100] the chance, at losses evenly between the two; it never falls.
+        low, high: losses that are mapped to 0 and 1.
+        table: [100] nondecreasing probabilities at evenly spaced losses between the two.
     """
 
     low: float
@@ -128,13 +124,11 @@ class LossModel:
 
 
 def loss_model(losses: Values) -> LossModel | None:
-    """The model of all losses, or None where they do not come in two kinds.
+    """Return the model of all losses, or None if they do not form two components.
 
-    Fitted on the losses from the 5th to the 95th percentile, which become 0 and 1; those that are
-    no finite numbers are left out.
-
-    The posterior of the high component is held at its largest for larger losses, and at its
-    smallest for smaller ones: far out in a tail, the wider component always wins.
+    It is fitted to the finite losses from the 5th to the 95th percentile, mapped to [0, 1]. The
+    posterior of the high component stays at its maximum for larger losses and at its minimum for
+    smaller ones: far out in a tail, the wider component always wins.
     """
     losses = losses[np.isfinite(losses)]
     if len(losses) == 0:
@@ -158,5 +152,5 @@ def loss_model(losses: Values) -> LossModel | None:
 
 
 def normalised(losses: AnyValues, low: float, high: float) -> AnyValues:
-    """[N] losses from `low` to `high` as 0 … 1, a little within."""
+    """Return losses [N] mapped from [low, high] to the inside of (0, 1)."""
     return ((losses - low) / (high - low + 1e-6)).clip(1e-3, 1 - 1e-3)

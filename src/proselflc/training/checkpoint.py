@@ -55,11 +55,7 @@ def write(folder: Path, state: State) -> Path:
 
 
 def read_last(folder: Path) -> tuple[State | None, list[str]]:
-    """Return the newest state that is not damaged, or None, and a sentence per damaged one.
-
-    Raises:
-        InputError: a file cannot be read at all, which says nothing about its content.
-    """
+    """Return the newest state that is not damaged, or None, and a sentence per damaged one."""
     notes: list[str] = []
     for path in _files(folder):
         state = _read(path)
@@ -87,11 +83,7 @@ def peek(folder: Path) -> Json:
 
 
 def can_go_on(folder: Path) -> bool:
-    """Return whether there is a state that is not damaged, or none at all.
-
-    Raises:
-        InputError: as `read_last`.
-    """
+    """Return whether there is a state that is not damaged, or none at all."""
     state, damages = read_last(folder)
     return state is not None or not damages
 

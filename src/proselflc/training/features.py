@@ -40,14 +40,7 @@ class FeatureHook:
         self._h = inputs[0]
 
     def take(self, number: int) -> Tensor:
-        """Return the last input [N, F] and forget it.
-
-        Args:
-            number: N.
-
-        Raises:
-            InputError: the input had another shape, so the layer is not where the model ends.
-        """
+        """Return the last input [N, F] and forget it."""
         h, self._h = self._h, None
         if h is None or h.dim() != 2 or len(h) != number:
             got = "receives no batch" if h is None else f"receives {list(h.shape)}"
@@ -75,11 +68,7 @@ def capture_features(layer: nn.Module, caller: Caller) -> Iterator[FeatureHook]:
 
 
 def last_linear(model: nn.Module, num_classes: int, caller: Caller) -> nn.Linear:
-    """Return the layer that maps features to logits.
-
-    Raises:
-        InputError: the model does not end in a linear layer.
-    """
+    """Return the layer that maps features to logits."""
     layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
     if not layers or layers[-1].out_features != num_classes:
         raise InputError(

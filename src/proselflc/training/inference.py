@@ -25,8 +25,6 @@ class StoredLogits:
 
     Args:
         folder: a folder on the disk to use.
-        num_examples: n.
-        num_classes: C.
     """
 
     ndim = 2

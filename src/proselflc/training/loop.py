@@ -104,10 +104,7 @@ class Training:
 
     Args:
         model: any module that maps a batch's x to logits [N, C].
-        strategy: the method.
         recipe: the recipe; optimiser, learning rate and weight decay must be set.
-        total_steps: Γ.
-        batches: steps per epoch.
 
     Attributes:
         step: t, the number of completed steps.

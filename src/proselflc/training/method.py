@@ -146,9 +146,6 @@ class Method(Generic[P]):
 
         Args:
             given: the user's values by name; None means not given.
-
-        Raises:
-            InputError: a parameter is unknown, is missing or has a value that it cannot have.
         """
         known = {name: value for name, value in given.items() if value is not None}
         for name in known:
@@ -183,11 +180,7 @@ class Method(Generic[P]):
         return kind(**given)
 
     def make(self, parameters: P, context: RunContext) -> Strategy:
-        """Return the strategy.
-
-        Raises:
-            InputError: something that the method needs is missing or cannot be used.
-        """
+        """Return the strategy."""
         from proselflc.training.strategy import Strategy
 
         try:

@@ -99,7 +99,6 @@ class Recorder:
 
     Args:
         folder: the folder of the files.
-        num_examples: n.
         num_classes: C, at most 65,534.
         epochs: number of epochs of the run, which tells which are the last.
         first: first epoch of the last stage.
@@ -171,12 +170,7 @@ class Recorder:
         return every if self.count.any() else {name: every[name] for name in _ALWAYS_KEPT}
 
     def restore(self, tensors: dict[str, Tensor], epoch: int) -> None:
-        """Restore the state of a checkpoint in this epoch, and remove files of later epochs.
-
-        Raises:
-            InputError: the checkpoint has another number of examples or classes, or the file of an
-                earlier epoch is missing.
-        """
+        """Restore the state of a checkpoint in this epoch, and remove files of later epochs."""
         for name, value in self._tensors().items():
             stored = tensors.get(name)
             if stored is None and name not in _ALWAYS_KEPT:
@@ -193,9 +187,6 @@ class Recorder:
 
         Args:
             epoch: number of epochs to keep.
-
-        Raises:
-            InputError: one of their files is missing.
         """
         there = dict(_epochs(self.folder))
         missing = [number for number in range(epoch) if number not in there]
@@ -223,9 +214,6 @@ class Epochs(Sequence[Rows]):
     Args:
         folder: the folder of the records.
         checked: returns the path of a file that is as it was written, and refuses others.
-
-    Raises:
-        InputError: an epoch is missing.
     """
 
     def __init__(self, folder: Path, checked: Callable[[Path], Path] | None = None) -> None:
@@ -272,11 +260,7 @@ def mean_file(folder: Path, name: str) -> Path:
 
 
 def recent(folder: Path, name: str) -> Mean:
-    """Return the mean of "p" or "target" over the last epochs, memory-mapped.
-
-    Raises:
-        InputError: the file is missing or holds something else.
-    """
+    """Return the mean of "p" or "target" over the last epochs, memory-mapped."""
     path = mean_file(folder, name)
     array: Mean = mapped(path)
     if array.ndim != 2 or array.dtype not in (np.dtype("<f2"), TOP):
@@ -287,11 +271,7 @@ def recent(folder: Path, name: str) -> Mean:
 
 
 def mapped(path: Path) -> npt.NDArray[Any]:
-    """Return the array of an .npy file, memory-mapped.
-
-    Raises:
-        InputError: the file is missing or holds something else.
-    """
+    """Return the array of an .npy file, memory-mapped."""
     try:
         # Not np.load, which would also open an archive.
         with open_regular(path) as file:

@@ -18,11 +18,7 @@ _HINT = "start the same number on every machine with torchrun and its nproc-per-
 
 
 def accelerator(precision: Precision) -> Accelerator:
-    """Return the accelerator of this process; `torchrun` sets how many processes there are.
-
-    Raises:
-        InputError: fewer processes take part than were started.
-    """
+    """Return the accelerator of this process; `torchrun` sets how many processes there are."""
     wanted = int(os.environ.get("WORLD_SIZE", "1"))
     # Accelerate keeps the precision of an earlier run and would refuse another one.
     if AcceleratorState._shared_state.get("_mixed_precision", precision) != precision:
@@ -57,7 +53,6 @@ def gathered(accelerator: Accelerator, *tensors: Tensor) -> tuple[Tensor, ...]:
     """Return the rows of all processes, in the order of the processes.
 
     Args:
-        accelerator: Accelerate's object for this process.
         tensors: [N, …] each; N may differ between processes and be 0.
     """
     if accelerator.num_processes == 1:

@@ -67,7 +67,6 @@ def described(spans: tuple[Span, ...], batches: int) -> list[dict[str, object]]:
 
     Args:
         spans: the stages of the run.
-        batches: steps per epoch.
     """
     return [
         {
@@ -86,11 +85,6 @@ def spans(stages: tuple[Stage, ...], total_steps: int, batches: int) -> tuple[Sp
 
     Args:
         stages: one or more; their shares sum to 1.
-        total_steps: Γ.
-        batches: steps per epoch.
-
-    Raises:
-        InputError: there are fewer epochs than stages.
     """
     epochs = -(-total_steps // batches)
     if epochs < len(stages):
@@ -264,7 +258,6 @@ class Strategy(nn.Module):
         Args:
             model: the model, as the loop wraps it.
             batch: the examples, on the model's device.
-            progress: t/Γ of the stage.
         """
         logits = model(batch.x)
         return self.loss(logits, batch, progress), logits.detach()
@@ -275,7 +268,6 @@ class Strategy(nn.Module):
         Args:
             logits: [N, C] of the batch.
             batch: the examples, on the same device.
-            progress: t/Γ of the stage.
         """
         loss: Tensor = self.criterion(
             logits,
@@ -309,7 +301,6 @@ class Strategy(nn.Module):
         Args:
             logits: [N, C] of the batch, detached.
             batch: the examples, on any device.
-            progress: t/Γ of the stage.
         """
         criterion, device = self.criterion, logits.device
         batch = Batch(*(tensor.to(device) for tensor in batch))
@@ -336,10 +327,8 @@ class CorrectedBatch:
     who read them. Read them before the strategy changes at the end of an epoch.
 
     Args:
-        strategy: the method.
         logits: [N, C], detached.
         batch: the examples that the logits belong to.
-        progress: t/Γ of the stage.
     """
 
     def __init__(self, strategy: Strategy, logits: Tensor, batch: Batch, progress: float) -> None:
@@ -382,9 +371,6 @@ def check_memory(needed: int, kept: str) -> None:
     Args:
         needed: bytes of the state; two more copies are made while a checkpoint is written.
         kept: what the state holds, in words.
-
-    Raises:
-        InputError: there is not enough memory.
     """
     memory_budget.require(
         3 * needed,
@@ -397,12 +383,7 @@ def check_probabilities(num_examples: int, num_classes: int, per_pair: int) -> N
     """Refuse a method whose predictions of all examples do not fit into memory.
 
     Args:
-        num_examples: n.
-        num_classes: C.
         per_pair: bytes needed for each pair of classes.
-
-    Raises:
-        InputError: there is not enough memory for [n, C] predictions and its matrices.
     """
     memory_budget.require(
         4 * num_examples * num_classes + per_pair * num_classes**2,
