@@ -117,7 +117,7 @@ def test_the_summary_says_what_a_method_has_done(runs: dict[str, Path]) -> None:
     turned = facts["d2l"]["turned_at_epoch"]
     notes = facts["d2l"].get("notes")
     assert turned is not None
-    assert str(notes).count(f"after epoch {cast('int', turned) + 1} the features' dimension") == 1
+    assert str(notes).count(f"after epoch {cast('int', turned) + 1} the dimension") == 1
     for name in ("m_dyr_s", "m_dyr_h", "md_dyr_sh"):
         assert facts[name]["epochs_without_two_kinds_of_losses"] == 0
 
@@ -204,7 +204,7 @@ def test_more_than_one_process_is_refused(name: str) -> None:
     [
         ("gce_truncated", {"q": 2.0}, "q must be a number above 0 and at most 1, got 2.0"),
         ("gce_truncated", {"k": -1.0}, "k must be a number between 0 and 1, got -1.0"),
-        ("gce_truncated", {"alpha": 1.0}, "has no --method.alpha: it takes --method.q, "),
+        ("gce_truncated", {"alpha": 1.0}, 'has no parameters["alpha"]: it takes parameters["q"], '),
         ("d2l", {"window": 1}, "window must be a whole number ≥ 2, got 1"),
         ("m_dyr_s", {"alpha": 0.0}, "alpha must be a number above 0 and finite, got 0.0"),
         ("m_dyr_h", {"weight": -2.0}, "weight must be a number ≥ 0 and finite, got -2.0"),
@@ -235,5 +235,5 @@ def test_texts_cannot_be_mixed(name: str) -> None:
 
 def test_too_few_examples_for_a_dimension() -> None:
     x = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
-    with pytest.raises(InputError, match="there are 20 examples in all"):
+    with pytest.raises(InputError, match="only 20 examples"):
         proselflc.fit(x, np.arange(20) % 2, method="d2l", epochs=2)

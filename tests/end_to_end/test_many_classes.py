@@ -158,10 +158,8 @@ def test_a_prediction_that_does_not_fit_is_refused_with_its_size(
     assert loaded.predict(np.zeros((100, 4), np.float32)).probabilities.shape == (100, C)
     with pytest.raises(InputError) as caught:
         loaded.predict(np.zeros((101, 4), np.float32))
-    assert str(caught.value).startswith(
-        "what the model says about 101 examples of 2,001 classes needs 0.00081 GB of memory, and "
-        "the limit is 0.0008 GB: ask about fewer examples at a time"
-    )
+    assert "101 examples of 2,001 classes needs 0.00081 GB of memory" in caught.value.reason
+    assert "fewer examples" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_processes_that_are_not_there_are_missed(program: Any, tmp_path: Path) -
     assert alone.code == 2
     assert alone.stderr.count("\n") == 1
     assert alone.stderr.startswith("3 processes were started and ")
-    assert "start them with torchrun --nproc-per-node, on every machine alike" in alone.stderr
+    assert "start the same number on every machine with torchrun" in alone.stderr
     assert not (tmp_path / "run").exists()
 
 

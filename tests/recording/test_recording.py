@@ -136,8 +136,9 @@ def test_the_command_line_works_on_it(
     program("report", run, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "this is text 5" in page
-    assert "A recorded loop learned the data for 8 epochs" in page
-    assert "recorded from a training loop of your own: run that again" in page
+    assert "A recorded loop" in page
+    assert "8 epochs" in page
+    assert "recorded from your own training loop: run that again" in page
     serving = serve(run)
     serving.enter()
     start = serving.get("/api/start")
