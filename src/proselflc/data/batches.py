@@ -23,7 +23,7 @@ from proselflc.errors import InputError
 
 
 class Batch(NamedTuple):
-    """N examples: what a model sees, what they were labelled, and which ones they are.
+    """The inputs, labels and positions of N examples.
 
     Attributes:
         x: [N, …] float32, or [N, L] int64 for texts.
@@ -90,13 +90,13 @@ class Order:
 
     Attributes:
         batch_size: examples per batch over all processes together.
-        seed: of the permutation, and of the augmentation.
-        shuffle: a new permutation every epoch; otherwise 0 … n − 1, as evaluation wants it.
-        drop_last: leave a last batch out that is not full.
+        seed: seed of the permutation and of the augmentation.
+        shuffle: whether to permute anew every epoch; otherwise the order is 0 … n − 1.
+        drop_last: whether to leave out a last batch that is not full.
         shard: (r, R): this is process r of R, which takes the r-th contiguous share of every
             batch. The shares of all processes together are the batch of one process; each process
             sees the same number of batches, and a share of a short last batch may be empty.
-        least: leave a last batch out that has fewer examples than this.
+        least: smallest size of a last batch that is not left out.
     """
 
     batch_size: int = 256

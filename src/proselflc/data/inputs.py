@@ -1,4 +1,4 @@
-"""The kinds of input. Each kind says itself what it is, how to take and join rows, how to show one.
+"""The kinds of input: each describes itself, takes and joins rows, and previews an example.
 
 A new kind is a class here, a preprocessing that turns it into tensors, and a source that reads it.
 """

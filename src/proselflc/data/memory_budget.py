@@ -74,9 +74,9 @@ def require(needed: int, what: str, instead: str) -> None:
     """Refuse what takes more memory than there is, or than one thing may take.
 
     Args:
-        needed: bytes.
-        what: takes them, the subject of a sentence: "the method elr keeps … and".
-        instead: what to do, an imperative clause.
+        needed: number of bytes.
+        what: subject of the sentence, such as "the method elr keeps … and".
+        instead: what to do, as an imperative clause.
     """
     most, free = limit(), available()
     if needed > most:

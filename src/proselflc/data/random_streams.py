@@ -1,9 +1,9 @@
 """Random streams: one for every purpose, so that no two uses of randomness draw the same numbers.
 
-A generator that is made of the seed alone gives everybody the same numbers: the noise and the
-trusted split once shared them, and the split took just the examples whose labels were flipped. The
-noise has kept that stream (`noise.stream`), for its labels are published by their fingerprints.
-Everything else is keyed by what it is for.
+A generator made of the seed alone gives every user of it the same numbers: the noise and the
+trusted split once shared one, and the split chose just the examples whose labels were flipped. The
+noise keeps that stream (`noise.stream`), because the fingerprints of its labels are published.
+Every other stream is keyed by its purpose.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def random_stream(seed: int, purpose: str, *more: int | str) -> np.random.Genera
     """Return the random stream of a purpose: PCG64, the same everywhere.
 
     Args:
-        seed: of the user.
-        purpose: what is drawn, in a word or two; no other use may have the same.
-        more: what else the draw depends on.
+        seed: the user's seed.
+        purpose: what is drawn, in a word or two, unique to this use.
+        more: anything else that the draw depends on.
 
     Example:
         >>> random_stream(0, "trusted split").random() == random_stream(0, "folds").random()

@@ -43,7 +43,7 @@ class RandomCrop:
 
 
 class _Work(NamedTuple):
-    """What a worker is asked to do: decode this process's share of one batch."""
+    """A request to a worker: decode this process's share of one batch."""
 
     slot: int  # where to write it, if there are slots
     share: Share
@@ -51,7 +51,7 @@ class _Work(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What a worker hands back."""
+    """The result of a request."""
 
     slot: int
     pixels: Bytes | None  # [N, channels, h, w]; None if they are in the slot
@@ -62,7 +62,7 @@ class _Done(NamedTuple):
 
 @dataclass(frozen=True)
 class _Decoding(MapStyle[_Done]):
-    """Runs in a worker. Knows how, but not what: that comes with the work.
+    """Decodes batches in a worker process; each request names the batch.
 
     Attributes:
         slots: [S, N, channels, h, w] uint8 in shared memory, where a batch need not be copied to
@@ -184,7 +184,7 @@ def _slots(loader: FileLoader, count: int) -> Tensor | None:
 
 
 class _Memory:
-    """Gives memory out again that nobody holds any more.
+    """Reuses the memory of batches that are no longer referenced.
 
     A batch of photos as float is tens of megabytes. Fresh from the system each time, their first
     use costs more than the arithmetic.
