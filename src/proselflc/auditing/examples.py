@@ -134,9 +134,6 @@ def read_examples(path: Path, rows: int | None = None) -> pa.Table:
     Args:
         path: the file.
         rows: number of examples of the run, which is checked before anything is read.
-
-    Raises:
-        InputError: the file is damaged, or is not such a file.
     """
     file = open_parquet(path)
     if rows is not None and len(file) != rows:
@@ -167,9 +164,6 @@ def check_examples(table: pa.Table, labels: Labels, path: Path) -> None:
         table: as `read_examples` returns it.
         labels: the labels of the same run.
         path: the file, for the message.
-
-    Raises:
-        InputError: a row is missing, added, or of another example.
     """
     ids = tuple(table["id"].to_pylist())
     if ids == labels.ids:

@@ -71,11 +71,7 @@ def write(path: Path, shape: tuple[int, int], pieces: Iterable[npt.NDArray[Any]]
 
 
 def read(path: Path, shape: tuple[int, int]) -> Stored:
-    """Return the memory-mapped array that `write` wrote for (n, C).
-
-    Raises:
-        InputError: the file is missing or holds something else.
-    """
+    """Return the memory-mapped array that `write` wrote for (n, C)."""
     array = mapped(path)
     # A run of an earlier version may have all of many classes.
     if (array.dtype, array.shape) not in ((np.dtype("<f2"), shape), form(*shape)):
@@ -86,11 +82,7 @@ def read(path: Path, shape: tuple[int, int]) -> Stored:
 
 
 def of_run(directory: RunDirectory, labels: Labels) -> HeldOut | None:
-    """Return the predictions of a run's folds; None if the folds are missing or incomplete.
-
-    Raises:
-        InputError: they are damaged, behind a link, or made from other labels.
-    """
+    """Return the predictions of a run's folds; None if the folds are missing or incomplete."""
     directory.check_folds()
     if not manifest.lists(directory.path, directory.folds_done):
         return None

@@ -77,11 +77,7 @@ class Records:
     held_out: HeldOut | None = None
 
     def check(self, labels: Labels) -> None:
-        """Refuse records of other examples or classes.
-
-        Raises:
-            InputError: there are no records, or they do not belong to these labels.
-        """
+        """Refuse records of other examples or classes."""
         n, C = len(labels.given), len(labels.names)
         if not self.observed:
             raise InputError(

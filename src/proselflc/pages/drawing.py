@@ -141,11 +141,7 @@ def figure(name: str, drawing: Drawing, alt: str) -> Figure:
 
 
 def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
-    """Write NAME.svg and NAME.png of every figure, each whole or not at all.
-
-    Raises:
-        InputError: the folder cannot be made or written to.
-    """
+    """Write NAME.svg and NAME.png of every figure, each whole or not at all."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

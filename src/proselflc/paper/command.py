@@ -37,11 +37,7 @@ ARTEFACTS: dict[str, Artefact] = {
 
 
 def find_artefact(name: str) -> Artefact:
-    """Return a table or figure by its name; "Table 4", "table 4" and "table4" are the same.
-
-    Raises:
-        InputError: the paper has no such table or figure.
-    """
+    """Return a table or figure by its name; "Table 4", "table 4" and "table4" are the same."""
     plain = "".join(name.lower().split())
     if plain not in ARTEFACTS:
         raise InputError(unknown("table or figure", name, ARTEFACTS), field="name")
@@ -71,11 +67,7 @@ def request(
     weights: Path | None = None,
     mask: Path | None = None,
 ) -> Reproduction:
-    """Return the reproduction that the options describe.
-
-    Raises:
-        InputError: there is no such table, figure, scale, seed or file.
-    """
+    """Return the reproduction that the options describe."""
     artefact = find_artefact(name)
     for field, path in (("weights", weights), ("mask", mask)):
         if path is not None and not path.is_file():

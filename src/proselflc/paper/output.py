@@ -65,11 +65,7 @@ class Output:
         return "\n\n".join(parts) + "\n"
 
     def write(self, folder: Path, name: str) -> list[Path]:
-        """Write Markdown, CSV and pictures; return the files, Markdown first.
-
-        Raises:
-            InputError: the folder cannot be written to.
-        """
+        """Write Markdown, CSV and pictures; return the files, Markdown first."""
         from proselflc.pages import drawing
 
         pictures = drawing.write(self.figures, folder)

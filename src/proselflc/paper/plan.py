@@ -64,9 +64,6 @@ class Scale:
             parameters: parameters of the method that differ from its defaults.
             seed: the seed of the run and of its noise, such as "pair:0.4".
             trusted: the share of examples held out with their true labels.
-
-        Raises:
-            InputError: the dataset is not available at this scale.
         """
         if data not in self.recipes:
             raise InputError(

@@ -130,11 +130,7 @@ class RecordStore:
         return self._read(key(config))
 
     def records(self) -> Iterator[RunRecord]:
-        """Return all records in the order of their keys.
-
-        Raises:
-            InputError: a file is damaged.
-        """
+        """Return all records in the order of their keys."""
         for name in sorted({*(path.stem for path in self._files()), *self._packed()}):
             record = self._read(name)
             if record is not None:
@@ -186,11 +182,7 @@ class RecordStore:
             file.write(json.dumps(whole, indent=1, ensure_ascii=False).encode() + b"\n")
 
     def queue(self) -> Queue:
-        """Return the queue of runs for the workers that share the directory.
-
-        Raises:
-            InputError: the directory cannot be written to, or the queue's journal is damaged.
-        """
+        """Return the queue of runs for the workers that share the directory."""
         must_be_own_folder(self.runs)
         try:
             self.runs.mkdir(parents=True, exist_ok=True)

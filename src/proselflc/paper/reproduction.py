@@ -109,9 +109,6 @@ def complete(reproduction: Reproduction, report: Callable[[str], None]) -> None:
     """Train the pending runs that no other worker has claimed, until none is left.
 
     `report` is called with a line about each run.
-
-    Raises:
-        InputError: data is missing, or the directory cannot be written to.
     """
     with queue_storage.storage_errors(None):
         queue = reproduction.store.queue()

@@ -161,9 +161,6 @@ def agreement(table: pa.Table, rows: Ints, others: Iterable[pa.Table]) -> Ints:
         table: examples of the run on the page.
         rows: [k] positions.
         others: examples of runs that were trained on the same labels.
-
-    Raises:
-        InputError: another run has another number of examples.
     """
     import pyarrow.compute as pc
 
@@ -186,9 +183,6 @@ def curves(observed: Iterable[Rows], rows: Ints, n: int) -> list[Curve] | None:
         observed: [n] records of each epoch, memory-mapped.
         rows: [k] positions.
         n: number of examples.
-
-    Raises:
-        InputError: the records belong to other examples.
     """
     epochs: list[Rows] = []
     for epoch in observed:
@@ -208,11 +202,7 @@ def curves(observed: Iterable[Rows], rows: Ints, n: int) -> list[Curve] | None:
 
 
 def views(inputs: Inputs, rows: Ints, table: pa.Table) -> list[ExampleView]:
-    """Return views of the examples at the positions [k].
-
-    Raises:
-        InputError: the number of inputs is not the number of examples.
-    """
+    """Return views of the examples at the positions [k]."""
     if len(inputs) != len(table):
         raise InputError(
             f"there are {len(inputs)} inputs, but the run has {len(table)} examples",

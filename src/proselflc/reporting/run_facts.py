@@ -71,12 +71,7 @@ class RunFacts:
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunFacts]:
-    """Return the facts about finished runs.
-
-    Raises:
-        InputError: a run is missing or unfinished, its summary or configuration cannot be read, or
-            there are too many runs.
-    """
+    """Return the facts about finished runs."""
     if not paths:
         raise InputError("a report needs at least one run", field="run")
     if len(paths) > MOST_RUNS:

@@ -205,11 +205,7 @@ def host_names(host: str) -> set[str]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at the port, or at the next free one.
-
-    Raises:
-        InputError: there is no such address, or no free port.
-    """
+    """Return a socket that listens at the port, or at the next free one."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:

@@ -48,11 +48,7 @@ class Neighbours:
         self._lock = Lock()  # the model is not safe to use from two threads
 
     def nearest(self, index: int, label: int, count: int) -> Ints:
-        """Return the positions of the `count` most similar examples of a class, nearest first.
-
-        Raises:
-            InputError: the model cannot be read, or does not accept these inputs.
-        """
+        """Return the positions of the `count` most similar examples of a class, nearest first."""
         with self._lock:
             rows, features = self._class_features(label)
             if not len(rows):

@@ -110,9 +110,6 @@ def read(words: Sequence[str], names: Sequence[str], asked: Config, resolved: Co
         names: the methods.
         asked: the options that the user has fixed.
         resolved: the same with the defaults of the model filled in.
-
-    Raises:
-        InputError: a name is unknown, or a value is not valid for it.
     """
     for name in names:
         methods.resolved(name, _own(name, asked.parameters))
@@ -154,9 +151,6 @@ def applied(config: Config, method: str, recipe: Chosen, parameters: Chosen) -> 
         config: resolved options; parameters that the method does not take are ignored.
         method: its name.
         recipe, parameters: the chosen values.
-
-    Raises:
-        InputError: a value is not valid.
     """
     changes: dict[str, Any] = dict(recipe)
     if "epochs" in changes:
@@ -273,9 +267,6 @@ def check(space: Space, config: Config, context: RunContext) -> None:
         space: the space to check.
         config: the resolved options, except for parameters.
         context: the context of the methods, except for Γ.
-
-    Raises:
-        InputError: a value is not accepted.
     """
     from proselflc.training.strategy import spans
 

@@ -115,11 +115,7 @@ class StudyDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of the study, waiting for other processes.
-
-        Raises:
-            InputError: it cannot be locked, or a file that would be written is a link.
-        """
+        """Hold the lock of the study, waiting for other processes."""
         must_be_own_folder(self.runs)
         must_be_own(self.journal)
         lock = file_lock(self.path / ".lock")
@@ -133,11 +129,7 @@ class StudyDirectory:
             lock.release()
 
     def check_start(self, start: OutputOptions) -> None:
-        """Refuse to touch an existing study or other files without permission.
-
-        Raises:
-            InputError: the directory is in use, or there is no study to resume.
-        """
+        """Refuse to touch an existing study or other files without permission."""
         resume, overwrite = option("resume", True), option("overwrite", True)
         if start.resume and start.overwrite:
             raise InputError(
@@ -169,11 +161,7 @@ class StudyDirectory:
             )
 
     def read(self) -> dict[str, Any]:
-        """Return the content of study.toml.
-
-        Raises:
-            InputError: it cannot be read, or was written by another version.
-        """
+        """Return the content of study.toml."""
         return self._read()[0]
 
     def _read(self) -> tuple[dict[str, Any], StudyFacts]:
@@ -221,9 +209,6 @@ class StudyDirectory:
 
         Args:
             options, facts: as `write` takes them, for the search that is requested now.
-
-        Raises:
-            InputError: the study belongs to a different search.
         """
         stored, stored_facts = self._read()
         again = f"use that, or begin a study with {_another_out()}"
