@@ -45,7 +45,6 @@ def transitions(audit: Audit, used: ClassMatrix | None = None, *, run: str = "")
     an image, and a figure of the largest flows follows.
 
     Args:
-        audit: audit of a run.
         used: [C, C] transition matrix that its method worked with, or None.
         run: name of the run, if a page has these figures for several.
     """

@@ -27,7 +27,6 @@ def of_one(facts: RunFacts, suspects: int | None) -> tuple[str, str]:
     """Return the result of one run.
 
     Args:
-        facts: facts about the run.
         suspects: number of suspects, or None if it cannot be read.
     """
     return _learned(facts), _found(facts, suspects)
@@ -78,7 +77,6 @@ def warnings(facts: RunFacts, unseen: float | None) -> list[str]:
     """Return sentences about why the results of a run may not be trustworthy.
 
     Args:
-        facts: facts about the run.
         unseen: share of examples that were never seen, or None.
     """
     classes = 2 if facts.audit is None else len(facts.audit.names)

@@ -158,7 +158,6 @@ def describe(review: Review, data: str | None = None) -> str:
     """Return the number of decisions as text, and the commands to run next.
 
     Args:
-        review: the review.
         data: the new location of the run's data, if it has moved.
     """
     precision = review.whole_precision

@@ -264,7 +264,6 @@ def check(space: Space, config: Config, context: RunContext) -> None:
     Each method is checked with the shortest training that may be chosen.
 
     Args:
-        space: the space to check.
         config: the resolved options, except for parameters.
         context: the context of the methods, except for Γ.
     """
