@@ -233,7 +233,7 @@ def test_what_is_said_of_a_run_that_was_too_short(tmp_path: Path) -> None:
     line = {"step": 1, "epoch": 1.0, "progress": 1.0, "train_accuracy": 0.9}
     (tmp_path / "history.jsonl").write_text(json.dumps(line))
     text = auditing.describe(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 10)
-    assert "\n\nBut the model was trained for 1 epoch, but an audit needs at least 3" in text
+    assert "\n\nCaution: the model was trained for 1 epoch, but an audit needs" in text
     assert f"proselflc report {tmp_path}" in text
     assert f"proselflc review {tmp_path}" in text
     assert "proselflc export" not in text

@@ -122,7 +122,7 @@ def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
     config = run.config if run.directory.config.is_file() else {}
     doubted = caveats(run.history, len(audit.names), config)
     for doubt in doubted:
-        lines += ["", f"But {doubt}."]
+        lines += ["", f"Caution: {doubt}."]
     found = suspect_pairs(table, PAIRS)
     if found:
         labelled = [
