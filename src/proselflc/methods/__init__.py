@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 # By file, the methods in it and the names of their objects.
 FAMILIES = {
     "dynamic_bootstrapping": {"m_dyr_s": "SOFT", "m_dyr_h": "HARD", "md_dyr_sh": "DYNAMIC"},
-    "fixed_trust": {
-        "label_smoothing": "SMOOTHING",
-        "confidence_penalty": "PENALTY",
-        "boot_soft": "SOFT",
-        "boot_hard": "HARD",
-    },
     "gce": {"gce": "METHOD", "gce_truncated": "TRUNCATED"},
     "joint": {"joint_soft": "SOFT", "joint_hard": "HARD"},
     "loss_correction": {"forward": "FORWARD", "backward": "BACKWARD"},
