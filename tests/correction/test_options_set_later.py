@@ -1,7 +1,9 @@
 """An option of a criterion that is set later works, or is refused at once."""
 
 import copy
+import inspect
 import pickle
+import typing
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -160,3 +162,9 @@ def test_a_copy_keeps_options_total_and_time(copied: Callable[[Criterion], Crite
     other = copied(criterion)
     assert_close(loss(other, "ProSelfLC"), loss(criterion, "ProSelfLC"))
     assert (other.total_steps, other.progress) == (10, 0.3)
+
+
+@pytest.mark.parametrize("function", [proselflc.ProSelfLC.__init__, proselflc.functional.boot_soft])
+def test_hints_of_forwarded_options_can_be_resolved(function: Any) -> None:
+    hints = typing.get_type_hints(function)
+    assert set(inspect.signature(function).parameters) - {"self"} == set(hints) - {"return"}

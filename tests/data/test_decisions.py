@@ -160,6 +160,7 @@ def test_a_damaged_line_before_the_last_is_not_passed_over(path: Path) -> None:
         {"example": "b", "label": "cat", "by": 1, "at": "", "key": ""},
         {"undo": 1},
         {"undo": 7},
+        {"undo": 2, "of": None},
         {"undo": True},
         {"undo": "2"},
         {"sample": ["a", "a"], "suspects": 3, "seed": 0},

@@ -292,7 +292,7 @@ def test_only_the_wanted_splits_are_looked_at(tmp_path: Path) -> None:
         "test": ("test/9.png",),
         "validation": ("val/dog/3.png",),
     }
-    assert [skip.id for skip in contents.skipped] == ["train/cat/1.png"]
+    assert [(skip.id, skip.split) for skip in contents.skipped] == [("train/cat/1.png", "train")]
     assert parts["test"].labels is None
     assert parts["validation"].labels is not None
     assert parts["validation"].labels.tolist() == [1]

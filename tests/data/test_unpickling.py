@@ -193,6 +193,11 @@ def test_only_arrays_and_lists_of_whole_numbers_are_arrays(value: object) -> Non
         to_array(value, '"labels"')
 
 
+def test_an_array_that_was_never_filled_is_refused() -> None:
+    with pytest.raises(InputError, match="should be an array"):
+        to_array(unpickle(b"\x80\x02cnumpy\nndarray\n)\x81.", "x"), "x")
+
+
 def test_a_type_nested_without_end_is_refused() -> None:
     nested = b"\x80\x02cnumpy\ndtype\n)" + b"\x85" * 200_000 + b"\x85R."
     with pytest.raises(InputError):

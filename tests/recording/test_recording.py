@@ -752,7 +752,7 @@ def test_too_few_epochs_are_told_in_the_words_of_the_audit(
     assert len(caught) == warned
     for one in caught:
         assert one.filename == __file__
-        assert f"\nBut {one.message}.\n" in program("audit", tmp_path / "run").stdout
+        assert f"{one.message}.\n" in program("audit", tmp_path / "run").stdout
 
 
 def test_it_can_be_used_without_a_with_block() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from proselflc.run.history import best_validation
 from proselflc.run.observers import Meter
 from proselflc.run.train import train
 from proselflc.terminal.display import Silent
+from proselflc.terminal.interruption import Interrupted
 from proselflc.training.loop import Observer, StepResult
 from proselflc.training.recipe import Recipe
 
@@ -125,6 +127,20 @@ def test_a_run_that_an_observer_stopped_resumes_and_ends_with_the_same_bytes(
     assert not (out / "summary.json").exists()
     assert train(config, OutputOptions(out, resume=True), display) == out
     assert_same(whole, out)
+
+
+def test_a_signal_counts_more_than_an_observer(tmp_path: Path) -> None:
+    class Interrupt(StopAt):
+        def after_step(self, result: StepResult) -> None:
+            super().after_step(result)
+            if self.stop_reason is not None and result.step == self.at:
+                signal.raise_signal(signal.SIGINT)
+
+    config = Config(request=Request(data="digits"), model="mlp", recipe=Recipe(epochs=2))
+    with pytest.raises(Interrupted):
+        train(
+            config, OutputOptions(tmp_path / "run"), Silent(notes=False), observers=[Interrupt(3)]
+        )
 
 
 class Notebook(GeneralTracker):  # type: ignore[misc]

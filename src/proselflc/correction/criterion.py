@@ -113,7 +113,7 @@ class Criterion(nn.CrossEntropyLoss):
         self._looked = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # A pickle of an earlier version lacks these.
+        # A pickle made before these were added lacks them.
         complete = {"_followed": FollowedOptimizer(), "_warnings": 0, **state}
         super().__setstate__(complete)  # type: ignore[no-untyped-call]
 

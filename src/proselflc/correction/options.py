@@ -90,7 +90,10 @@ def takes(options: type) -> Callable[[F], F]:
             )
             for name, hint in hints.items()
         ]
-        vars(checked)["__signature__"] = signature.replace(parameters=[*own, *shown])
+        every = [*own, *shown]
+        vars(checked)["__signature__"] = signature.replace(parameters=every)
+        annotated = {one.name: one.annotation for one in every if one.annotation is not one.empty}
+        checked.__annotations__ = annotated | {"return": signature.return_annotation}
         return checked  # type: ignore[return-value]
 
     return decorate

@@ -75,6 +75,8 @@ class Contents:
     def joined(self) -> Part[Ints | None]:
         """Return the examples of all parts, one after the other; labelled if every part is."""
         parts = list(self.parts.values())
+        if not sum(map(len, parts)):
+            raise InputError(f"{self.name} holds no examples")
         inputs = concat([part.inputs for part in parts], "splits")
         labels = [part.labels for part in parts if part.labels is not None]
         whole = Part(
@@ -82,8 +84,6 @@ class Contents:
             np.concatenate(labels) if len(labels) == len(parts) else None,
             tuple(name for part in parts for name in part.ids),
         )
-        if not len(whole):
-            raise InputError(f"{self.name} holds no examples")
         check_rows(self.name, whole)
         return whole
 

@@ -53,10 +53,15 @@ class Part(Generic[L_co]):
 
 @dataclass(frozen=True)
 class Skipped:
-    """An example that was left out because it could not be read."""
+    """An example that was left out because it could not be read.
+
+    Attributes:
+        split: the part that it belongs to, where that is known.
+    """
 
     id: str
     reason: str
+    split: str | None = None
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,7 @@ def full_name(kind: str, *, coarse_known: bool) -> str:
 def exact(number: float | str | Decimal, what: str) -> Decimal:
     """Return a number in [0, 1] as the decimal it is written as, so that 0.29 means 29/100.
 
+    >>> from proselflc.data.noise_generators import count
     >>> count(exact(0.29, "noise rate"), 50000), int(0.29 * 50000)
     (14500, 14499)
     """

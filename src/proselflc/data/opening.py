@@ -151,7 +151,8 @@ def open_inputs(
         parts = features.attach(found.parts, request.features, found.name)
         found = replace(found, parts=parts)
     chosen = choose_splits(found.parts, split, found.name)
-    return replace(found, parts={split: found.parts[split] for split in chosen})
+    skipped = tuple(one for one in found.skipped if one.split is None or one.split in chosen)
+    return replace(found, parts={split: found.parts[split] for split in chosen}, skipped=skipped)
 
 
 def _contents(request: Request, needs: ModelNeeds) -> Contents:

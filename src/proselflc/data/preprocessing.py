@@ -53,7 +53,7 @@ class Preprocessing(ABC):
 
     def to_json(self) -> Json:
         """Return the preprocessing as plain values, which `serving.from_json` reads."""
-        fields = msgspec.to_builtins(self)
+        fields = msgspec.to_builtins(self, enc_hook=lambda value: value.item())  # numpy's numbers
         return {
             "kind": self.kind,
             **{key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()},

@@ -39,7 +39,7 @@ def decode_json(text: str | bytes, kind: type[T], source: object) -> T:
     """
     try:
         return msgspec.json.decode(text, type=kind, dec_hook=_convert_path)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise damaged(source, error) from None
 
 
@@ -75,7 +75,9 @@ def damaged(source: object, error: Exception) -> InputError:
     """Return the error for a file that does not hold what it should."""
     reason = " ".join(str(error).split())[:200] or type(error).__name__
     reason = reason.replace(" - at `", " at `")
-    return InputError(f"{source} is damaged: {reason[:1].lower()}{reason[1:]}")
+    if reason[1:2].islower():  # not "JSON"
+        reason = reason[0].lower() + reason[1:]
+    return InputError(f"{source} is damaged: {reason}")
 
 
 def _convert_path(kind: type, value: object) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from proselflc.auditing.caveats import caveats
@@ -92,9 +93,8 @@ def warnings(facts: RunFacts, unseen: float | None) -> list[str]:
             f"The suggestions make the labels worse: {percent(after)} would be right if all "
             f"suggestions were followed, and {percent(before)} are right now."
         )
-    # The advice after the semicolon is worded for Python or for the command line.
-    known = {sentence.partition(";")[0] for sentence in found}
-    found += [note for note in _noted(facts) if note.partition(";")[0] not in known]
+    known = {_gist(sentence) for sentence in found}
+    found += [note for note in _noted(facts) if _gist(note) not in known]
     audit = facts.audit
     if audit is None:
         return found
@@ -115,6 +115,11 @@ def warnings(facts: RunFacts, unseen: float | None) -> list[str]:
             f"to be wrong, but {percent(realised)} are."
         )
     return found
+
+
+def _gist(sentence: str) -> str:
+    """Return the beginning of a sentence, which all versions and ways of calling word alike."""
+    return re.split("[,:;]", sentence, maxsplit=1)[0]
 
 
 def _noted(facts: RunFacts) -> list[str]:

@@ -220,7 +220,10 @@ class TrainingRun:
         if training.step == total:
             return True
         self.accelerator.wait_for_everyone()
-        if processes.agreed(any(observer.stop_reason is not None for observer in observers)):
+        stops = any(observer.stop_reason is not None for observer in observers)
+        counts = torch.tensor([stops, training.is_interrupted], dtype=torch.float32)
+        stopped, interrupted = processes.summed(self.accelerator, counts).tolist()
+        if stopped and not interrupted:
             return False
         raise Interrupted(f"stopped after step {training.step} of {total}", self._advice())
 

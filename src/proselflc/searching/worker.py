@@ -163,8 +163,12 @@ class SearchWorker:
             )
         except DivergenceError as error:
             run.clear_checkpoints()
-            claim.diverge(str(error), run.path.name)
-            result = "diverged"
+            if pruner.stop_reason is not None:  # one more step is taken after a stop
+                claim.prune(run.path.name)
+                result = pruner.stop_reason
+            else:
+                claim.diverge(str(error), run.path.name)
+                result = "diverged"
         else:
             if pruner.stop_reason is not None and not run.is_finished:
                 claim.prune(run.path.name)

@@ -39,7 +39,7 @@ def stop_signals(training: Training) -> Iterator[None]:
     """Let the first Ctrl-C, SIGTERM or SIGHUP request a stop; the second acts as usual."""
 
     def ask(number: int, frame: object) -> None:
-        training.wants_stop = True
+        training.wants_stop = training.is_interrupted = True
         signal.signal(number, before[number])
 
     before: dict[int, Any] = {}

@@ -111,6 +111,7 @@ class Training:
         module: the bare model, without wrappers of the loop.
         average: the exponential moving average of its weights, or None.
         wants_stop: set to True to end the loop after the next step.
+        is_interrupted: set to True if a signal wants it to end.
     """
 
     def __init__(
@@ -138,6 +139,7 @@ class Training:
         self.step = 0
         self._entered = -1  # number of the last stage that was begun
         self.wants_stop = False
+        self.is_interrupted = False
         self.strategy = strategy.to(accelerator.device)
         self.module = model.to(accelerator.device)
         self._initial = None

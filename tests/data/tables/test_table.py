@@ -24,7 +24,7 @@ from proselflc.data.tables import table, table_file
 from proselflc.data.tables.parquet import open_parquet
 from proselflc.errors import InputError
 
-HAUSA = Path(__file__).parents[2] / "../shared/data/hausa-newsclass"
+HAUSA = Path(__file__).parents[3] / "../shared/data/hausa-newsclass"
 
 
 def written(path: Path, text: str | bytes) -> Path:
@@ -701,3 +701,14 @@ def test_labels_are_not_what_is_learned_from(tmp_path: Path) -> None:
     found = table.read(named, Request(text_column="class"), ModelNeeds(("a", "b"))).parts["train"]
     assert found.labels is None
     refused(named, "has no label column", text_column="class")
+
+
+def test_a_table_that_is_cut_short_or_gone_still_has_its_rows_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("x,label\n1,a\n2,b\n3,a\n")
+    table = table_file.open_table(path)
+    assert table.where(2) == "line 4"
+    path.write_text("x,label\n1,a\n")
+    assert table.where(2) == "row 3"
+    path.unlink()
+    assert table.where(2) == "row 3"

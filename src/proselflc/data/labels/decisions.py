@@ -22,6 +22,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from proselflc.data.labels import review_file
 from proselflc.data.labels.review_file import digest, encode_line, parse_line
 from proselflc.errors import InputError
@@ -100,7 +102,7 @@ class _DecisionLine:
 @dataclass(frozen=True)
 class _UndoLine:
     undo: int
-    of: str | None = None  # missing in lines of older versions
+    of: str | msgspec.UnsetType = msgspec.UNSET  # missing in lines of older versions
 
 
 @dataclass(frozen=True)
@@ -328,7 +330,7 @@ class Decisions:
         name = self._of_line.get(found.undo)
         stack = [] if name is None else self._stacks[name]
         kept = [decision for decision in stack if decision.line != found.undo]
-        if name is None or len(kept) == len(stack) or found.of not in (None, name):
+        if name is None or len(kept) == len(stack) or found.of not in (msgspec.UNSET, name):
             raise self._damaged(number)
         self._stacks[name] = kept
         return name

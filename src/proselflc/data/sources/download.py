@@ -19,6 +19,7 @@ from proselflc.wording import option
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 
 _BLOCK = 1 << 20
+_ATTEMPTS = 3  # at each address, while connections break
 _LARGEST = 1 << 30  # bytes of a file whose size is not known beforehand
 _NETWORK = (
     urllib.error.URLError,
@@ -162,7 +163,17 @@ def _find_files(name: str) -> Sequence[RemoteFile]:
 
 
 class _TransferError(Exception):
-    """An address did not provide its file; the message says why."""
+    """An address did not provide its file; the message says why.
+
+    Attributes:
+        may_pass: whether another attempt may succeed, as after a broken connection.
+    """
+
+    may_pass = False
+
+
+class _ConnectionLostError(_TransferError):
+    may_pass = True
 
 
 def _fetch_file(file: RemoteFile, root: Path, timeout: float, progress: Progress | None) -> Path:
@@ -176,22 +187,17 @@ def _fetch_file(file: RemoteFile, root: Path, timeout: float, progress: Progress
             return target
         failures = []
         for url in file.urls:
-            failure = _try_address(url, file, target, timeout, progress)
-            if failure is None:
-                return target
-            failures.append(failure)
+            for _ in range(_ATTEMPTS):
+                try:
+                    _download(url, file, target, timeout, progress)
+                except _TransferError as error:
+                    failure = error
+                else:
+                    return target
+                if not failure.may_pass:
+                    break
+            failures.append(str(failure))
     raise _TransferError("; ".join(failures))
-
-
-def _try_address(
-    url: str, file: RemoteFile, target: Path, timeout: float, progress: Progress | None
-) -> str | None:
-    """Download a file from one of its addresses; return why that failed, or None."""
-    try:
-        _download(url, file, target, timeout, progress)
-    except _TransferError as error:
-        return str(error)
-    return None
 
 
 def _download(
@@ -207,7 +213,9 @@ def _download(
             with urllib.request.urlopen(request, timeout=timeout) as response:
                 length = response.headers.get("Content-Length") or ""
                 total = file.size or (int(length) if length.isdigit() else None)
-                most = _LARGEST if total is None else min(total, _LARGEST)
+                most = _LARGEST if total is None else total
+                if file.size is None and most > _LARGEST:
+                    raise _TransferError(f"{url} announces {most:,} bytes, which is too much")
                 while block := response.read(_BLOCK):
                     received += len(block)
                     if received > most:
@@ -221,9 +229,9 @@ def _download(
             raise _TransferError(f"{url} answered {error.code} {error.reason}") from error
         except _NETWORK as error:
             reason = str(getattr(error, "reason", error)) or type(error).__name__
-            raise _TransferError(f"{url} gave {received:,} bytes: {reason}") from error
+            raise _ConnectionLostError(f"{url} gave {received:,} bytes: {reason}") from error
         if total is not None and received != total:
-            raise _TransferError(f"{url} gave {received:,} of {total:,} bytes")
+            raise _ConnectionLostError(f"{url} gave {received:,} of {total:,} bytes")
         if file.md5 is not None and digest.hexdigest() != file.md5:
             raise _TransferError(
                 f"{url} has md5 {digest.hexdigest()}, but {file.md5} was published"

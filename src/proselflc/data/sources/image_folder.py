@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -44,12 +44,12 @@ def read(
             f'{path} holds "{next(iter(splits.values()))}" but no "train" folder',
             fix="add one with a folder per class",
         )
-    skipped = [] if "" in splits.values() else top.left_out()
+    skipped = top.left_out() if needs is None and "" not in splits.values() else []
     found: dict[str, dict[str, str]] = {}  # split → the class folder of each image, "" for none
     for split in splits if needs is None else choose_splits(splits, needs.split, str(path)):
         level = scan(path, splits[split]) if splits[split] else top
         found[split], beside = _folders(path, splits[split], level, None if needs else split)
-        skipped += beside.left_out()
+        skipped += [replace(one, split=split) for one in beside.left_out()]
     names = needs.names if needs else in_order(found["train"].values())
     parts: dict[str, Part[Ints | None]] = {}
     for split, folder_of in found.items():
@@ -62,7 +62,7 @@ def read(
         files = ImageFiles(tuple(path / image for image in images))
         classes = None if needs else [folder_of[image] for image in images]
         keep, bad = sift(files.paths, ids, classes, on_bad_image=on_bad_image)
-        skipped += bad
+        skipped += [replace(one, split=split) for one in bad]
         parts[split] = Part(files, labels, ids).take(keep)
     return Contents(str(path), parts, names, skipped=tuple(skipped))
 

@@ -124,8 +124,9 @@ def unpickle(data: bytes, source: str) -> object:
 
 def to_array(value: object, source: str) -> npt.NDArray[Any]:
     """Return the array that a value of a pickle holds; a list of integers counts as one."""
-    if isinstance(value, PickledArray) and value.array is not None:
-        return value.array
+    # A hostile pickle can make one without the attribute.
+    if isinstance(value, PickledArray) and getattr(value, "array", None) is not None:
+        return value.array  # type: ignore[return-value]
     if isinstance(value, list) and all(type(v) is int and abs(v) < 1 << 62 for v in value):
         return np.array(value, dtype=np.int64)
     raise InputError(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
 _BLOCK = 1 << 20  # bytes of text that are checked at a time
 _ROWS = 1 << 15  # rows that are Python strings at a time
+_CHARACTERS = 1 << 28  # and at most about so many; an Arrow array of strings holds 2 GiB
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,17 @@ class Delimited:
         return values
 
     def where(self, row: int) -> str:
-        """Return the line on which a row begins; this reads the file again."""
-        rows = _csv_rows(self.path, self.delimiter, self.has_quotes)
-        next(rows)
-        return next(f"line {line}" for k, (line, _) in enumerate(rows) if k == row)
+        """Return the line on which a row begins; this reads the file again.
+
+        It returns the number of the row instead if the file has changed or is gone meanwhile.
+        """
+        try:
+            for k, (line, _) in enumerate(_csv_rows(self.path, self.delimiter, self.has_quotes)):
+                if k == row + 1:  # after the header
+                    return f"line {line}"
+        except (OSError, InputError):
+            pass
+        return f"row {row + 1}"
 
 
 Table: TypeAlias = Delimited | Parquet
@@ -224,6 +232,7 @@ def _read_with_csv(
     _, header = next(rows)
     chunks: list[list[pa.Array]] = [[] for _ in header]
     block: list[list[str]] = []
+    length = 0  # of the texts in the block, in characters
 
     def flush() -> None:
         for k, cells in enumerate(zip(*block, strict=True)):
@@ -232,8 +241,10 @@ def _read_with_csv(
 
     for _, row in rows:
         block.append(row)
-        if len(block) == _ROWS:
+        length += sum(map(len, row))
+        if len(block) == _ROWS or length > _CHARACTERS:
             flush()
+            length = 0
     flush()
     return header, [pa.chunked_array(column, pa.string()) for column in chunks]
 
