@@ -105,7 +105,7 @@ class Audit:
                     f"{directory.path} has no {path.name}",
                     fix=f"make it with {command('audit', directory.path)}",
                 )
-        anew = f"make it anew with {command('audit', directory.path)}"
+        fix = f"write it again with {command('audit', directory.path)}"
         path, matrices = directory.audit_arrays, ("joint", "realised")
         stored = [part for name in matrices for part in class_matrix.array_names(name)]
         arrays = npz.arrays(path, stored)
@@ -114,7 +114,7 @@ class Audit:
             C = len(facts.classes)
             joint, realised = (class_matrix.read(arrays, name, C, path) for name in matrices)
         except InputError as error:
-            raise InputError(error.reason, fix=anew) from None
+            raise InputError(error.reason, fix=fix) from None
         if (
             joint is None
             or not all(_are_counts(matrix, facts.examples, C) for matrix in (joint, realised))
@@ -123,7 +123,7 @@ class Audit:
             or facts.suspects > facts.examples
         ):
             raise InputError(
-                f"{directory.audit} is damaged: it does not agree with {path.name}", fix=anew
+                f"{directory.audit} is damaged: it does not agree with {path.name}", fix=fix
             )
         return cls(
             num_examples=facts.examples,

@@ -188,7 +188,7 @@ def _progress(e: Evidence) -> Tensor:
             "this trust depends on the progress of training, which is unknown: pass total_steps to "
             "the criterion or progress= to the call"
         )
-    # Added to a tensor, not made into one: that would compile anew for every progress.
+    # Added to a tensor, not made into one: that would recompile for every progress.
     return e.logits.new_zeros(()) + e.progress
 
 

@@ -91,7 +91,7 @@ class Order:
     Attributes:
         batch_size: examples per batch over all processes together.
         seed: seed of the permutation and of the augmentation.
-        shuffle: whether to permute anew every epoch; otherwise the order is 0 … n − 1.
+        shuffle: whether to draw a new permutation every epoch; otherwise the order is 0 … n − 1.
         drop_last: whether to leave out a last batch that is not full.
         shard: (r, R): this is process r of R, which takes the r-th contiguous share of every
             batch. The shares of all processes together are the batch of one process; each process

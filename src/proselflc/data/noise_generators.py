@@ -91,7 +91,7 @@ def sym_exclusive_exact_per_class(truth: Truth, r: Decimal, generator: np.random
 
 
 def sym_inclusive(truth: Truth, r: Decimal, generator: np.random.Generator) -> Ints:
-    """⌊rn⌋ labels are drawn anew from all C classes, so about rn(C − 1)/C of them are wrong.
+    """⌊rn⌋ labels are redrawn from all C classes, so about rn(C − 1)/C of them are wrong.
 
     (DivideMix, Joint, ELR, Arazo)
     """

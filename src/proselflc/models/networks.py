@@ -199,7 +199,7 @@ def _projection(before: int, after: int, stride: int) -> nn.Sequential | None:
 
 
 CONVOLUTIONS = (32, 64, 128)  # channels
-COARSEST = 4  # the last maps are pooled to at most so many rows and columns
+COARSEST = 4  # most rows and columns that the last maps are pooled to
 HIDDEN = 256
 DIMENSIONS = 64  # of an embedding
 

@@ -32,7 +32,7 @@ SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", 
 MAX_PIXELS = 2**27  # photographs of 108 million pixels pass
 MAX_BYTES = 2**30  # some decoders read the whole file at once
 
-# A large image must have a byte for so many pixels: PNG, at its best, packs 8,256 into one.
+# Most pixels per byte of a large image: PNG, at its best, packs 8,256 into one.
 _LARGE = 2**24
 _PIXELS_PER_BYTE = 10_000
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")

@@ -74,7 +74,7 @@ class ImageScaling(Preprocessing):
                 `sample` are unused.
             size: what the model is to see of image files.
             warp: what image files are warped to before.
-            sample: at most so many image files are looked at, evenly spread over the list.
+            sample: most image files to look at, evenly spread over the list.
             known: mean and deviation of every channel, instead of measuring them.
         """
         if len(train) == 0:

@@ -154,7 +154,7 @@ class Decisions:
             return {name for name in self._past[line + 1 :] if name is not None}
 
     def undecided(self, line: int, examples: Sequence[str]) -> list[bool]:
-        """Return for each example whether it had no decision when the file had so many lines."""
+        """Return for each example whether it had no decision at a given length of the file."""
         count: dict[str, int] = {}
         with self._held:
             for k, name in enumerate(self._past[: line + 1]):

@@ -194,7 +194,7 @@ def is_about_labels(table: Table, column: str) -> bool:
 
 
 def quote_names(names: Sequence[str], most: int) -> str:
-    """Return names in quotation marks as a list in a sentence, at most so many."""
+    """Return names as a quoted, comma-separated list, shortened where there are many."""
     quoted = [f'"{short(name)}"' for name in names[:most]]
     if len(names) > most:
         quoted.append(f"{len(names) - most} more")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
 _BLOCK = 1 << 20  # bytes of text that are checked at a time
 _ROWS = 1 << 15  # rows that are Python strings at a time
-_CHARACTERS = 1 << 28  # and at most about so many; an Arrow array of strings holds 2 GiB
+_CHARACTERS = 1 << 28  # and their total length, about; an Arrow array of strings holds 2 GiB
 
 
 @dataclass(frozen=True)
