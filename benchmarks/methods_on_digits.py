@@ -35,7 +35,7 @@ from proselflc.data.batches import one_thread
 from proselflc.paper.records import made_with
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.train import train
-from proselflc.terminal.display import Silent
+from proselflc.terminal import Silent
 from proselflc.training.run_directory import RunDirectory
 
 NOISES = ("pair:0.4", "symmetric:0.4")

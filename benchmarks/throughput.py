@@ -49,7 +49,7 @@ from proselflc.models.shape import ImageShape
 from proselflc.run.config import Config
 from proselflc.run.prepare import prepare
 from proselflc.run.train import TrainingRun
-from proselflc.terminal.display import Silent
+from proselflc.terminal import Silent
 from proselflc.training import processes
 from proselflc.training.loop import train_steps
 from proselflc.training.recipe import Recipe

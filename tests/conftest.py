@@ -50,7 +50,7 @@ SERVER = """
 import json, os, resource, runpy, sys, traceback, types, warnings
 import filelock, pyarrow.parquet, rich.progress, sklearn.datasets, sklearn.metrics, tomli_w
 import torch._dynamo
-import proselflc.cli.app, proselflc.run.config, proselflc.terminal.display, proselflc.run.train
+import proselflc.cli.app, proselflc.run.config, proselflc.terminal, proselflc.run.train
 
 def become(wanted):
     os.setsid()

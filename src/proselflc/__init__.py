@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from proselflc.run.audit import audit
     from proselflc.run.fit import fit, predict
     from proselflc.run.reader import Predictions, Run, load_run
-    from proselflc.terminal.display import Display
+    from proselflc.terminal import Display
     from proselflc.training.loop import DivergenceError
 
 _HOME = {
@@ -77,7 +77,7 @@ _HOME = {
     "Criterion": "correction.criterion",
     "CrossEntropy": "correction.criteria",
     "Dataset": "data.dataset",
-    "Display": "terminal.display",
+    "Display": "terminal",
     "Distillation": "correction.criteria",
     "DivergenceError": "training.loop",
     "Evidence": "correction.evidence",

@@ -28,7 +28,7 @@ from proselflc.run import prepare as setting_of
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run
 from proselflc.run.train import train
-from proselflc.terminal.display import Silent
+from proselflc.terminal import Silent
 from proselflc.training.recipe import Recipe
 
 N, CLASSES = 60, 3

@@ -21,7 +21,7 @@ from proselflc.errors import InputError
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
-from proselflc.terminal.display import Silent
+from proselflc.terminal import Silent
 from proselflc.training.loop import Training
 from proselflc.training.recipe import Recipe
 

@@ -19,7 +19,7 @@ from proselflc.reporting.command import report
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import load_run
 from proselflc.run.train import train
-from proselflc.terminal.display import Silent
+from proselflc.terminal import Silent
 from proselflc.training.recipe import Recipe
 
 CONFIG = Config(

@@ -28,7 +28,7 @@ from proselflc.paper.records import RecordStore
 from proselflc.paper.reproduction import Reproduction, complete
 from proselflc.queue.run_store import key
 from proselflc.run.config import Config
-from proselflc.terminal.interruption import Interrupted
+from proselflc.terminal import Interrupted
 from proselflc.training.recipe import Recipe
 
 CPU = SCALES["cpu"]

@@ -31,7 +31,7 @@ from proselflc.run.audit import audit
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
-from proselflc.terminal.display import Silent
+from proselflc.terminal import Silent
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 

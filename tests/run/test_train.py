@@ -17,8 +17,7 @@ from proselflc.run.config import Config, OutputOptions
 from proselflc.run.history import best_validation
 from proselflc.run.observers import Meter
 from proselflc.run.train import train
-from proselflc.terminal.display import Silent
-from proselflc.terminal.interruption import Interrupted
+from proselflc.terminal import Interrupted, Silent
 from proselflc.training.loop import Observer, StepResult
 from proselflc.training.recipe import Recipe
 

@@ -17,7 +17,7 @@ from proselflc.run import prepare as setting_of
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.prepare import prepare
 from proselflc.run.train import train
-from proselflc.terminal.display import Silent
+from proselflc.terminal import Silent
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 

@@ -35,8 +35,7 @@ from proselflc.searching.search import Options, search
 from proselflc.searching.study import SearchOutcome
 from proselflc.searching.study_directory import StudyDirectory
 from proselflc.searching.worker import SearchError
-from proselflc.terminal.display import Silent
-from proselflc.terminal.interruption import Interrupted
+from proselflc.terminal import Interrupted, Silent
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory, read_toml
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proselflc.terminal.display import Lines, Silent, Terminal, chosen, describe_line, showing
+from proselflc.terminal import Lines, Silent, Terminal, chosen, describe_line, showing
 
 DIGITS = ("train", "--data", "digits", "--noise", "pair:0.4", "--model", "mlp")
 LINE = {

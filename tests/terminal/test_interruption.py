@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proselflc.queue.worker_processes import stopping_on_signals
-from proselflc.terminal.interruption import stop_signals
+from proselflc.terminal import stop_signals
 
 
 @pytest.fixture(params=["default", "ignored"])

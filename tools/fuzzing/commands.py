@@ -83,7 +83,7 @@ def train(
         from proselflc.data.request import Request
         from proselflc.run.config import Config, OutputOptions
         from proselflc.run.train import train as run_train
-        from proselflc.terminal.display import Silent
+        from proselflc.terminal import Silent
         from proselflc.training.recipe import Recipe
 
         names = ("labels", "features", "text_column", "path_column")

@@ -20,7 +20,7 @@ from proselflc import __version__, methods
 from proselflc.cli import config_file, data, labels, learning, listing, method_options
 from proselflc.errors import InputError, RunError
 from proselflc.run.config import Config
-from proselflc.terminal.printing import complain
+from proselflc.terminal import complain
 from proselflc.training.method import Method
 from proselflc.wording import on_command_line
 

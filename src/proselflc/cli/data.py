@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from proselflc.data.request import Request
 from proselflc.errors import printable
 from proselflc.options import Whole
-from proselflc.terminal.printing import print_json, say_notes
+from proselflc.terminal import print_json, say_notes
 
 
 def noise(

@@ -19,7 +19,7 @@ from proselflc.data.request import Request
 from proselflc.reporting import command as reporting
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.train import train
-from proselflc.terminal.display import Silent
+from proselflc.terminal import Silent
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 

@@ -10,7 +10,7 @@ from typing import Literal
 from proselflc.errors import RunError, invalid_option, printable
 from proselflc.exporting.formats import FORMATS, Format
 from proselflc.options import Whole
-from proselflc.terminal.printing import print_json, say, say_notes
+from proselflc.terminal import chosen, print_json, say, say_notes
 
 
 def audit(
@@ -39,7 +39,6 @@ def audit(
     """
     from proselflc.run import audit as auditing
     from proselflc.run.reader import load_run
-    from proselflc.terminal.display import chosen
     from proselflc.training.loop import DivergenceError
 
     if worst < 0:

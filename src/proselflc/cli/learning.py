@@ -13,7 +13,7 @@ from proselflc.errors import InputError, RunError, invalid_option, printable
 from proselflc.files.regular import is_regular
 from proselflc.options import MOST_PROCESSES, Several, Whole, check_out
 from proselflc.run.config import Config
-from proselflc.terminal.printing import is_main, print_json, print_table, say, say_notes
+from proselflc.terminal import Silent, chosen, is_main, print_json, print_table, say, say_notes
 
 
 def train(
@@ -42,7 +42,6 @@ def train(
     from proselflc.run.config import OutputOptions
     from proselflc.run.reader import Run
     from proselflc.run.train import train as run_train
-    from proselflc.terminal.display import Silent, chosen
     from proselflc.training.loop import DivergenceError
     from proselflc.training.processes import is_lost_process
     from proselflc.training.run_directory import RunDirectory
@@ -121,7 +120,6 @@ def search(
     from proselflc.run.config import OutputOptions
     from proselflc.searching import search as searching
     from proselflc.searching import study
-    from proselflc.terminal.display import chosen
 
     how = searching.Options(tuple(space), trials, prune, storage, jobs, not no_retrain, quiet)
     start = OutputOptions(out, resume, overwrite)

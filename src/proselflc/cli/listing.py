@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from proselflc.cli import method_options
 from proselflc.data.opening import DATASETS
 from proselflc.errors import RunError
-from proselflc.terminal.printing import print_json, print_table
+from proselflc.terminal import print_json, print_table
 
 if TYPE_CHECKING:
     from proselflc.training.method import Method

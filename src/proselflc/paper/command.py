@@ -14,7 +14,7 @@ from proselflc.paper.reproduction import Artefact, Reproduction, complete
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_store import key
 from proselflc.queue.worker_processes import stopping_on_signals, worker_processes
-from proselflc.terminal.interruption import Interrupted
+from proselflc.terminal import Interrupted
 from proselflc.wording import option
 
 ARTEFACTS: dict[str, Artefact] = {

@@ -17,7 +17,7 @@ from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Claim, Entry, Name
 from proselflc.queue.run_store import key, stored_run, train_once
 from proselflc.run.config import Config
-from proselflc.terminal.display import Silent
+from proselflc.terminal import Silent
 from proselflc.training.loop import DivergenceError
 from proselflc.training.run_directory import read_toml
 

@@ -22,7 +22,7 @@ from proselflc.files.regular import content_of
 from proselflc.files.whole import file_lock, must_be_own_folder
 from proselflc.run.config import MAY_CHANGE, Config, OutputOptions
 from proselflc.run.train import train
-from proselflc.terminal.display import Display
+from proselflc.terminal import Display
 from proselflc.training import checkpoint
 from proselflc.training.loop import Observer
 from proselflc.training.run_directory import RunDirectory

@@ -13,7 +13,7 @@ from multiprocessing.connection import wait
 from typing import Any, TypeVar
 
 from proselflc.errors import InputError
-from proselflc.terminal.interruption import ending_signals
+from proselflc.terminal import ending_signals
 from proselflc.wording import is_command_line, on_command_line
 
 GRACE = 30.0  # seconds for a process to save its state and end

@@ -14,7 +14,7 @@ from proselflc.pages import drawing
 from proselflc.pages.html_page import is_own_page
 from proselflc.reporting import page, run_facts
 from proselflc.run.reader import Run
-from proselflc.terminal.display import Silent
+from proselflc.terminal import Silent
 from proselflc.wording import option
 
 NAME = "report.html"

@@ -23,7 +23,7 @@ from proselflc.run import folds as folds_of
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, load_run
 from proselflc.run.summary import label_summary
-from proselflc.terminal.display import Display, Silent
+from proselflc.terminal import Display, Silent
 from proselflc.training.run_directory import Json
 from proselflc.wording import command
 

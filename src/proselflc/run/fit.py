@@ -24,8 +24,7 @@ from proselflc.models.weights import load_strictly, read_state
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Predictions, Run, load_run
 from proselflc.run.train import train
-from proselflc.terminal.display import Silent, chosen
-from proselflc.terminal.interruption import Interrupted
+from proselflc.terminal import Interrupted, Silent, chosen
 from proselflc.training.recipe import Recipe, Schedule
 
 

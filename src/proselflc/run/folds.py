@@ -26,8 +26,7 @@ from proselflc.run import original
 from proselflc.run.config import Config, OutputOptions, differences
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
-from proselflc.terminal.display import Display
-from proselflc.terminal.interruption import Interrupted
+from proselflc.terminal import Display, Interrupted
 from proselflc.training import checkpoint, processes
 from proselflc.training.loop import DivergenceError
 from proselflc.training.run_directory import RunDirectory, read_toml

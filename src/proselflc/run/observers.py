@@ -14,7 +14,7 @@ from proselflc.errors import InputError, unknown
 from proselflc.files.manifest import Written
 from proselflc.files.typed import Count, convert
 from proselflc.run.config import Config
-from proselflc.terminal.display import Display
+from proselflc.terminal import Display
 from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.loop import Observer, StepResult, Training

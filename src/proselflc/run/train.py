@@ -35,8 +35,7 @@ from proselflc.run.observers import (
 )
 from proselflc.run.prepare import PreparedRun, prepare, resumed_config
 from proselflc.run.summary import write_model, write_results, write_transition
-from proselflc.terminal.display import Display, showing
-from proselflc.terminal.interruption import Interrupted, stop_signals
+from proselflc.terminal import Display, Interrupted, showing, stop_signals
 from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.inference import predict_batches

@@ -29,8 +29,7 @@ from proselflc.searching import search_space, study_page
 from proselflc.searching.study import NOISY, SearchOutcome, StudyPlan, to_json
 from proselflc.searching.study_directory import StudyDirectory, StudyFacts
 from proselflc.searching.worker import FIRST, SearchWorker, WorkerTask, is_share, work
-from proselflc.terminal.display import Display, Silent
-from proselflc.terminal.interruption import Interrupted
+from proselflc.terminal import Display, Interrupted, Silent
 from proselflc.training.run_directory import RunDirectory
 from proselflc.wording import command, option
 

@@ -24,7 +24,7 @@ from proselflc.searching.search_space import Chosen
 from proselflc.searching.study import MethodChoice, SearchStage, StudyPlan, format_values
 from proselflc.searching.study_directory import StudyDirectory
 from proselflc.searching.trials import TrialRecord, Trials
-from proselflc.terminal.display import Display, Silent
+from proselflc.terminal import Display, Silent
 from proselflc.training.loop import DivergenceError, Observer
 from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.wording import option

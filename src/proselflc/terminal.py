@@ -1,16 +1,60 @@
-"""The display of training: a progress bar in a terminal, lines elsewhere.
+"""What a command shows in a terminal, and how a signal stops it.
 
-Everything goes to stderr; stdout is for results.
+Results go to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from proselflc.errors import printable
+
+if TYPE_CHECKING:
+    from proselflc.training.loop import Training
+
+
+def is_main() -> bool:
+    """Return whether this is the first of the processes that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def say(text: str) -> None:
+    """Write a line that is not a result."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """Write notes, a line each."""
+    for note in notes:
+        say(f"note: {printable(note)}")
+
+
+def complain(text: str) -> None:
+    """Write an error, in one line."""
+    # Once on every machine, since an error may occur on one of them alone.
+    if os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) == "0":
+        sys.stderr.write(printable(" ".join(text.split())) + "\n")
+
+
+def print_json(value: object) -> None:
+    """Print a result as JSON."""
+    json.dump(value, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a result as a table of aligned columns."""
+    widths = [max(len(row[k]) for row in (heading, *rows)) for k in range(len(heading))]
+    for row in (heading, *rows):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write(line.rstrip() + "\n")
 
 
 class Display(Protocol):
@@ -173,3 +217,48 @@ def _number(name: str, value: float) -> str:
     if name in ("loss", "g", "ε"):
         return f"{value:.3f}"
     return f"{value:.1%}" if name not in ("epoch", "step") else f"{value:g}"
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal stopped the run. The message says how to resume it.
+
+    Args:
+        where: where it was stopped, as a clause.
+        advice: how to resume it, as the rest of the sentence.
+    """
+
+    def __init__(self, where: str, advice: str = "") -> None:
+        super().__init__(f"{where}, {advice}" if advice else where)
+        self.where = where
+
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that end a program: SIGTERM, and SIGHUP when its terminal is closed.
+
+    SIGHUP is left out if it is ignored, as under `nohup`, or if the system has none.
+    """
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN:
+        return (signal.SIGTERM,)
+    return signal.SIGTERM, hangup
+
+
+@contextmanager
+def stop_signals(training: Training) -> Iterator[None]:
+    """Let the first Ctrl-C, SIGTERM or SIGHUP request a stop; the second acts as usual."""
+
+    def ask(number: int, frame: object) -> None:
+        training.wants_stop = training.is_interrupted = True
+        signal.signal(number, before[number])
+
+    before: dict[int, Any] = {}
+    try:
+        for stop in (signal.SIGINT, *ending_signals()):
+            before[stop] = signal.signal(stop, ask)
+    except ValueError:  # signals reach the main thread alone
+        pass
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,1 +1,0 @@
-"""Progress, signals and output of a command in a terminal."""
