@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 from proselflc import ProSelfLCClassifier
 from proselflc.data import noise
-from proselflc.data.sources import digits
+from proselflc.data.sources.small_images import DIGITS_TRAIN, order_of_digits
 
 NOISES = ("none", "symmetric:0.4")
 SEEDS = range(5)
@@ -56,9 +56,9 @@ CLASSIFIERS: dict[str, Callable[[int], Any]] = {
 def measured(make: Callable[[int], Any], kind: str, seed: int) -> dict[str, Any]:
     """One classifier."""
     X, y = load_digits(return_X_y=True)
-    order = digits.permutation()
+    order = order_of_digits()
     X, y = X[order], y[order]
-    clean, given = y[: digits.TRAIN], y[: digits.TRAIN]
+    clean, given = y[:DIGITS_TRAIN], y[:DIGITS_TRAIN]
     if kind != "none":
         spec = noise.parse(kind)
         made = noise.corrupt(
@@ -66,12 +66,12 @@ def measured(make: Callable[[int], Any], kind: str, seed: int) -> dict[str, Any]
         )
         given = made.given
     begin = time.process_time()
-    classifier = make(seed).fit(X[: digits.TRAIN], given)
+    classifier = make(seed).fit(X[:DIGITS_TRAIN], given)
     seconds = time.process_time() - begin
     result = {
         "seed": seed,
         "fingerprint": noise.fingerprint(given, 10),
-        "accuracy": float(classifier.score(X[digits.TRAIN :], y[digits.TRAIN :])),
+        "accuracy": float(classifier.score(X[DIGITS_TRAIN:], y[DIGITS_TRAIN:])),
         "seconds": seconds,
     }
     issues, wrong = getattr(classifier, "label_issues_", None), given != clean

@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Literal
 
 from proselflc.data import noise
-from proselflc.data.contents import class_ids
 from proselflc.data.corruption import corrupt_labels
-from proselflc.data.dataset import Dataset, Part, checked
+from proselflc.data.dataset import Dataset, Part, checked, class_ids
 from proselflc.data.inputs import Ints
-from proselflc.data.sources import cifar, cifar_n, digits
+from proselflc.data.sources import cifar, cifar_n, small_images
 from proselflc.data.tables import table
 from proselflc.errors import InputError
 from proselflc.run.fit import fit
@@ -103,7 +102,7 @@ class Setting:
 
 def load_digits(root: Path) -> Dataset:
     """scikit-learn's digits, which need no root."""
-    return digits.load()
+    return small_images.load_digits()
 
 
 @functools.cache

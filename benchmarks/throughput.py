@@ -41,8 +41,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from proselflc.data.dataset import Dataset as LabelledData
 from proselflc.data.dataset import Part
-from proselflc.data.images import augment
-from proselflc.data.images.image_scaling import ImageScaling
+from proselflc.data.images.image_scaling import ImageScaling, pad_crop, placements
 from proselflc.data.inputs import Bytes, Images, Ints
 from proselflc.models import catalogue
 from proselflc.models.shape import ImageShape
@@ -100,8 +99,8 @@ def bare(pixels: Bytes, labels: Ints, scaling: ImageScaling, model: nn.Module) -
         for start in range(0, len(y), BATCH):
             some = order[start : start + BATCH]
             taken = images[some].permute(0, 3, 1, 2)
-            where = augment.placements(len(taken), room=(8, 8), flip=True, generator=generator)
-            taken = augment.pad_crop(taken, padding=4, placement=where)
+            where = placements(len(taken), room=(8, 8), flip=True, generator=generator)
+            taken = pad_crop(taken, padding=4, placement=where)
             loss = F.cross_entropy(model(scaling.normalized(taken)), y[some])
             optimizer.zero_grad()
             torch.autograd.backward(loss)

@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from proselflc.data.images.image_scaling import ImageScaling
     from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Preview, Texts
     from proselflc.data.labels.label_values import LabelValues
-    from proselflc.data.preprocessing import Preprocessing, Standardization
-    from proselflc.data.text_hashing import TextHashing
+    from proselflc.data.preprocessing import Preprocessing, Standardization, TextHashing
     from proselflc.errors import InputError
     from proselflc.exporting.labels import corrected_labels, find_label_issues
     from proselflc.integrations.sklearn import ProSelfLCClassifier
@@ -118,7 +117,7 @@ _HOME = {
     "SymmetricCrossEntropy": "correction.criteria",
     "Target": "correction.target",
     "Teacher": "correction.reference",
-    "TextHashing": "data.text_hashing",
+    "TextHashing": "data.preprocessing",
     "Texts": "data.inputs",
     "Trust": "correction.trust",
     "Uniform": "correction.reference",

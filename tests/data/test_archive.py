@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.sources.archive import read_members
+from proselflc.data.sources.untrusted import read_members
 from proselflc.errors import InputError
 
 A, B = os.urandom(70_000), b"names"

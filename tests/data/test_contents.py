@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proselflc.data.contents import (
+from proselflc.data.dataset import (
     Contents,
+    Dataset,
+    Part,
+    Skipped,
     SplitChoice,
     choose_splits,
     class_ids,
     contents_of,
     renumbered,
 )
-from proselflc.data.dataset import Dataset, Part, Skipped
 from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.errors import InputError
 

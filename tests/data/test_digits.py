@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 
 from proselflc.data.dataset import Part
 from proselflc.data.inputs import Images
-from proselflc.data.sources import digits
+from proselflc.data.sources import small_images
 
 
 def rows(part: Part) -> list[int]:
@@ -16,7 +16,7 @@ def rows(part: Part) -> list[int]:
 
 
 def test_split_has_1297_and_500_examples_and_loses_none() -> None:
-    dataset = digits.load()
+    dataset = small_images.load_digits()
     assert dataset.test is not None
     assert (len(dataset.train), len(dataset.test)) == (1297, 500)
     assert sorted(rows(dataset.train) + rows(dataset.test)) == list(range(1797))
@@ -24,7 +24,7 @@ def test_split_has_1297_and_500_examples_and_loses_none() -> None:
 
 
 def test_pixels_and_labels_are_scikit_learns_scaled_to_bytes() -> None:
-    dataset = digits.load()
+    dataset = small_images.load_digits()
     bunch = load_digits()
     for part in (dataset.train, dataset.test):
         assert part is not None
@@ -40,8 +40,8 @@ def test_pixels_and_labels_are_scikit_learns_scaled_to_bytes() -> None:
 
 def test_order_is_that_of_the_hashes_and_never_changes() -> None:
     hashes = [hashlib.sha256(b"digits/%04d" % i).hexdigest() for i in range(1797)]
-    assert digits.permutation().tolist() == list(np.argsort(hashes))
-    assert digits.load().train.ids[:5] == (
+    assert small_images.order_of_digits().tolist() == list(np.argsort(hashes))
+    assert small_images.load_digits().train.ids[:5] == (
         "digits/0099",
         "digits/0309",
         "digits/1254",
@@ -51,7 +51,7 @@ def test_order_is_that_of_the_hashes_and_never_changes() -> None:
 
 
 def test_both_splits_have_every_class() -> None:
-    dataset = digits.load()
+    dataset = small_images.load_digits()
     assert dataset.test is not None
     assert np.bincount(dataset.train.labels, minlength=10).min() >= 115
     assert np.bincount(dataset.test.labels, minlength=10).min() >= 35

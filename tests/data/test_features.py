@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proselflc.data.contents import contents_of
-from proselflc.data.dataset import Dataset, Part
+from proselflc.data.dataset import Dataset, Part, contents_of
 from proselflc.data.inputs import Features, Images
-from proselflc.data.sources import features
+from proselflc.data.sources import npz as source
 from proselflc.errors import InputError
 
 
@@ -44,7 +43,7 @@ def npz(path: Path, **arrays: Any) -> Path:
 
 
 def test_rows_replace_inputs_and_nothing_else(tmp_path: Path) -> None:
-    new = features.with_features(ALONE, npy(tmp_path, ROWS[:6]))
+    new = source.with_features(ALONE, npy(tmp_path, ROWS[:6]))
     np.testing.assert_array_equal(values(new.train), ROWS[:6].astype(np.float32))
     assert new.train.ids == TRAIN.ids
     assert new.train.labels is TRAIN.labels
@@ -53,7 +52,7 @@ def test_rows_replace_inputs_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_npy_holds_the_splits_one_after_the_other(tmp_path: Path) -> None:
-    new = features.with_features(FULL, npy(tmp_path, ROWS))
+    new = source.with_features(FULL, npy(tmp_path, ROWS))
     np.testing.assert_array_equal(values(new.train), ROWS[:6].astype(np.float32))
     np.testing.assert_array_equal(values(new.test), ROWS[6:9].astype(np.float32))
     np.testing.assert_array_equal(values(new.validation), ROWS[9:].astype(np.float32))
@@ -62,7 +61,7 @@ def test_npy_holds_the_splits_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_npz_holds_the_splits_by_name(tmp_path: Path) -> None:
-    new = features.with_features(TESTED, npz(tmp_path, x=ROWS[:6], x_test=ROWS[6:9], y=np.zeros(6)))
+    new = source.with_features(TESTED, npz(tmp_path, x=ROWS[:6], x_test=ROWS[6:9], y=np.zeros(6)))
     np.testing.assert_array_equal(values(new.train), ROWS[:6].astype(np.float32))
     np.testing.assert_array_equal(values(new.test), ROWS[6:9].astype(np.float32))
     assert new.test is not None
@@ -85,7 +84,7 @@ def test_npz_holds_the_splits_by_name(tmp_path: Path) -> None:
 def test_wrong_rows_are_said(tmp_path: Path, dataset: Dataset, rows: Any, message: str) -> None:
     np.save(tmp_path / "emb.npy", rows, allow_pickle=True)
     with pytest.raises(InputError) as caught:
-        features.with_features(dataset, tmp_path / "emb.npy")
+        source.with_features(dataset, tmp_path / "emb.npy")
     assert message in str(caught.value)
 
 
@@ -104,22 +103,22 @@ def test_wrong_splits_are_said(
     tmp_path: Path, dataset: Dataset, arrays: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError) as caught:
-        features.with_features(dataset, npz(tmp_path, **arrays))
+        source.with_features(dataset, npz(tmp_path, **arrays))
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["emb.npy", "emb.npz", "emb.csv"])
 def test_missing_or_foreign_file_is_a_plain_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="No such file"):
-        features.with_features(ALONE, tmp_path / name)
+        source.with_features(ALONE, tmp_path / name)
     (tmp_path / name).write_text("0.1,0.2\n")
     with pytest.raises(InputError, match="damaged"):
-        features.with_features(ALONE, tmp_path / name)
+        source.with_features(ALONE, tmp_path / name)
 
 
 def test_examples_get_the_rows_of_their_split(tmp_path: Path) -> None:
     parts = contents_of(FULL, ("dog", "cat")).parts
-    new = features.attach(parts, npy(tmp_path, ROWS), "photos")
+    new = source.attach(parts, npy(tmp_path, ROWS), "photos")
     for split, rows in {"train": ROWS[:6], "test": ROWS[6:9], "validation": ROWS[9:]}.items():
         inputs = new[split].inputs
         assert isinstance(inputs, Features)
@@ -127,4 +126,4 @@ def test_examples_get_the_rows_of_their_split(tmp_path: Path) -> None:
         assert new[split].ids == parts[split].ids
         assert new[split].labels is parts[split].labels
     with pytest.raises(InputError, match="has 5 rows of features for 11 examples"):
-        features.attach(parts, npy(tmp_path, ROWS[:5]), "photos")
+        source.attach(parts, npy(tmp_path, ROWS[:5]), "photos")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Images
-from proselflc.data.sources import download, idx
+from proselflc.data.sources import download, small_images
 from proselflc.errors import InputError
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
@@ -60,7 +60,7 @@ def test_plain_and_gzipped_files_give_what_was_written(
     folder: Path, change: Callable[[Path], None]
 ) -> None:
     change(folder)
-    dataset = idx.load(folder, "mnist")
+    dataset = small_images.load(folder, "mnist")
     assert dataset.test is not None
     for part, prefix, split in ((dataset.train, "train", "train"), (dataset.test, "t10k", "test")):
         assert isinstance(part.inputs, Images)
@@ -76,7 +76,7 @@ def test_plain_and_gzipped_files_give_what_was_written(
 
 
 def test_class_names_of_fashion_mnist(folder: Path) -> None:
-    dataset = idx.load(folder, "fashion-mnist")
+    dataset = small_images.load(folder, "fashion-mnist")
     assert dataset.names[0] == "T-shirt/top"
     assert dataset.names[6] == "Shirt"
     assert dataset.names[9] == "Ankle boot"
@@ -129,7 +129,7 @@ def test_wrong_file_is_named_with_what_is_wrong(
 ) -> None:
     (folder / name).write_bytes(data)
     with pytest.raises(InputError) as caught:
-        idx.load(folder, "mnist")
+        small_images.load(folder, "mnist")
     assert message in str(caught.value)
 
 
@@ -137,7 +137,7 @@ def test_four_dimensions_of_nonsense_do_not_overflow(folder: Path) -> None:
     largest = struct.pack(">BBBBIII", 0, 0, 8, 3, *[(1 << 32) - 1] * 3)
     (folder / "train-images-idx3-ubyte").write_bytes(largest)
     with pytest.raises(InputError, match=f"{math.prod([(1 << 32) - 1] * 3):,}"):
-        idx.load(folder, "mnist")
+        small_images.load(folder, "mnist")
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_one_set_under_the_others_name_is_found_out(
     (folder / "train-labels-idx1-ubyte").write_bytes(encoded(labels))
     (folder / "train-images-idx3-ubyte").write_bytes(encoded(np.zeros((60_000, 5, 4))))
     with pytest.raises(InputError, match=f"holds {there}, but {asked} was requested"):
-        idx.load(folder, asked)
-    assert len(idx.load(folder, there).train) == 60_000
+        small_images.load(folder, asked)
+    assert len(small_images.load(folder, there).train) == 60_000
 
 
 @pytest.mark.parametrize("below", [".", "mnist", "MNIST/raw"])
@@ -164,18 +164,18 @@ def test_files_are_found_in_the_data_root_and_the_usual_folders(folder: Path, be
     place.mkdir(parents=True, exist_ok=True)
     for name in CONTENT:
         (folder / name).rename(place / name)
-    assert idx.find("mnist", folder).resolve() == place.resolve()
+    assert small_images.find("mnist", folder).resolve() == place.resolve()
 
 
 def test_missing_file_says_which_one_and_where(folder: Path) -> None:
     (folder / "t10k-labels-idx1-ubyte").unlink()
     with pytest.raises(InputError, match="mnist was not found in") as caught:
-        idx.find("mnist", folder)
+        small_images.find("mnist", folder)
     assert f"t10k-labels-idx1-ubyte.gz at {folder / 'mnist'}" in str(caught.value)
     with pytest.raises(InputError, match=r"has no t10k-labels-idx1-ubyte, with or without \.gz"):
-        idx.load(folder, "mnist")
+        small_images.load(folder, "mnist")
     with pytest.raises(InputError, match="DIR/mnist") as caught:
-        idx.find("mnist", None)
+        small_images.find("mnist", None)
     assert caught.value.field == "data_root"
 
 
@@ -186,21 +186,21 @@ def test_missing_set_is_fetched_to_the_data_root(
         return (root / name / "train-images-idx3-ubyte.gz",)
 
     monkeypatch.setattr(download, "fetch", fetch)
-    assert idx.find("mnist", tmp_path, fetch=True) == tmp_path / "mnist"
+    assert small_images.find("mnist", tmp_path, fetch=True) == tmp_path / "mnist"
 
 
 def test_unknown_name_is_answered_with_the_likely_one(folder: Path) -> None:
     with pytest.raises(InputError, match='did you mean "fashion-mnist"'):
-        idx.find("fashion_mnist", folder)
+        small_images.find("fashion_mnist", folder)
     with pytest.raises(InputError, match="unknown idx data set"):
-        idx.load(folder, "emnist")
+        small_images.load(folder, "emnist")
 
 
 @pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's dataset-fashion-mnist is not installed")
 def test_debians_fashion_mnist_is_found_without_being_told(tmp_path: Path) -> None:
-    assert idx.find("fashion-mnist", None) == DEBIAN
-    assert idx.find("fashion-mnist", tmp_path) == DEBIAN
-    dataset = idx.load(DEBIAN, "fashion-mnist")
+    assert small_images.find("fashion-mnist", None) == DEBIAN
+    assert small_images.find("fashion-mnist", tmp_path) == DEBIAN
+    dataset = small_images.load(DEBIAN, "fashion-mnist")
     assert dataset.test is not None
     assert isinstance(dataset.train.inputs, Images)
     assert dataset.train.inputs.pixels.shape == (60_000, 28, 28, 1)
@@ -211,7 +211,7 @@ def test_debians_fashion_mnist_is_found_without_being_told(tmp_path: Path) -> No
     assert abs(float(pixels.mean()) / 255 - 0.2860) < 5e-5
     assert abs(float(pixels.std()) / 255 - 0.3530) < 5e-5
     with pytest.raises(InputError, match="holds fashion-mnist, but mnist was requested"):
-        idx.load(DEBIAN, "mnist")
+        small_images.load(DEBIAN, "mnist")
 
 
 @given(
@@ -242,6 +242,6 @@ def test_fuzzed_files_give_a_data_set_or_a_plain_error(
 
 def outcome(folder: Path) -> Dataset | InputError:
     try:
-        return idx.load(folder, "mnist")
+        return small_images.load(folder, "mnist")
     except InputError as error:
         return error

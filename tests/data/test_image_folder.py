@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from proselflc.data.contents import ModelNeeds
+from proselflc.data.dataset import ModelNeeds
 from proselflc.data.images import image
 from proselflc.data.inputs import ImageFiles
 from proselflc.data.sources import image_folder

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.contents import ModelNeeds
-from proselflc.data.dataset import Dataset
+from proselflc.data.dataset import Dataset, ModelNeeds
 from proselflc.data.inputs import Features, Images
 from proselflc.data.sources import npz
 from proselflc.errors import InputError

@@ -17,7 +17,7 @@ from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.opening import DATASETS, open_data, open_inputs
 from proselflc.data.request import Request
-from proselflc.data.sources import cifar, cifar_n, clothing1m, idx, imagenet
+from proselflc.data.sources import cifar, cifar_n, clothing1m, imagenet, small_images
 from proselflc.errors import InputError
 
 
@@ -48,16 +48,16 @@ def test_every_name_goes_to_its_source(
 
         return load
 
-    for source in (cifar, cifar_n, idx, imagenet, clothing1m):
+    for source in (cifar, cifar_n, small_images, imagenet, clothing1m):
         monkeypatch.setattr(source, "load", record(source.__name__.rpartition(".")[2]))
     monkeypatch.setattr(cifar, "shrink", lambda whole: whole)
     monkeypatch.setattr(cifar, "find", lambda name, root, fetch: root / name)
-    monkeypatch.setattr(idx, "find", lambda name, root, fetch: root / name)
+    monkeypatch.setattr(small_images, "find", lambda name, root, fetch: root / name)
     cache = tmp_path / "cache"
     open_data(Request(name, data_root=tmp_path, cache=cache, on_bad_image="skip"))
     expected: dict[str, tuple[Any, ...]] = {
-        "mnist": ("idx", tmp_path / "mnist", "mnist", {}),
-        "fashion-mnist": ("idx", tmp_path / "fashion-mnist", "fashion-mnist", {}),
+        "mnist": ("small_images", tmp_path / "mnist", "mnist", {}),
+        "fashion-mnist": ("small_images", tmp_path / "fashion-mnist", "fashion-mnist", {}),
         "cifar10": ("cifar", tmp_path / "cifar10", "cifar10", {"cache": cache}),
         "cifar100": ("cifar", tmp_path / "cifar100", "cifar100", {"cache": cache}),
         "cifar100-small": ("cifar", tmp_path / "cifar100", "cifar100", {"cache": cache}),
@@ -193,7 +193,7 @@ def test_a_folder_in_a_published_layout(
         (tmp_path / name).touch()
     monkeypatch.setattr(cifar, "find", lambda name, root, fetch: root)
     monkeypatch.setattr(cifar, "load", lambda path, name, cache: tiny(f"{name} {path}"))
-    monkeypatch.setattr(idx, "load", lambda path, name: tiny(f"{name} {path}"))
+    monkeypatch.setattr(small_images, "load", lambda path, name: tiny(f"{name} {path}"))
     monkeypatch.setattr(clothing1m, "load", lambda path, on_bad_image: tiny(f"clothing1m {path}"))
     monkeypatch.setattr(imagenet, "load", lambda path, on_bad_image: tiny(f"imagenet {path}"))
     assert open_data(Request(str(tmp_path))).name == f"{source} {tmp_path}"

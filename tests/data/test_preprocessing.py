@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from proselflc.data.images.image_scaling import ImageScaling
 from proselflc.data.inputs import Features, Images, Inputs, Texts
-from proselflc.data.preprocessing import Preprocessing, Standardization
+from proselflc.data.preprocessing import Preprocessing, Standardization, TextHashing
 from proselflc.data.serving import fit, from_json
-from proselflc.data.text_hashing import TextHashing
 from proselflc.errors import InputError
 
 COLOUR = Images(np.random.default_rng(3).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8))

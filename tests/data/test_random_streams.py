@@ -10,17 +10,15 @@ import numpy as np
 import pytest
 
 from proselflc.data import noise
-from proselflc.data.batches import generator_for
-from proselflc.data.random_streams import random_stream, stream_seed
+from proselflc.data.batches import generator_for, random_stream, stream_seed
 from proselflc.data.splits import folds
 
 SOURCE = Path(__file__).parents[2] / "src" / "proselflc"
 PURPOSES = {"trusted split": (), "folds": (5,), "review sample": ()}
 # Where a generator may be made of a bare seed, and for what.
 SEEDED = {
-    "data/random_streams.py": "all that numpy draws but the noise",
     "data/noise.py": "the noise, whose published labels must stay",
-    "data/batches.py": "all that torch draws, by a key",
+    "data/batches.py": "all that torch draws and numpy but for the noise, by a key",
     "training/loop.py": "what a step draws, by a key",
     "models/catalogue.py": "initial weights",
     "integrations/sklearn.py": "initial weights",

@@ -15,8 +15,7 @@ from torch.testing import assert_close
 from proselflc.data import streaming as streaming_module
 from proselflc.data.batches import Batch, Order, generator_for
 from proselflc.data.dataset import Part
-from proselflc.data.images import augment
-from proselflc.data.images.image_scaling import ImageScaling, warped
+from proselflc.data.images.image_scaling import ImageScaling, placements, warped
 from proselflc.data.inputs import Bytes, ImageFiles, Images
 from proselflc.data.streaming import FileLoader, RandomCrop
 from proselflc.errors import InputError
@@ -71,7 +70,7 @@ def test_a_batch_is_warped_cropped_flipped_and_normalised(part: Part) -> None:
     assert isinstance(part.inputs, ImageFiles)
     loader = FileLoader(part, SCALING, Order(6, seed=5), RandomCrop(), workers=0)
     for number, batch in enumerate(loader.batches(1)):
-        drawn = augment.placements(
+        drawn = placements(
             len(batch.y),
             room=(4, 8),
             flip=True,

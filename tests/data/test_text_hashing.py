@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proselflc.data.inputs import Texts
-from proselflc.data.text_hashing import (
+from proselflc.data.preprocessing import (
     TextHashing,
 )
 from proselflc.errors import InputError

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.sources.unpickling import (
+from proselflc.data.sources.untrusted import (
     PickledArray,
     to_array,
     unpickle,

@@ -18,10 +18,9 @@ from PIL import Image
 
 import proselflc
 from proselflc.data.inputs import Inputs, Texts
-from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.preprocessing import Preprocessing, TextHashing
 from proselflc.data.request import Request
 from proselflc.data.sources import arrays
-from proselflc.data.text_hashing import TextHashing
 from proselflc.run import audit as auditing
 from proselflc.run import folds
 from proselflc.run import prepare as setting_of

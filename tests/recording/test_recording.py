@@ -548,9 +548,9 @@ def test_a_kill_in_the_very_beginning_is_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_data_of_ours_shows_its_examples(tmp_path: Path) -> None:
-    from proselflc.data.sources import digits
+    from proselflc.data.sources import small_images
 
-    train = digits.load().train
+    train = small_images.load_digits().train
     z = torch.zeros(1297, 10)
     right = train.labels.copy()
     right[0] = (right[0] + 1) % 10

@@ -23,7 +23,7 @@ from proselflc.data.corruption import corrupt_labels
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Images
 from proselflc.data.request import Request
-from proselflc.data.sources import digits
+from proselflc.data.sources import small_images
 from proselflc.errors import InputError
 from proselflc.queue import run_store, worker_processes
 from proselflc.queue import storage as queue_storage
@@ -82,7 +82,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> SearchOutcome:
 @pytest.fixture(scope="module")
 def whole() -> Dataset:
     """All of the training data with its noise, made here."""
-    dataset = digits.load()
+    dataset = small_images.load_digits()
     made = corrupt_labels(dataset, noise.parse("pair:0.4"), seed=0)
     return dataset.with_labels(made.given, dataset.train.labels)
 

@@ -1,7 +1,15 @@
-"""Batches of a data set that fits in memory, in an order that only seed and epoch decide."""
+"""Batches of a data set that fits in memory, in an order that only seed and epoch decide.
+
+There is a random stream for every purpose, so that no two uses of randomness draw the same numbers.
+A generator made of the seed alone gives every user of it the same numbers: the noise and the
+trusted split once shared one, and the split chose just the examples whose labels were flipped. The
+noise keeps that stream (`noise.stream`), because the fingerprints of its labels are published.
+Every other stream is keyed by its purpose.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,12 +21,9 @@ import torch
 from torch import Tensor
 
 from proselflc.data.dataset import Part
-from proselflc.data.images import augment
-from proselflc.data.images.image_scaling import ImageScaling
+from proselflc.data.images.image_scaling import ImageScaling, pad_crop, placements
 from proselflc.data.inputs import Ints
-from proselflc.data.preprocessing import Preprocessing
-from proselflc.data.random_streams import stream_seed
-from proselflc.data.text_hashing import Bags, TextHashing
+from proselflc.data.preprocessing import Bags, Preprocessing, TextHashing
 from proselflc.errors import InputError
 
 
@@ -44,6 +49,27 @@ class Batches(Protocol):
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
+
+
+def stream_seed(*key: int | str) -> int:
+    """Return a seed of 63 bits that is a function of `key` alone, on every platform."""
+    digest = hashlib.blake2b("/".join(map(str, key)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def random_stream(seed: int, purpose: str, *more: int | str) -> np.random.Generator:
+    """Return the random stream of a purpose: PCG64, the same everywhere.
+
+    Args:
+        seed: the user's seed.
+        purpose: what is drawn, in a word or two, unique to this use.
+        more: anything else that the draw depends on.
+
+    Example:
+        >>> random_stream(0, "trusted split").random() == random_stream(0, "folds").random()
+        False
+    """
+    return np.random.Generator(np.random.PCG64(stream_seed(purpose, seed, *more)))
 
 
 def generator_for(*key: int | str) -> torch.Generator:
@@ -217,13 +243,13 @@ class Loader:
         pixels = taken.permute(0, 3, 1, 2)
         if self.augmentation is not None:
             padding = self.augmentation.padding
-            placement = augment.placements(
+            placement = placements(
                 share.size,
                 room=(2 * padding, 2 * padding),
                 flip=self.augmentation.flip,
                 generator=generator_for("augmentation", self.order.seed, epoch, share.number),
             ).share(share.first, share.last)
-            pixels = augment.pad_crop(pixels, padding=padding, placement=placement)
+            pixels = pad_crop(pixels, padding=padding, placement=placement)
         return preprocessing.normalized(pixels, channels_last=self.channels_last)
 
     @cached_property

@@ -137,7 +137,7 @@ def corrupt(
 def stream(seed: int) -> np.random.Generator:
     """Return the random stream of the noise: PCG64 of the seed itself, the same everywhere.
 
-    For the noise alone; any other use takes `random_streams.random_stream`.
+    For the noise alone; any other use takes `batches.random_stream`.
     """
     if seed < 0:
         raise InputError(f"the seed is {seed}: it must be an integer of at least 0", field="seed")

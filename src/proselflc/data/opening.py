@@ -21,8 +21,7 @@ from proselflc.files.regular import is_regular, must_be_file
 from proselflc.wording import command, option
 
 if TYPE_CHECKING:
-    from proselflc.data.contents import Contents, ModelNeeds, SplitChoice
-    from proselflc.data.dataset import Dataset
+    from proselflc.data.dataset import Contents, Dataset, ModelNeeds, SplitChoice
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,9 @@ def open_data(request: Request) -> Dataset:
     else:
         dataset = dataset.with_labels(*read_label_file(dataset, request.labels, request))
     if request.features is not None:
-        from proselflc.data.sources import features
+        from proselflc.data.sources import npz
 
-        dataset = features.with_features(dataset, request.features)
+        dataset = npz.with_features(dataset, request.features)
     return replace(dataset, label_values=LabelValues(dataset.names))  # in files labels are texts
 
 
@@ -126,7 +125,7 @@ def open_inputs(
         columns: the columns of numbers that the model was made for; others of a table may hold
             anything.
     """
-    from proselflc.data.contents import ModelNeeds, choose_splits
+    from proselflc.data.dataset import ModelNeeds, choose_splits
 
     if request.labels is not None:
         raise InputError(
@@ -145,10 +144,10 @@ def open_inputs(
         must_be_file(request.features, "embeddings")
         found = npz.read(request.features, needs)
     else:
-        from proselflc.data.sources import features
+        from proselflc.data.sources import npz
 
         found = _contents(request, replace(needs, split="all", columns=None))
-        parts = features.attach(found.parts, request.features, found.name)
+        parts = npz.attach(found.parts, request.features, found.name)
         found = replace(found, parts=parts)
     chosen = choose_splits(found.parts, split, found.name)
     skipped = tuple(one for one in found.skipped if one.split is None or one.split in chosen)
@@ -162,7 +161,7 @@ def _contents(request: Request, needs: ModelNeeds) -> Contents:
     is_read = path.is_file() and path.suffix.lower() in (*TABLES, ".npz", ".npy")
     if request.data not in DATASETS and (is_read or (path.is_dir() and _published(path) is None)):
         return _read_path(path, request, needs)
-    from proselflc.data.contents import contents_of
+    from proselflc.data.dataset import contents_of
 
     return contents_of(open_data(replace(request, features=None)), needs.names)
 
@@ -266,22 +265,24 @@ def _published(path: Path) -> Callable[[Request], Dataset] | None:
 
 
 def _open_digits(request: Request) -> Dataset:
-    from proselflc.data.sources import digits
+    from proselflc.data.sources import small_images
 
-    return digits.load()
+    return small_images.load_digits()
 
 
 def _open_idx(request: Request) -> Dataset:
-    from proselflc.data.sources import idx
+    from proselflc.data.sources import small_images
 
-    return idx.load(idx.find(request.data, root(request), fetch=True), request.data)
+    return small_images.load(
+        small_images.find(request.data, root(request), fetch=True), request.data
+    )
 
 
 def _open_idx_folder(request: Request) -> Dataset:
-    from proselflc.data.sources import idx
+    from proselflc.data.sources import small_images
 
     path = root(request)
-    return idx.load(path, "fashion-mnist" if "fashion" in path.name.lower() else "mnist")
+    return small_images.load(path, "fashion-mnist" if "fashion" in path.name.lower() else "mnist")
 
 
 def _open_cifar(name: Literal["cifar10", "cifar100"], request: Request) -> Dataset:

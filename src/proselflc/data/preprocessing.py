@@ -7,22 +7,34 @@ back with every value checked, as any file from outside.
 
 from __future__ import annotations
 
+import unicodedata
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from proselflc.data.inputs import Features, Floats, Inputs
+from proselflc.data.inputs import Bools, Features, Floats, Inputs, Ints, Texts
 from proselflc.errors import InputError
-from proselflc.models.shape import FeatureShape, Shape
+from proselflc.models.shape import BagShape, FeatureShape, Shape
 
 Json: TypeAlias = dict[str, object]
 Finite: TypeAlias = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]
 Numbers: TypeAlias = Annotated[tuple[Finite, ...], msgspec.Meta(min_length=1)]
+_Length: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=16)]
+_Range: TypeAlias = tuple[_Length, _Length]
+_Hashes: TypeAlias = npt.NDArray[np.uint64]
+
+_PRIME = np.uint64(0x100000001B3)  # FNV-1a with 64 bits, over code points instead of bytes
+_BASIS = 0xCBF29CE484222325
+_SPACE = 0x20
+_LONGEST_WORD = 64  # code points of a word that count; bounds the work on hostile text
 
 
 class Preprocessing(ABC):
@@ -136,3 +148,204 @@ class Standardization(Preprocessing):
         columns = self.columns
         if columns is not None and not len(columns) == len(set(columns)) == len(self.mean):
             raise ValueError("columns must name every column once")
+
+
+@dataclass(frozen=True)
+class Bags:
+    """A bag of bucket numbers for each of n texts.
+
+    Attributes:
+        numbers: [total] int32 ≥ 1, the bags one after the other.
+        bounds: [n + 1] int64: the bag of text i is numbers[bounds[i] : bounds[i + 1]].
+    """
+
+    numbers: npt.NDArray[np.int32]
+    bounds: Ints
+
+    def padded(self, index: Ints) -> Tensor:
+        """Return [N, L] int64 the bags of the texts at index [N], padded with 0 to the longest."""
+        starts = self.bounds[index]
+        lengths = self.bounds[index + 1] - starts
+        columns = np.arange(max(1, int(lengths.max(initial=0))))
+        inside = columns < lengths[:, None]
+        places = np.where(inside, starts[:, None] + columns, 0)
+        if len(self.numbers) == 0:
+            return torch.zeros(places.shape, dtype=torch.int64)
+        return torch.from_numpy(np.where(inside, self.numbers[places], 0).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class TextHashing(Preprocessing):
+    """Texts as bags of hashed n-grams, for an `nn.EmbeddingBag`.
+
+    A text is normalised (NFKC, lower case, white space folded) and split into runs of words and
+    runs of characters inside a word and its two borders. A run is hashed into one of `buckets`
+    buckets; buckets that training texts hardly ever used are left out, because their embeddings
+    would be noise, and the others are numbered from 1. Number 0 is padding: `padding_idx=0`. Every
+    run counts once per text. Words come first, so that they are kept of an overlong text.
+
+    Attributes:
+        buckets: the number of buckets, a power of two.
+        words: shortest and longest run of words; (1, 0) for none.
+        characters: shortest and longest run of characters; (1, 0) for none.
+        longest: the largest number of n-grams per text.
+        letters: the number of characters read of each text.
+        seen: a bit per bucket, least significant first: whether training texts use it.
+    """
+
+    buckets: Annotated[int, msgspec.Meta(ge=8, le=2**24)]
+    words: _Range
+    characters: _Range
+    longest: Annotated[int, msgspec.Meta(ge=1, le=2**20)]
+    letters: Annotated[int, msgspec.Meta(ge=1, le=2**24)]
+    seen: bytes
+    kind = "texts"
+
+    def __post_init__(self) -> None:
+        if self.buckets < 8 or self.buckets & (self.buckets - 1):
+            raise InputError(f"buckets must be a power of two from 8 on, got {self.buckets}")
+        if min(self.words[0], self.characters[0], self.longest, self.letters) < 1:
+            raise InputError("words, characters, longest and letters begin at 1")
+
+    @classmethod
+    def fit(
+        cls,
+        train: Texts,
+        *,
+        buckets: int = 2**18,
+        words: tuple[int, int] = (1, 2),
+        characters: tuple[int, int] = (3, 5),
+        longest: int = 1024,
+        letters: int = 20_000,
+        min_examples: int = 2,
+    ) -> TextHashing:
+        """Find the buckets that at least `min_examples` of the training texts use.
+
+        An n-gram of a single text says nothing about other texts and helps to memorise a wrong
+        label.
+        """
+        hashing = cls(buckets, words, characters, longest, letters, b"\xff" * (buckets // 8))
+        used = np.zeros(buckets, np.int64)
+        for chunk in hashing._chunks(train.texts):
+            used += np.bincount(hashing._runs(chunk)[1], minlength=buckets)
+        seen = used >= min_examples
+        if not seen.any():
+            raise InputError(
+                f"no run of words or letters occurs in {min_examples} of the {len(train)} training "
+                "texts: is this the text column?"
+            )
+        bits = np.packbits(seen, bitorder="little").tobytes()
+        return cls(buckets, words, characters, longest, letters, bits)
+
+    @property
+    def num_embeddings(self) -> int:
+        """Return the rows of the embedding: the numbers a bag may hold, 0 included."""
+        return 1 + int(self._seen.sum())
+
+    @property
+    def shape(self) -> BagShape:
+        return BagShape(self.num_embeddings)
+
+    @cached_property
+    def _seen(self) -> Bools:
+        bits = np.frombuffer(self.seen, np.uint8)
+        return np.unpackbits(bits, bitorder="little").astype(np.bool_)
+
+    def check(self, inputs: Inputs) -> None:
+        """Refuse inputs that are not texts."""
+        if inputs.medium != "text":
+            raise InputError(f"this model was made for texts, got {inputs.kind}")
+
+    def __call__(self, inputs: Inputs) -> Tensor:
+        """Return [N, L] int64 the bags of N texts, padded with 0 to the longest, L ≥ 1."""
+        return self.bags(inputs).padded(np.arange(len(inputs)))
+
+    def bags(self, inputs: Inputs) -> Bags:
+        """Return the bags of all n texts."""
+        self.check(inputs)
+        assert inputs.strings is not None
+        number = np.where(self._seen, np.cumsum(self._seen), 0).astype(np.int32)  # [buckets]
+        numbers = [np.zeros(0, np.int32)]
+        lengths = [np.zeros(1, np.int64)]
+        for chunk in self._chunks(inputs.strings[1]):
+            owner, bucket = self._runs(chunk)
+            known = number[bucket] > 0
+            owner, bucket = owner[known], bucket[known]
+            many = np.bincount(owner, minlength=len(chunk))
+            place = np.arange(len(owner)) - np.repeat(np.cumsum(many) - many, many)
+            numbers.append(number[bucket[place < self.longest]])
+            lengths.append(np.minimum(many, self.longest))
+        return Bags(np.concatenate(numbers), np.cumsum(np.concatenate(lengths)))
+
+    def _chunks(self, texts: Sequence[str]) -> Iterator[list[str]]:
+        """Yield normalised texts, about a million letters at a time."""
+        chunk: list[str] = []
+        letters = 0
+        for text in texts:
+            folded = unicodedata.normalize("NFKC", text[: self.letters]).lower()
+            chunk.append(f" {' '.join(folded.split())} ")
+            letters += len(chunk[-1])
+            if letters >= 1_000_000:
+                yield chunk
+                chunk, letters = [], 0
+        if chunk:
+            yield chunk
+
+    def _runs(self, chunk: list[str]) -> tuple[Ints, Ints]:
+        """Return the distinct buckets of every text, words first, as pairs (text, bucket)."""
+        joined = "".join(chunk).encode("utf-32-le", "surrogatepass")
+        letters = np.frombuffer(joined, "<u4").astype(np.uint64)
+        owner = np.repeat(np.arange(len(chunk)), [len(text) for text in chunk])
+        space = letters == _SPACE
+        starts = np.flatnonzero(space[:-1] & ~space[1:]) + 1
+        ends = np.flatnonzero(~space[:-1] & space[1:]) + 1
+        word = _hashed_words(letters, starts, np.minimum(ends - starts, _LONGEST_WORD))
+
+        owners, hashes = [], []
+        for n in range(self.words[0], self.words[1] + 1):
+            if len(word) >= n:
+                first, last = starts[: len(word) - n + 1], starts[n - 1 :]
+                inside = owner[first] == owner[last]
+                owners.append(owner[first][inside])
+                hashes.append(_hashed_runs(word, n, salt=n)[inside])
+        for n in range(self.characters[0], self.characters[1] + 1):
+            if len(letters) >= n:
+                inside = _within_a_word(space, n)
+                inside &= owner[: len(owner) - n + 1] == owner[n - 1 :]
+                owners.append(owner[: len(inside)][inside])
+                hashes.append(_hashed_runs(letters, n, salt=256 + n)[inside])
+        if not owners:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        text = np.concatenate(owners).astype(np.int64)
+        bucket = (np.concatenate(hashes) & np.uint64(self.buckets - 1)).astype(np.int64)
+        first = np.sort(np.unique(text * self.buckets + bucket, return_index=True)[1])
+        first = first[np.argsort(text[first], kind="stable")]
+        return text[first], bucket[first]
+
+    def validate(self) -> None:
+        if len(self.seen) * 8 != self.buckets:
+            raise ValueError("seen must hold a bit for each bucket")
+
+
+def _hashed_words(letters: _Hashes, starts: Ints, lengths: Ints) -> _Hashes:
+    """Return [words] the hash of every word, letter by letter for all words at once."""
+    word = np.full(len(starts), _BASIS, np.uint64)
+    for k in range(int(lengths.max(initial=0))):
+        still = np.flatnonzero(lengths > k)
+        word[still] = (word[still] ^ letters[starts[still] + k]) * _PRIME
+    return word
+
+
+def _hashed_runs(units: _Hashes, n: int, *, salt: int) -> _Hashes:
+    """Return [m − n + 1] the hash of every run of n of m units; the salt keeps kinds apart."""
+    run = np.full(len(units) - n + 1, _BASIS ^ salt, np.uint64)
+    for k in range(n):
+        run = (run ^ units[k : len(units) - n + 1 + k]) * _PRIME
+    run = (run ^ (run >> np.uint64(32))) * _PRIME
+    return run ^ (run >> np.uint64(29))  # FNV mixes upwards only; the bucket is the low bits
+
+
+def _within_a_word(space: Bools, n: int) -> Bools:
+    """Return [m − n + 1] whether a run of n letters is in one word and its two borders."""
+    windows = np.lib.stride_tricks.sliding_window_view(space, n)
+    return np.asarray(~windows[:, 1:-1].any(axis=1) & ~windows.all(axis=1))

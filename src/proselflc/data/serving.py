@@ -10,9 +10,8 @@ from proselflc.data.batches import Batches, Loader, Order, PadCropFlip
 from proselflc.data.dataset import Part
 from proselflc.data.images.image_scaling import ImageScaling
 from proselflc.data.inputs import Inputs
-from proselflc.data.preprocessing import Preprocessing, Standardization
+from proselflc.data.preprocessing import Preprocessing, Standardization, TextHashing
 from proselflc.data.streaming import FileLoader, RandomCrop
-from proselflc.data.text_hashing import TextHashing
 from proselflc.errors import InputError, unknown
 from proselflc.files.typed import convert, damaged
 

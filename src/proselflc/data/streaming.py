@@ -24,9 +24,8 @@ from torch.utils.data import Dataset as MapStyle
 
 from proselflc.data.batches import Batch, Order, Share, generator_for, one_thread
 from proselflc.data.dataset import Part, Skipped
-from proselflc.data.images import augment
 from proselflc.data.images.image import QUIET, OnBadImage, unreadable
-from proselflc.data.images.image_scaling import ImageScaling, Window, warped
+from proselflc.data.images.image_scaling import ImageScaling, Window, placements, warped
 from proselflc.data.inputs import Bytes, ImageFiles, Ints
 from proselflc.errors import InputError
 
@@ -99,7 +98,7 @@ class _Decoding(MapStyle[_Done]):
         if self.augmentation is None:
             return [(self.preprocessing.middle, False)] * len(share.positions)
         (height, width), (h, w) = self.preprocessing.warp, self.preprocessing.size
-        drawn = augment.placements(
+        drawn = placements(
             share.size,
             room=(height - h, width - w),
             flip=self.augmentation.flip,

@@ -16,7 +16,7 @@ from proselflc.correction.evidence import Evidence
 from proselflc.correction.information import expected_surprise
 from proselflc.correction.parameter import loss_weight, positive, share_of_training
 from proselflc.data.batches import Batch
-from proselflc.data.text_hashing import TextHashing
+from proselflc.data.preprocessing import TextHashing
 from proselflc.errors import InputError
 from proselflc.training import method
 from proselflc.training.beta_mixture import BINS, loss_model, normalised

@@ -13,12 +13,11 @@ from proselflc.auditing.held_out import Stored
 from proselflc.auditing.records import slices
 from proselflc.data import noise
 from proselflc.data import splits as splits_of
-from proselflc.data.batches import Order
+from proselflc.data.batches import Order, random_stream
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Bools, Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.data.preprocessing import Preprocessing
-from proselflc.data.random_streams import random_stream
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.splits import Split
 from proselflc.errors import InputError, invalid_option
@@ -175,9 +174,9 @@ def _examples(run: Run, data: Data) -> Dataset:
         found, rows = original.dataset(run, data=data.path)
         features = original.request(run).features
         if features is not None:
-            from proselflc.data.sources import features as embeddings
+            from proselflc.data.sources import npz
 
-            found = embeddings.with_features(found, features)
+            found = npz.with_features(found, features)
     inputs = found.train.inputs
     if not np.array_equal(rows, np.arange(len(inputs))):
         inputs = inputs.take(rows)

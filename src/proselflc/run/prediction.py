@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.contents import SplitChoice
-from proselflc.data.dataset import Part, Skipped
+from proselflc.data.dataset import Part, Skipped, SplitChoice
 from proselflc.data.inputs import Floats, Inputs, Ints
 from proselflc.data.memory_budget import gigabytes, keeps_all
 from proselflc.data.opening import open_inputs

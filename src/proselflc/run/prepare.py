@@ -16,7 +16,7 @@ from torch import nn
 from proselflc import methods
 from proselflc.auditing.examples import read_examples
 from proselflc.data import memory_budget, noise, splits
-from proselflc.data.batches import Batches, Order
+from proselflc.data.batches import Batches, Order, random_stream
 from proselflc.data.corruption import corrupt_labels, unexpected_effects
 from proselflc.data.dataset import Dataset, Part, checked
 from proselflc.data.images.image import usual_length
@@ -27,7 +27,6 @@ from proselflc.data.labels.decisions import read_decisions
 from proselflc.data.labels.labels import Labels
 from proselflc.data.opening import for_other_table, open_data
 from proselflc.data.preprocessing import Preprocessing
-from proselflc.data.random_streams import random_stream
 from proselflc.data.request import FROM_PYTHON, TABLES, Request
 from proselflc.data.serving import fit, loader
 from proselflc.data.tables import columns

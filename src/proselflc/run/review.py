@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from proselflc.auditing.examples import check_examples
+from proselflc.data.batches import random_stream
 from proselflc.data.inputs import Floats, Ints
 from proselflc.data.labels.decisions import Sample
-from proselflc.data.random_streams import random_stream
 from proselflc.errors import InputError, invalid_option
 from proselflc.files.regular import is_regular
 from proselflc.run.reader import Run

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from proselflc.data.contents import ModelNeeds
-from proselflc.data.dataset import Dataset
+from proselflc.data.dataset import Dataset, ModelNeeds
 from proselflc.data.inputs import Features, ImageFiles, Texts
 from proselflc.data.request import Request
 from proselflc.data.tables import table, table_file

@@ -29,7 +29,7 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
     data set keeps its own true labels. Of cleanlab's tables the given labels are read. The label
     files of CIFAR-10N and CIFAR-100N are recognised by their published names.
     """
-    from proselflc.data import contents
+    from proselflc.data.dataset import class_ids
 
     if path.is_dir():
         return _read_run(dataset, path, least_confidence(request.reviewed, request.min_confidence))
@@ -46,23 +46,23 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
         if holds_corrected_labels(path):
             corrected = CorrectedLabels.load(path)
             row = _rows(path, corrected.ids, len(corrected.ids), dataset)
-            class_ids = contents.class_ids(corrected.names, dataset.names, str(path))
-            return class_ids[corrected.labels[row]], dataset.clean
+            to_class = class_ids(corrected.names, dataset.names, str(path))
+            return to_class[corrected.labels[row]], dataset.clean
         labels = Labels.load(path)
         row = _rows(path, labels.ids, len(labels.ids), dataset)
-        class_ids = contents.class_ids(labels.names, dataset.names, str(path), or_numbers=True)
-        clean = None if labels.clean is None else class_ids[labels.clean[row]]
-        return class_ids[labels.given[row]], clean
+        to_class = class_ids(labels.names, dataset.names, str(path), or_numbers=True)
+        clean = None if labels.clean is None else to_class[labels.clean[row]]
+        return to_class[labels.given[row]], clean
 
-    row, class_ids = read_label_table(dataset, path, request)
-    return class_ids[row], dataset.clean
+    row, labels_of_rows = read_label_table(dataset, path, request)
+    return labels_of_rows[row], dataset.clean
 
 
 def read_label_table(dataset: Dataset, path: Path, request: Request) -> tuple[Ints, Ints]:
     """Return the row of each training example [n], and the class id of each row of a table."""
     import numpy as np
 
-    from proselflc.data import contents
+    from proselflc.data.dataset import class_ids
     from proselflc.data.tables import table
 
     ids, given = table.read_labels(
@@ -74,7 +74,7 @@ def read_label_table(dataset: Dataset, path: Path, request: Request) -> tuple[In
         own = _undo_neutralizing(own, dataset.names, path)
         ids = None if ids is None else _undo_neutralizing(ids, set(dataset.train.ids), path)
     row = _rows(path, ids, len(given), dataset)
-    return row, contents.class_ids(own, dataset.names, str(path), or_numbers=True)[which]
+    return row, class_ids(own, dataset.names, str(path), or_numbers=True)[which]
 
 
 def _undo_neutralizing(cells: Sequence[str], known: Collection[str], path: Path) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
     """
     import numpy as np
 
-    from proselflc.data.contents import class_ids
+    from proselflc.data.dataset import class_ids
     from proselflc.data.labels.decisions import NAME, read_decisions
     from proselflc.data.labels.labels import Labels
     from proselflc.data.tables import table

@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from proselflc.data.dataset import Dataset, Part, checked
 from proselflc.data.inputs import Bytes, Images, Ints
-from proselflc.data.sources import download, unpickling
-from proselflc.data.sources.archive import SUFFIXES, Member, read_members
+from proselflc.data.sources import download
+from proselflc.data.sources.untrusted import SUFFIXES, Member, read_members, to_array, unpickle
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import content_of, open_regular
 from proselflc.files.typed import decode_json
@@ -252,7 +252,7 @@ def _decode(
                 "damaged or another one",
                 fix=_AGAIN,
             )
-        content = unpickling.unpickle(file.data, what)
+        content = unpickle(file.data, what)
         if not isinstance(content, dict):
             raise InputError(f"{what} is not a CIFAR file: it holds a {type(content).__name__}")
         if file.name == layout.meta:
@@ -290,7 +290,7 @@ def _read_batch(
     content: dict[Any, Any], layout: _Layout, what: str
 ) -> tuple[Bytes, Ints, Ints | None]:
     """Return (images [n, 32, 32, 3], labels [n], coarse labels [n] or None) of one file."""
-    flat = unpickling.to_array(_entry(content, b"data", what), f'"data" in {what}')
+    flat = to_array(_entry(content, b"data", what), f'"data" in {what}')
     if flat.dtype != np.uint8 or flat.ndim != 2 or flat.shape[1] != 3072:
         raise InputError(
             f"{what} holds {flat.dtype} data of shape {list(flat.shape)}, but uint8 [n, 3072] was "
@@ -300,7 +300,7 @@ def _read_batch(
     keys = [layout.labels] if layout.coarse is None else [layout.labels, layout.coarse]
     columns = []
     for key in keys:
-        column = unpickling.to_array(_entry(content, key, what), f'"{key.decode()}" in {what}')
+        column = to_array(_entry(content, key, what), f'"{key.decode()}" in {what}')
         if column.dtype.kind not in "iu" or column.shape != (len(flat),):
             raise InputError(
                 f"{what} has {len(flat)} images, but {key.decode()} of type {column.dtype} and "

@@ -13,7 +13,7 @@ import numpy as np
 
 from proselflc.data.dataset import Dataset, checked
 from proselflc.data.inputs import Ints
-from proselflc.data.sources import cifar, download, npz, unpickling
+from proselflc.data.sources import cifar, download, npz, untrusted
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import open_regular
 
@@ -153,14 +153,14 @@ def _array(value: object, what: str) -> Any:
 
     if isinstance(value, torch.Tensor):
         return value.cpu().numpy()
-    return unpickling.to_array(value, what)
+    return untrusted.to_array(value, what)
 
 
 def _unpickled(path: Path) -> object:
     """Return the content of a `.pt` file.
 
     torch's reader of plain data has to be told that numpy's names are safe. They are not, so it
-    gets the substitutes of `unpickling`.
+    gets the substitutes of `untrusted`.
     """
     import torch
 
@@ -177,7 +177,7 @@ def _unpickled(path: Path) -> object:
                 "million",
                 fix=_ORIGINAL,
             )
-        allowed = [(function, full) for full, function in unpickling.ALLOWED.items()]
+        allowed = [(function, full) for full, function in untrusted.ALLOWED.items()]
         with (
             torch.serialization.safe_globals(allowed),  # type: ignore[arg-type]
             open_regular(path) as file,
@@ -189,7 +189,7 @@ def _unpickled(path: Path) -> object:
         # torch names what it refused in its message: "Unsupported global: GLOBAL os.system …".
         _, found, rest = str(error).partition("GLOBAL ")
         if found:
-            raise unpickling.forbidden_name(rest.split()[0], str(path)) from error
+            raise untrusted.forbidden_name(rest.split()[0], str(path)) from error
         raise _damaged(path, error) from error
     except Exception as error:  # torch's readers raise nearly anything on damaged bytes
         raise _damaged(path, error) from error

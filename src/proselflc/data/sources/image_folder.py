@@ -9,8 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from proselflc.data.contents import Contents, ModelNeeds, choose_splits, class_ids
-from proselflc.data.dataset import Part, Skipped, in_order
+from proselflc.data.dataset import (
+    Contents,
+    ModelNeeds,
+    Part,
+    Skipped,
+    choose_splits,
+    class_ids,
+    in_order,
+)
 from proselflc.data.images.image import SUFFIXES, OnBadImage, sift
 from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.errors import InputError, unknown

@@ -10,8 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from proselflc.data.contents import Contents, ModelNeeds, choose_splits
-from proselflc.data.dataset import Part, Skipped, in_order
+from proselflc.data.dataset import Contents, ModelNeeds, Part, Skipped, choose_splits, in_order
 from proselflc.data.images.image import sift
 from proselflc.data.inputs import Features, ImageFiles, Inputs, Ints, Texts
 from proselflc.data.request import Request

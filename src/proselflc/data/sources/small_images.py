@@ -1,8 +1,12 @@
-"""idx files: MNIST (LeCun 1998) and Fashion-MNIST (Xiao 2017), plain or gzipped."""
+"""Small grey images: MNIST (LeCun 1998), Fashion-MNIST (Xiao 2017) and scikit-learn's digits.
+
+The first two are idx files, plain or gzipped. The 1,797 digits need no download.
+"""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import math
 import os
 import struct
@@ -13,7 +17,7 @@ from typing import IO, cast
 import numpy as np
 
 from proselflc.data.dataset import Dataset, Part, checked
-from proselflc.data.inputs import Bytes, Images
+from proselflc.data.inputs import Bytes, Images, Ints
 from proselflc.data.sources import download
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import open_regular
@@ -183,3 +187,43 @@ def _read(stream: IO[bytes], path: Path, dimensions: int, room: int, exact: bool
     if filled != declared:
         raise InputError(f"{path} ends after {filled:,} of the {declared:,} bytes it declares")
     return values.reshape(shape)
+
+
+DIGITS_TRAIN = 1297
+_DIGITS = 1797
+
+
+def load_digits() -> Dataset:
+    """Return the digits as `Images` [n, 8, 8, 1], split 1,297 / 500.
+
+    The order is that of the SHA-256 of the ids, "digits/0000" … "digits/1796" by scikit-learn's
+    order, so it is the same on every platform and with every version of numpy.
+    """
+    from sklearn import datasets
+
+    bunch = datasets.load_digits()
+    # 0 … 16 becomes 0 … 255, rounded half up in whole numbers.
+    pixels = ((bunch.images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)[..., None]
+    labels = bunch.target.astype(np.int64)
+    order = order_of_digits()
+    ids = tuple(_digit_id(i) for i in range(_DIGITS))
+    everything = Part(Images(pixels), labels, ids)
+    return checked(
+        Dataset(
+            name="digits",
+            train=everything.take(order[:DIGITS_TRAIN]),
+            names=tuple(str(digit) for digit in range(10)),
+            test=everything.take(order[DIGITS_TRAIN:]),
+        )
+    )
+
+
+def order_of_digits() -> Ints:
+    """Return [1797] the fixed order of the examples: training ones first."""
+    numbers = range(_DIGITS)
+    ordered = sorted(numbers, key=lambda i: hashlib.sha256(_digit_id(i).encode()).digest())
+    return np.array(ordered, dtype=np.int64)
+
+
+def _digit_id(number: int) -> str:
+    return f"digits/{number:04d}"
