@@ -14,8 +14,8 @@ from accelerate.tracking import GeneralTracker
 from proselflc.cli import app as cli
 from proselflc.data.request import Request
 from proselflc.run.config import Config, OutputOptions
-from proselflc.run.history import best_validation
 from proselflc.run.observers import Meter
+from proselflc.run.summary import best_validation
 from proselflc.run.train import train
 from proselflc.terminal import Interrupted, Silent
 from proselflc.training.loop import Observer, StepResult

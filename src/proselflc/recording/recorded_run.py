@@ -22,7 +22,7 @@ from proselflc.files.manifest import Written
 from proselflc.files.whole import fleeting, whole_file
 from proselflc.recording.recorded_examples import RecordedExamples
 from proselflc.run.config import OutputOptions, check_output, versions
-from proselflc.run.history import history_line
+from proselflc.run.measurement import history_line
 from proselflc.run.reader import epochs_of
 from proselflc.run.summary import write_results
 from proselflc.training.observations import Recorder

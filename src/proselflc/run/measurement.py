@@ -1,23 +1,68 @@
-"""What is measured of a model during and after training, over all processes."""
+"""What is measured of a model during and after training, and a line of the history."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 from proselflc.auditing import evaluation
 from proselflc.auditing.fitting import Fitting, FittingPoint
-from proselflc.data.dataset import Dataset, Part
-from proselflc.run.history import history_line
+from proselflc.data.dataset import Part
 from proselflc.run.observers import Meter
 from proselflc.run.prepare import PreparedRun
 from proselflc.training import processes
-from proselflc.training.inference import Logits, logits_of_all, predict_batches
+from proselflc.training.inference import logits_of_all, predict_batches
 from proselflc.training.loop import DivergenceError, StepResult, Training
 from proselflc.training.run_directory import Json
 from proselflc.training.strategy import CorrectedBatch
 from proselflc.wording import option
+
+
+def history_line(
+    fitting: FittingPoint,
+    *,
+    step: int,
+    epoch: float,
+    seconds: float,
+    images_per_second: float | None,
+    progress: float | None = None,
+    stage: str | None = None,
+    train_loss: float | None = None,
+    test_accuracy: float | None = None,
+    val_accuracy: float | None = None,
+    lr: float | None = None,
+    g: float | None = None,
+) -> Json:
+    """Return a line of the history, of a trained or a recorded run.
+
+    A new measure of the training examples is a field of `FittingPoint`, and appears here by itself.
+
+    Args:
+        epoch: number of completed epochs, which need not be whole.
+        seconds: time spent training, without evaluations.
+        images_per_second: examples per second since the last line.
+        progress: t/Γ of the whole run; None if Γ is unknown.
+        train_loss: mean loss since the last line.
+        g: g(t), for a method with a global trust.
+    """
+    measures = asdict(fitting)
+    return {
+        "step": step,
+        "epoch": epoch,
+        "progress": progress,
+        "stage": stage,
+        "train_loss": train_loss,
+        "train_accuracy": measures.pop("train_accuracy"),
+        "test_accuracy": test_accuracy,
+        "val_accuracy": val_accuracy,
+        "lr": lr,
+        "g": g,
+        **measures,
+        "seconds": round(seconds, 3),
+        "images_per_second": images_per_second,
+    }
 
 
 def evaluate(prepared: PreparedRun, training: Training, meter: Meter, result: StepResult) -> Json:
@@ -81,35 +126,25 @@ def accuracy(prepared: PreparedRun, training: Training, part: Part | None) -> fl
     return float(processes.summed(training.accelerator, right)) / len(part)
 
 
-def logits(
-    prepared: PreparedRun, training: Training, part: Part | None, folder: Path
-) -> Logits | None:
-    """Return the logits [n, C] of a part of the data, or None if there is no such part.
+def final_measures(prepared: PreparedRun, training: Training, folder: Path) -> Json:
+    """Return what `evaluation.json` holds: all measures on the test and validation parts.
 
-    Args:
-        folder: the place of a temporary file for logits that do not fit into memory.
+    All processes compute the logits, and the main one alone measures them. Logits that do not fit
+    into memory are in a temporary file in the folder.
     """
-    if part is None:
-        return None
-    loader, C = prepared.for_evaluation(part), prepared.dataset.num_classes
-    model, accelerator = training.evaluated, training.accelerator
-    return logits_of_all(model, loader, len(part), C, accelerator, folder)
-
-
-def final_measures(dataset: Dataset, test: Logits | None, validation: Logits | None) -> Json:
-    """Return what `evaluation.json` holds: all measures on the test and validation parts."""
     result: Json = {}
-    if validation is not None:
-        assert dataset.validation is not None
-        y = torch.from_numpy(dataset.validation.labels)
-        measures = evaluation.evaluate(validation, y, dataset.num_classes).to_json()
-        result["validation"] = {
-            **measures,
-            "temperature": evaluation.fitted_temperature(validation, y),
-        }
-    if test is not None:
-        assert dataset.test is not None
-        y = torch.from_numpy(dataset.test.labels)
-        measures = evaluation.evaluate(test, y, dataset.num_classes).to_json()
-        result["test"] = {**measures, "calibration": evaluation.paper_calibration(test, y)}
+    dataset, C = prepared.dataset, prepared.dataset.num_classes
+    for name, part in (("validation", dataset.validation), ("test", dataset.test)):
+        if part is None:
+            continue
+        batches, accelerator = prepared.for_evaluation(part), training.accelerator
+        z = logits_of_all(training.evaluated, batches, len(part), C, accelerator, folder)
+        if not accelerator.is_main_process:
+            continue
+        y = torch.from_numpy(part.labels)
+        measures = evaluation.evaluate(z, y, C).to_json()
+        if part is dataset.test:
+            result[name] = {**measures, "calibration": evaluation.paper_calibration(z, y)}
+        else:
+            result[name] = {**measures, "temperature": evaluation.fitted_temperature(z, y)}
     return result

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from accelerate import Accelerator
@@ -26,19 +27,12 @@ DISPLAY_INTERVAL = 0.2  # seconds between two updates of the progress bar
 
 @dataclass(frozen=True)
 class MeterState:
-    """What a checkpoint keeps of a meter.
+    """What a checkpoint keeps of a meter."""
 
-    Attributes:
-        seconds: time spent training.
-        at_point: the same at the last evaluation.
-        examples: number of examples since then.
-        loss_sum: sum of their losses.
-    """
-
-    seconds: float
-    at_point: float
-    examples: Count
-    loss_sum: float
+    seconds: float  # spent training
+    at_point: float  # the same at the last evaluation
+    examples: Count  # since then
+    loss_sum: float  # of these examples
 
 
 class Meter(Observer):
@@ -90,12 +84,7 @@ class Meter(Observer):
 
     def facts(self) -> Json:
         """Return the fields of a `MeterState`."""
-        return {
-            "seconds": self.seconds,
-            "at_point": self._at_point,
-            "examples": self.examples,
-            "loss_sum": self.loss_sum,
-        }
+        return asdict(MeterState(self.seconds, self._at_point, self.examples, self.loss_sum))
 
     def restore(self, facts: object) -> None:
         """Continue from what `facts` returned."""
@@ -105,12 +94,7 @@ class Meter(Observer):
 
 
 class RecordWriter(Observer):
-    """Records every step's observations of all processes in the main one.
-
-    Args:
-        recorder: keeps them and writes a file per epoch.
-        written: the files of the run, to which every epoch's is added.
-    """
+    """Records every step's observations of all processes in the main one, a file per epoch."""
 
     def __init__(self, recorder: Recorder, accelerator: Accelerator, written: Written) -> None:
         self.recorder = recorder
@@ -129,12 +113,34 @@ class RecordWriter(Observer):
                 self.written.add(self.recorder.end_epoch(result.epoch))
 
 
-class Progress(Observer):
-    """Shows the progress of training on a display.
+class History(Observer):
+    """Keeps the lines of a run and writes `history.jsonl` after every evaluation."""
 
-    Args:
-        meter: measures loss and speed.
-    """
+    def __init__(self, directory: RunDirectory) -> None:
+        self.lines: list[Json] = []
+        self._directory = directory
+
+    def after_evaluation(self, line: Mapping[str, Any]) -> None:
+        self.lines.append(dict(line))
+        self._directory.write_history(self.lines)
+
+    def content(self) -> bytes:
+        """Return what `history.jsonl` holds."""
+        return self._directory.history_of(self.lines)
+
+    def read(self, step: int) -> None:
+        """Take the lines up to a step from the directory."""
+        lines = self._directory.read_history()
+        self.lines = [line for line in lines if _step(line) <= step]
+
+
+def _step(line: Json) -> int:
+    step = line.get("step")
+    return step if isinstance(step, int) else sys.maxsize
+
+
+class Progress(Observer):
+    """Shows the progress of training on a display."""
 
     def __init__(self, display: Display, meter: Meter, training: Training) -> None:
         self._display = display
@@ -165,13 +171,7 @@ class Progress(Observer):
 
 
 class Tracker(Observer):
-    """Sends the numbers of every evaluation to a tracker such as TensorBoard.
-
-    Args:
-        accelerator: Accelerate's object for this process, which knows the trackers.
-        config: the run's config, whose `tracker` is set.
-        directory: the run, in which the tracker puts its files.
-    """
+    """Sends the numbers of every evaluation to a tracker such as TensorBoard."""
 
     def __init__(self, accelerator: Accelerator, config: Config, directory: RunDirectory) -> None:
         self._accelerator = accelerator
@@ -215,20 +215,15 @@ def check_tracker(name: str) -> None:
 class Checkpointer(Observer):
     """Saves the state every few seconds, before a stop and at the end; the main process alone.
 
-    Args:
-        training: the training whose step and weights are saved.
-        interval: seconds between two checkpoints.
-        contents: returns tensors and facts of the whole state.
-
-    Attributes:
-        saved_step: the step of the last checkpoint, or -1.
+    `contents` returns tensors and facts of the whole state. `saved_step` is the step of the last
+    checkpoint, or -1.
     """
 
     def __init__(
         self,
         training: Training,
         directory: RunDirectory,
-        interval: float,
+        interval: float,  # in seconds
         contents: Callable[[], tuple[dict[str, Any], Json]],
     ) -> None:
         self.saved_step = -1

@@ -18,7 +18,6 @@ from proselflc.auditing.records import Records
 from proselflc.data.labels.labels import Labels
 from proselflc.files.manifest import Written
 from proselflc.files.whole import whole_file
-from proselflc.run.history import best_validation
 from proselflc.run.prepare import PreparedRun
 from proselflc.training.observations import Epochs
 from proselflc.training.run_directory import Json, RunDirectory
@@ -43,15 +42,7 @@ def write_results(
     """Audit the labels, and write examples, audit, evaluation, summary and last the manifest.
 
     Args:
-        directory: the run, trained or recorded.
-        written: its files so far.
-        labels: the labels it learned from.
-        history: the lines of its history.
-        method: name of the method.
-        data: name of the data, if it has one.
-        seed: seed of the training, if it is known.
-        steps: number of steps taken.
-        seconds: time spent training.
+        written: the files of the run, trained or recorded, so far.
         measured: measures on test and validation examples, as in `evaluation.json`.
         facts: what the method adds to the summary, such as an estimate.
         notes: sentences about estimates that the reader should know.
@@ -89,13 +80,7 @@ def write_results(
 
 
 def label_summary(labels: Labels, table: Any, audit: Audit) -> Json:
-    """Return what a summary says about the labels.
-
-    Args:
-        labels: the labels that were learned from.
-        table: the examples, as `suspects.audit_labels` returns them.
-        audit: its audit.
-    """
+    """Return what a summary says about labels, from what `suspects.audit_labels` returns."""
     before, after = label_accuracy(table)
     found = None
     if labels.clean is not None:
@@ -108,6 +93,16 @@ def label_summary(labels: Labels, table: Any, audit: Audit) -> Json:
         "estimated_noise_rate": audit.estimated_noise_rate,
         "realised_noise_rate": audit.realised_noise_rate,
     }
+
+
+def best_validation(history: list[Json]) -> float | None:
+    """Return the test accuracy where validation accuracy was best, at the first of equals."""
+    lines = [line for line in history if line.get("val_accuracy") is not None]
+    if not lines:
+        return None
+    best = max(lines, key=lambda line: float(str(line["val_accuracy"])))
+    accuracy = best["test_accuracy"]
+    return None if accuracy is None else float(str(accuracy))
 
 
 def write_transition(directory: RunDirectory, strategy: Strategy) -> None:

@@ -24,9 +24,9 @@ from proselflc.files.manifest import Written
 from proselflc.models.named_code import names_code
 from proselflc.run import measurement, resumption
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
-from proselflc.run.history import History
 from proselflc.run.observers import (
     Checkpointer,
+    History,
     Meter,
     Progress,
     RecordWriter,
@@ -58,15 +58,8 @@ def train(
 ) -> Path:
     """Train a run and return its directory.
 
-    A run that an observer stopped is not finished: its state is saved and it can be resumed.
-
-    Args:
-        start: the output directory, and what to do if it holds a run.
-        display: shows progress and notes.
-        dataset: data to use instead of what the config names.
-        model: a model to use instead of what the config names.
-        preprocessing: of the inputs, instead of one that is fitted to them.
-        observers: follow the training, beside those of the run itself.
+    Data, model and preprocessing that are given replace what the config names. A run that an
+    observer stopped is not finished: its state is saved and it can be resumed.
 
     Raises:
         DivergenceError: the loss is not finite; the last good state is kept.
@@ -124,13 +117,7 @@ def train(
 
 
 class TrainingRun:
-    """A run in training. The main process alone writes.
-
-    Attributes:
-        training: the model, strategy and optimiser.
-        records, history, meter, checkpointer: observers of the training.
-        notes: sentences of the method about its estimates, for the summary.
-    """
+    """A run in training. The main process alone writes."""
 
     def __init__(
         self,
@@ -165,7 +152,7 @@ class TrainingRun:
         self.checkpointer = Checkpointer(
             self.training, directory, prepared.config.checkpoint_seconds, self._contents
         )
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # of the method about its estimates, for the summary
 
     def begin(self, resume: bool) -> None:
         """Restore the last checkpoint, or write what a new run begins with."""
@@ -260,10 +247,7 @@ class TrainingRun:
         """Write the model, the audit and the summary."""
         prepared, directory, training = self.prepared, self.directory, self.training
         training.share_buffers()
-        test, validation = (
-            measurement.logits(prepared, training, part, directory.path)
-            for part in (prepared.dataset.test, prepared.dataset.validation)
-        )
+        measured = measurement.final_measures(prepared, training, directory.path)
         if self.is_main:
             self.records.recorder.end()
             write_model(directory, prepared, training.evaluated)
@@ -278,7 +262,7 @@ class TrainingRun:
                 seed=prepared.config.recipe.seed,
                 steps=training.step,
                 seconds=round(self.meter.seconds, 3),
-                measured=measurement.final_measures(prepared.dataset, test, validation),
+                measured=measured,
                 facts=prepared.strategy.facts(),
                 notes=[*self.notes, *caveats.label_caveats(prepared.config.table())],
             )
