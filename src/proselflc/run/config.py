@@ -250,7 +250,7 @@ def _parameter_types(options: Mapping[str, Any]) -> dict[str, Any]:
     given = [name for name in options if name.startswith("method.")]
     if not given:
         return {}
-    takers = named_methods(method)
+    takers = tuple(methods.find(name.strip()) for name in method.split(","))
     for name in given:
         check_taken(name.removeprefix("method."), takers)
     return {
@@ -273,20 +273,16 @@ def _expected(hint: Any) -> str:
     return _expected(kinds[0]) if kinds else names.get(hint, "a string")
 
 
-def named_methods(names: str) -> tuple[Method[Any], ...]:
-    """Return the methods of a list of names that is separated by commas."""
-    return tuple(methods.find(name.strip()) for name in names.split(","))
-
-
 def check_taken(parameter: str, takers: Sequence[Method[Any]]) -> None:
     """Refuse a parameter that none of the methods takes."""
     if any(parameter.lower() in map(str.lower, taker.takes) for taker in takers):
         return
-    field = f"method.{parameter}"
     if len(takers) == 1:
         raise not_taken(takers[0], parameter)
     names = ", ".join(taker.name for taker in takers)
-    raise invalid_option(field, f"is not a parameter of {names}", fix="leave it out")
+    raise invalid_option(
+        f"method.{parameter}", f"is not a parameter of {names}", fix="leave it out"
+    )
 
 
 def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -317,15 +313,9 @@ def _describe(value: object) -> str:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Where a run is written, and what to do with one that exists there.
+    """Where a run is written, and what to do with one that exists there."""
 
-    Attributes:
-        out: the directory; None for a new one below `runs`.
-        resume: continue the run in it.
-        overwrite: replace the run in it.
-    """
-
-    out: Path | None = None
+    out: Path | None = None  # None for a new one below `runs`
     resume: bool = False
     overwrite: bool = False
 

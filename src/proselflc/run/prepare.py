@@ -48,34 +48,20 @@ SCARCE = 5  # examples per class below which a note says that they are few
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """Everything that training needs and that never changes.
+    """Everything that training needs and that never changes."""
 
-    Attributes:
-        config: the options, with every default filled in.
-        dataset: the data; its training part has the labels to learn from.
-        labels: labels of the training part.
-        preprocessing: preprocessing of the inputs, fitted on the training part.
-        model, strategy: the untrained model and the method's strategy.
-        context: the context that the strategy was made for.
-        train: training batches.
-        total_steps: Γ.
-        eval_steps: steps between evaluation points.
-        shard: index of this process and number of processes.
-        begun_in: number of processes that the run was begun in.
-    """
-
-    config: Config
-    dataset: Dataset
-    labels: Labels
+    config: Config  # with every default filled in
+    dataset: Dataset  # its training part has the labels to learn from
+    labels: Labels  # of the training part
     preprocessing: Preprocessing
     model: nn.Module
     strategy: Strategy
-    context: RunContext
+    context: RunContext  # that the strategy was made for
     train: Batches
-    total_steps: int
-    eval_steps: int
-    shard: tuple[int, int]
-    begun_in: int = 1
+    total_steps: int  # Γ
+    eval_steps: int  # between evaluation points
+    shard: tuple[int, int]  # index of this process and number of processes
+    begun_in: int = 1  # number of processes
 
     @property
     def epochs(self) -> int:
@@ -111,14 +97,8 @@ def prepare(
 ) -> PreparedRun:
     """Open the data, corrupt its labels, and make the model and the strategy of a config.
 
-    Args:
-        config: the user's options.
-        dataset: the data, instead of what the config names.
-        model: the model, instead of what the config names.
-        preprocessing: preprocessing of the inputs, instead of fitting it to them.
-        shard: index of this process and number of processes.
-        begun_in: number of processes that a resumed run was begun in.
-        report: receives sentences about what the user may not expect.
+    Data, model and preprocessing that are given replace what the config names; `report` receives
+    sentences about what the user may not expect.
     """
     parameters = methods.resolved(config.method, config.parameters)
     if dataset is None:
@@ -289,25 +269,21 @@ def _labelled(
 def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:
     """Report how many labels come from a run, if not all do, and from people's decisions."""
     path = config.request.labels
-    if path is not None and path.is_dir():
-        _note_decisions(RunDirectory(path), bool(config.request.reviewed), report)
-        run = RunDirectory(path)
-        ids = set(read_examples(run.checked(run.examples))["id"].to_pylist())
-        known, n = sum(name in ids for name in dataset.train.ids), len(dataset.train)
-        if known < n:
-            report(f"{known:,} of {n:,} labels are from {path}, the others are unchanged")
-
-
-def _note_decisions(run: RunDirectory, wanted: bool, report: Callable[[str], None]) -> None:
-    """Report how many labels of a run people have decided, if any or if the user asks for them."""
+    if path is None or not path.is_dir():
+        return
+    run = RunDirectory(path)
     if os.path.lexists(run.review):
         found = read_decisions(run.review, Labels.load(run.checked(run.labels)).fingerprint)
         for note in found.notes:
             report(note)
         many = sum(decision.label is not None for decision in found.standing.values())
         report(f"{many:,} labels are from the decisions in {run.review}")
-    elif wanted:
+    elif config.request.reviewed:
         report(f"{run.path} has not been reviewed yet, so no label is changed")
+    ids = set(read_examples(run.checked(run.examples))["id"].to_pylist())
+    known, n = sum(name in ids for name in dataset.train.ids), len(dataset.train)
+    if known < n:
+        report(f"{known:,} of {n:,} labels are from {path}, the others are unchanged")
 
 
 def _note_scarce_classes(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:

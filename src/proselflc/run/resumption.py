@@ -79,29 +79,30 @@ def check_run(directory: RunDirectory, prepared: PreparedRun) -> None:
     stored = read_toml(directory.config)
     different = config_file.differences(stored, prepared.config.table())
     if different:
-        raise InputError(
+        raise _refusal(
             f"the run {directory.path} was begun with other options: {', '.join(different)}",
-            field="resume",
-            fix=f"use those, or start another run with another {option('out')}",
+            f"use those, or start another run with another {option('out')}",
         )
     if stored.get("fingerprint") != prepared.labels.fingerprint:
-        raise InputError(
+        raise _refusal(
             f"the labels are not those that {directory.path} was begun with (fingerprint "
             f"{str(stored.get('fingerprint'))[:12]}… there, {prepared.labels.fingerprint[:12]}… "
             "now)",
-            field="resume",
-            fix=_why_other_examples(prepared),
+            _why_other_examples(prepared),
         )
     # A run that was stopped at its very beginning has neither labels nor a checkpoint.
     if not _draws_trusted(prepared) or not directory.labels.is_file():
         return
     if Labels.load(directory.labels).ids != prepared.labels.ids:
-        raise InputError(
+        raise _refusal(
             f"the training examples are not those that {directory.path} was begun with, though "
             "their labels are the same",
-            field="resume",
-            fix=_why_other_examples(prepared),
+            _why_other_examples(prepared),
         )
+
+
+def _refusal(reason: str, fix: str) -> InputError:
+    return InputError(reason, field="resume", fix=fix)
 
 
 def _why_other_examples(prepared: PreparedRun) -> str:
@@ -131,30 +132,25 @@ def check_state(state: State, directory: RunDirectory, prepared: PreparedRun) ->
         or config_file.differences(stored, prepared.config.table())
         or then.get("fingerprint") != now["fingerprint"]
     ):
-        raise InputError(
+        raise _refusal(
             f"the checkpoint in {directory.path} belongs to another run",
-            field="resume",
-            fix=f"train it again with {option('overwrite', True)} instead of "
-            f"{option('resume', True)}",
+            f"train it again with {option('overwrite', True)} instead of {option('resume', True)}",
         )
     if then.get("batches") != now["batches"]:
-        raise InputError(
+        raise _refusal(
             f"an epoch of {directory.path} had {then.get('batches')} batches and now has "
             f"{now['batches']}",
-            field="resume",
-            fix="resume with as many processes as it was begun with",
+            "resume with as many processes as it was begun with",
         )
     if then.get("preprocessing") != now["preprocessing"]:
-        raise InputError(
+        raise _refusal(
             f"the inputs are not those that {directory.path} was begun with, their means differ",
-            field="resume",
-            fix="has the data changed?",
+            "has the data changed?",
         )
     if then.get("weights") != now["weights"]:
-        raise InputError(
+        raise _refusal(
             f"the sample weights are not those that {directory.path} was begun with",
-            field="resume",
-            fix=f"use those, or start another run with another {option('out')}",
+            f"use those, or start another run with another {option('out')}",
         )
 
 
@@ -169,9 +165,7 @@ def files(written: Written, history: bytes) -> dict[str, object]:
 def check_files(state: State, directory: RunDirectory, history: bytes) -> Written:
     """Refuse to resume from files that changed since the checkpoint, and return what they are.
 
-    Args:
-        state: the checkpoint; one of an earlier version lists no files, which are then not checked.
-        history: content of the history up to the checkpoint.
+    A checkpoint of an earlier version lists no files, which are then not checked.
     """
     if "files" not in state.facts:
         return Written(directory.path)
@@ -180,10 +174,9 @@ def check_files(state: State, directory: RunDirectory, history: bytes) -> Writte
     )
     written.check_all()
     if state.facts.get("history") != hashlib.sha256(history).hexdigest():
-        raise InputError(
+        raise _refusal(
             f"{directory.history} differs from what the run wrote before its last checkpoint",
-            field="resume",
-            fix=f"restore it from a copy, or train the run again with {option('overwrite', True)}",
+            f"restore it from a copy, or train the run again with {option('overwrite', True)}",
         )
     return written
 
@@ -193,8 +186,7 @@ def check_visible(directory: RunDirectory, accelerator: Accelerator) -> None:
     sees = torch.tensor([float(directory.is_begun)])
     number = int(processes.summed(accelerator, sees))
     if number < accelerator.num_processes:
-        raise InputError(
+        raise _refusal(
             f"only {number} of {accelerator.num_processes} processes see the run {directory.path}",
-            field="resume",
-            fix="put it where all machines can read it",
+            "put it where all machines can read it",
         )
