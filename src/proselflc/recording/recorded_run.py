@@ -19,14 +19,14 @@ from proselflc.data.noise import fingerprint
 from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
-from proselflc.files.whole import fleeting, whole_file
+from proselflc.files.whole import fleeting
 from proselflc.recording.recorded_examples import RecordedExamples
-from proselflc.run.config import OutputOptions, check_output, versions
+from proselflc.run.config import OutputOptions, check_output, write_config
 from proselflc.run.measurement import history_line
 from proselflc.run.reader import epochs_of
 from proselflc.run.summary import write_results
 from proselflc.training.observations import Recorder
-from proselflc.training.run_directory import FORMAT, RECORDED, Json, RunDirectory, read_toml
+from proselflc.training.run_directory import RECORDED, Json, RunDirectory, read_toml
 
 METHOD = "A recorded loop"  # if the loop uses no criterion of proselflc
 
@@ -34,13 +34,7 @@ METHOD = "A recorded loop"  # if the loop uses no criterion of proselflc
 class RecordedRun:
     """The files of a recording. Only the first of several processes calls methods that write.
 
-    Args:
-        about: the examples.
-        criterion: the criterion of the loop, if it is one of proselflc.
-        lasting: whether the files must survive a crash of the machine.
-
-    Attributes:
-        recorder: the records of the current epoch.
+    Files that are not `lasting` need not survive a crash of the machine.
     """
 
     def __init__(
@@ -66,12 +60,7 @@ class RecordedRun:
         self._held = ExitStack()
 
     def begin(self, resume: bool | int, overwrite: bool) -> int:
-        """Lock the directory, begin or resume a recording, and return its number of epochs.
-
-        Args:
-            resume: whether to resume, or after how many epochs.
-            overwrite: whether to replace a run in the directory.
-        """
+        """Lock the directory, begin or resume a recording, and return its number of epochs."""
         directory = self._directory
         with ExitStack() as stack:
             is_new = directory.make()
@@ -88,12 +77,9 @@ class RecordedRun:
         return epochs
 
     def end_epoch(self, epoch: int, steps: int, count: int) -> None:
-        """Write the records of an epoch.
+        """Write the records of an epoch, counted from 0, that had a number of examples.
 
-        Args:
-            epoch: its number, from 0.
-            steps: number of its batches.
-            count: number of its examples, repetitions included.
+        Examples that were repeated are counted as often.
         """
         total = self._steps + steps
         history = [*self._history, self._measured(epoch, total, count)]
@@ -110,7 +96,7 @@ class RecordedRun:
     def finish(self, epochs: int) -> None:
         """Audit the labels and write the results of the run."""
         directory, labels = self._directory, self._labels()
-        lines = [{**one, "progress": (k + 1) / epochs} for k, one in enumerate(self._history)]
+        lines = [{**line, "progress": k / epochs} for k, line in enumerate(self._history, 1)]
         with self._writing():
             directory.write_history(lines)
             self._write_config(labels, epochs)
@@ -200,18 +186,11 @@ class RecordedRun:
         self._written.add(self._directory.labels)
 
     def _write_config(self, labels: Labels, epochs: int | None = None) -> None:
-        import tomli_w
-
-        table: dict[str, Any] = {
-            "format": FORMAT,
-            "fingerprint": labels.fingerprint,
-            RECORDED: True,
-        }
-        table["data"] = self._about.data or FROM_PYTHON
+        table: dict[str, Any] = {RECORDED: True, "data": self._about.data or FROM_PYTHON}
         if epochs is not None:
             table["epochs"] = epochs
-        with whole_file(self._directory.config) as file:
-            tomli_w.dump({**table, "method": {"name": self._method}, "versions": versions()}, file)
+        table["method"] = {"name": self._method}
+        write_config(self._directory.config, labels.fingerprint, table)
 
     def _labels(self) -> Labels:
         about = self._about
@@ -246,5 +225,5 @@ class RecordedRun:
 def _method(criterion: Criterion | None) -> str:
     """Return the name of the method of a criterion, or `METHOD` for an unknown criterion."""
     kind = type(criterion)
-    known = (name for name, one in methods.every().items() if one.criterion == kind.__name__)
+    known = (name for name, m in methods.every().items() if m.criterion == kind.__name__)
     return METHOD if kind is Criterion else next(known, METHOD)

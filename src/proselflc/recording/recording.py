@@ -6,10 +6,7 @@ as in a run that `proselflc` trains, so that audit, export, report and review wo
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import warnings
-import weakref
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
@@ -25,13 +22,16 @@ from proselflc.correction.criterion import Criterion
 from proselflc.data.batches import Batch
 from proselflc.data.inputs import Ints
 from proselflc.errors import InputError, invalid_option
-from proselflc.recording.epoch import CurrentEpoch, check_batch
-from proselflc.recording.recorded_examples import RecordedExamples
+from proselflc.recording.recorded_examples import (
+    CurrentEpoch,
+    RecordedExamples,
+    checked_batch,
+    checked_examples,
+)
 from proselflc.recording.recorded_run import RecordedRun
-from proselflc.run.reader import Run
+from proselflc.run.reader import Run, run_in
 from proselflc.training.observations import ROW, Observations, observe
 from proselflc.training.processes import ProcessGroup
-from proselflc.training.run_directory import RunDirectory
 from proselflc.training.strategy import CorrectedBatch, Strategy
 
 _MOST_WAITING = 1 << 16  # examples whose facts may stay on an accelerator
@@ -116,12 +116,9 @@ def record(
     if out is None and group.size > 1:
         raise InputError("several processes need one directory", field="out", fix="pass out")
     n, num_classes = int(n), int(num_classes)
-    about = RecordedExamples.of(n, num_classes, labels, clean, names, ids, inputs, data)
-    path = Path(tempfile.mkdtemp(prefix="proselflc-")) if out is None else Path(out)
-    run = Run(path)
-    if out is None:
-        weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
-    written = RecordedRun(RunDirectory(path), about, criterion, lasting=out is not None)
+    about = checked_examples(n, num_classes, labels, clean, names, ids, inputs, data)
+    run = run_in(out)
+    written = RecordedRun(run.directory, about, criterion, lasting=out is not None)
     made = Recording(about, written, group, run, criterion, repeats)
     if group.is_first:
         made.epoch = written.begin(resume, overwrite)
@@ -196,7 +193,7 @@ class Recording:
         if self._is_finished:
             raise InputError("the recording is finished", fix="make another one with record(…)")
         about = self._about
-        z, which, given = check_batch(index, logits, labels, about.num_classes)
+        which, z, given = checked_batch(index, logits, labels, about.num_classes)
         if given is None:
             given = self._known_labels(which)
         # Wrong class ids are reported when they are read; here they must not crash a device.

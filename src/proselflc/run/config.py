@@ -153,13 +153,17 @@ class Config:
         return {**plain, "method": method}
 
     def write(self, path: Path, fingerprint: str) -> None:
-        """Write the options, the labels' fingerprint and the versions, whole or not at all."""
-        import tomli_w
+        """Write the options of a run whose labels have a fingerprint."""
+        write_config(path, fingerprint, self.table())
 
-        about = {"format": FORMAT, "fingerprint": fingerprint}
-        content = {**about, **self.table(), "versions": versions()}  # tables come last in TOML
-        with whole_file(path) as file:
-            tomli_w.dump(content, file)
+
+def write_config(path: Path, fingerprint: str, options: Mapping[str, Any]) -> None:
+    """Write options, the labels' fingerprint and the versions, whole or not at all."""
+    import tomli_w
+
+    about = {"format": FORMAT, "fingerprint": fingerprint}
+    with whole_file(path) as file:
+        tomli_w.dump({**about, **options, "versions": versions()}, file)  # tables come last
 
 
 def versions() -> dict[str, str]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +19,7 @@ from proselflc.errors import InputError
 from proselflc.files.whole import fleeting
 from proselflc.models.weights import load_strictly, read_state
 from proselflc.run.config import Config, OutputOptions
-from proselflc.run.reader import Predictions, Run, load_run
+from proselflc.run.reader import Predictions, Run, load_run, run_in
 from proselflc.run.train import train
 from proselflc.terminal import Interrupted, Silent, chosen
 from proselflc.training.recipe import Recipe, Schedule
@@ -165,17 +162,14 @@ def fit(
         dataset = python_dataset.load(x)
     else:
         dataset = arrays.load(x, y, x_test=x_test, y_test=y_test, clean=clean, names=names, ids=ids)
-    path = Path(tempfile.mkdtemp(prefix="proselflc-")) if out is None else Path(out)
     module = model if isinstance(model, nn.Module) else None
     made_by = model if isinstance(model, str) and ":" in model else None
-    result = Run(path, made_by=made_by, module=module)
-    if out is None:
-        weakref.finalize(result, shutil.rmtree, path, ignore_errors=True)
+    result = run_in(out, made_by=made_by, module=module)
     display = Silent(notes) if quiet else chosen(quiet=False)
     with contextlib.nullcontext() if out is not None else _temporary_run():
         train(
             config,
-            OutputOptions(path, resume, overwrite),
+            OutputOptions(result.path, resume, overwrite),
             display,
             dataset=dataset,
             model=module,

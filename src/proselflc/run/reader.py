@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -327,6 +330,17 @@ def _facts(path: Path, kinds: Mapping[str, Any]) -> Iterator[tuple[str, object]]
     for name, kind in kinds.items():
         with suppress(msgspec.ValidationError):
             yield name, msgspec.convert(found.get(name), kind)
+
+
+def run_in(
+    out: str | Path | None, *, made_by: str | None = None, module: nn.Module | None = None
+) -> Run:
+    """Return the run in a directory, or in a temporary one that lives as long as the result."""
+    path = Path(tempfile.mkdtemp(prefix="proselflc-")) if out is None else Path(out)
+    run = Run(path, made_by, module)
+    if out is None:
+        weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
+    return run
 
 
 def load_run(path: str | Path, *, model: str | None = None) -> Run:
