@@ -42,10 +42,10 @@ from stepping import steps
 from proselflc.data.request import Request
 from proselflc.methods import every, find
 from proselflc.paper import command
+from proselflc.paper.command import Artefact, Reproduction
 from proselflc.paper.output import Output
 from proselflc.paper.plan import SCALES, PendingRun, RunPlan
 from proselflc.paper.records import RecordStore, RunRecord
-from proselflc.paper.reproduction import Artefact, Reproduction
 from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 

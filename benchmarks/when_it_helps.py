@@ -23,10 +23,10 @@ import result_file
 
 from proselflc.data.request import Request
 from proselflc.paper import command
+from proselflc.paper.command import Artefact, Reproduction
 from proselflc.paper.output import Output, ResultTable, difference, mean_std
 from proselflc.paper.plan import SCALES, PendingRun, RunPlan
 from proselflc.paper.records import RunRecord
-from proselflc.paper.reproduction import Artefact, Reproduction
 from proselflc.run.config import Config
 from proselflc.training.recipe import Recipe
 

@@ -10,9 +10,8 @@ import pytest
 from proselflc import methods as known
 from proselflc.cli import app as cli
 from proselflc.paper import command, printed
-from proselflc.paper.command import find_artefact
+from proselflc.paper.command import Reproduction, find_artefact
 from proselflc.paper.plan import SCALES
-from proselflc.paper.reproduction import Reproduction
 
 CPU = SCALES["cpu"]
 

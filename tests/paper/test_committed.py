@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from proselflc.paper.command import find_artefact
+from proselflc.paper.command import Reproduction, find_artefact
 from proselflc.paper.output import Output
 from proselflc.paper.plan import SCALES
 from proselflc.paper.records import RecordStore, resolved_table
-from proselflc.paper.reproduction import Reproduction
 from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proselflc.paper import command, computed, printed
+from proselflc.paper import command, printed, tables
 from proselflc.paper.plan import SCALES, RunPlan
 from proselflc.paper.records import RecordStore
 
@@ -14,7 +14,7 @@ CPU = SCALES["cpu"]
 
 
 def test_table_2_is_the_papers() -> None:
-    output = computed.table2(RunPlan(RecordStore(Path("nowhere")), CPU, (0,)))
+    output = tables.table2(RunPlan(RecordStore(Path("nowhere")), CPU, (0,)))
     numbers = [[cell.split()[0] for cell in row[1:]] for row in output.tables[""].rows]
     assert numbers == [["0.01", "0.09", "0.09"], ["0.09", "0.81", "0.81"]]
     changes = [["changes" in cell for cell in row[1:]] for row in output.tables[""].rows]
@@ -24,7 +24,7 @@ def test_table_2_is_the_papers() -> None:
 
 
 def test_table_1_says_of_each_method_what_the_paper_says() -> None:
-    table = computed.table1(RunPlan(RecordStore(Path("x")), CPU, (0,))).tables[""]
+    table = tables.table1(RunPlan(RecordStore(Path("x")), CPU, (0,))).tables[""]
     rows = {row[0]: row for row in table.rows}
     known = {"Cross entropy": "CCE", "Label smoothing": "LS", "Confidence penalty": "CP"}
     for ours, theirs in (known | {"Boot-soft": "LC", "ProSelfLC": "LC"}).items():

@@ -15,8 +15,8 @@ import pytest
 from proselflc.cli import app as cli
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.paper import command, reproduction
-from proselflc.paper.command import find_artefact
+from proselflc.paper import command
+from proselflc.paper.command import Reproduction, complete, find_artefact
 from proselflc.paper.output import (
     MISSING,
     Output,
@@ -25,7 +25,6 @@ from proselflc.paper.output import (
 )
 from proselflc.paper.plan import SCALES, PendingRun, RunPlan
 from proselflc.paper.records import RecordStore
-from proselflc.paper.reproduction import Reproduction, complete
 from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 from proselflc.terminal import Interrupted
@@ -88,7 +87,7 @@ def test_a_run_is_recorded_whole_and_not_done_again(tmp_path: Path) -> None:
     store = RecordStore(tmp_path)
     config = small()
     assert store.record(config) is None
-    store.add(config, reproduction.train_and_measure(config, store.runs))
+    store.add(config, command.train_and_measure(config, store.runs))
     found = store.record(config)
     assert found is not None
     assert 0 < found.summary["test_accuracy"] <= 1
@@ -124,7 +123,7 @@ class Tiny:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = reproduction.Artefact("table2", "two runs", Tiny.make)
+    one = command.Artefact("table2", "two runs", Tiny.make)
     monkeypatch.setitem(command.ARTEFACTS, "table2", one)
 
 
@@ -195,8 +194,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_reproduction as t
-from proselflc.paper import command, reproduction
-command.ARTEFACTS["table2"] = reproduction.Artefact("table2", "two runs", t.Tiny.make)
+from proselflc.paper import command
+command.ARTEFACTS["table2"] = command.Artefact("table2", "two runs", t.Tiny.make)
 from dataclasses import replace
 short = t.small()
 epochs = int(sys.argv[3])
@@ -206,7 +205,7 @@ t.small = lambda seed: replace(
     eval_epochs=epochs // 2,
     checkpoint_seconds=0.2,
 )
-from proselflc.paper.reproduction import Reproduction, complete
+from proselflc.paper.command import Reproduction, complete
 seeds = tuple(range(int(sys.argv[2])))
 one = Reproduction(command.find_artefact("table2"), t.CPU, seeds, Path(sys.argv[1]), keep_runs=True)
 complete(one, lambda text: print(text, flush=True))
@@ -261,7 +260,7 @@ def test_a_stop_says_how_the_reproduction_goes_on(
     def stopped(config: Config, folder: Path) -> dict[str, Any]:
         raise Interrupted("stopped after step 3, go on with: proselflc train --resume")
 
-    monkeypatch.setattr(reproduction, "train_and_measure", stopped)
+    monkeypatch.setattr(command, "train_and_measure", stopped)
     assert (
         cli.run(["reproduce", "table2", "--seeds", "0", "--out", str(tmp_path), "--quiet"]) == 130
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proselflc.paper import printed, tables
-from proselflc.paper.command import find_artefact
+from proselflc.paper.command import Reproduction, find_artefact
 from proselflc.paper.output import (
     MISSING,
     Output,
@@ -21,7 +21,6 @@ from proselflc.paper.output import (
 )
 from proselflc.paper.plan import SCALES, RunPlan
 from proselflc.paper.records import RecordStore
-from proselflc.paper.reproduction import Reproduction
 from proselflc.run.config import Config
 
 CPU = SCALES["cpu"]

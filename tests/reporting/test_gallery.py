@@ -16,9 +16,10 @@ from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.errors import InputError
 from proselflc.reporting.gallery import (
     agreement,
+    cards,
+    choices,
     codes,
     curves,
-    suspects,
     views,
     worst,
 )
@@ -84,9 +85,9 @@ def test_curves_are_of_the_rows_asked_for_in_all_epochs() -> None:
     epochs[1]["p_given"][4] = np.nan
     found = curves(iter(epochs), np.array([4, 0]), 5)
     assert found is not None
-    np.testing.assert_allclose(found[0].given, [0.4, np.nan, 0.42], atol=1e-3)
-    np.testing.assert_allclose(found[1].given, [0, 0.01, 0.02], atol=1e-3)
-    np.testing.assert_allclose(found[1].other, 0.5)
+    p_given, p_other = found
+    np.testing.assert_allclose(p_given, [[0.4, np.nan, 0.42], [0, 0.01, 0.02]], atol=1e-3)
+    np.testing.assert_allclose(p_other[1], 0.5)
     assert curves(iter(()), np.array([0]), 5) is None
 
 
@@ -109,11 +110,14 @@ def test_a_suspect_is_what_its_row_says() -> None:
     table = table_of(frame)
     rows = np.array([1, 0])
     seen = views(Texts(("one", "two")), rows, table)
-    second, first = suspects(table, rows, seen, None, np.array([1, 2]))
-    assert (first.id, first.given, first.suggested) == ("id-0", "a", "x")
-    assert (first.quality, first.confidence, first.clean) == (0.25, 0.5, None)
-    assert (first.agreeing, first.curve, first.view.text) == (2, None, "one")
-    assert (second.quality, second.view.text, second.index) == (None, "two", 1)
+    second, first = cards(table, rows, seen, None, np.array([1, 2]), 2)
+    assert (first["id"].text, first["given"].text, first["suggested"].text) == ("id-0", "a", "x")
+    assert (first["quality"], first["sure"], first["truth"]) == ("25%", "50%", None)
+    assert (first["quality_order"], first["sure_order"], first["given_place"]) == (0.25, 0.5, 0)
+    assert (first["agreeing"], first["curve"], first["text"]) == ("2 of 2 runs agree", None, "one")
+    assert (second["quality"], second["text"], second["index"]) == ("", "two", 1)
+    assert choices([second, first], "given") == [(0, "a"), (1, "b")]
+    assert choices([second, first], "suggested") == [(0, "x")]
 
 
 def test_images_have_thumbnails_and_bad_files_none(tmp_path: Path) -> None:

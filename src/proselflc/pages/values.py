@@ -154,3 +154,21 @@ def in_unit(value: object) -> float | None:
     """Return a number in [0, 1], or None."""
     found = finite(value)
     return found if found is not None and 0 <= found <= 1 else None
+
+
+def flattened(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a config without inner tables; the method's name is `method`.
+
+    >>> flattened({"seed": 0, "method": {"name": "elr", "beta": 0.7}})
+    {'seed': 0, 'method': 'elr', 'method.beta': 0.7}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= {
+                key if key == "method" and name == "name" else f"{key}.{name}": inner
+                for name, inner in value.items()
+            }
+        else:
+            flat[key] = value
+    return flat

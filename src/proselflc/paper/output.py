@@ -43,11 +43,7 @@ class ResultTable:
 class Output:
     """A table or figure of the paper, made from the runs that are done.
 
-    Attributes:
-        title: its heading.
-        tables: its numbers, by a suffix for their file names; "" for the main table.
-        words: sentences that explain them.
-        figures: its panels.
+    The tables are by a suffix for their file names, which is empty for the main table.
     """
 
     title: str

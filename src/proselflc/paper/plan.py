@@ -31,12 +31,10 @@ SYMBOLS = {"epsilon": "ε", "sharpness": "B", "trust": "trust"}
 
 @dataclass(frozen=True)
 class Scale:
-    """The size at which the paper's runs are repeated.
+    """The size at which the paper's runs are repeated, with a recipe for each of its datasets.
 
-    Attributes:
-        recipes: the recipe for each of the paper's datasets available at this scale.
-        eval_epochs: epochs between two evaluations; None for the recipe's own interval.
-        seconds: approximate duration of a run on `hardware`, by dataset.
+    `eval_epochs` is None for the recipe's own interval, and `seconds` is how long a run takes
+    on `hardware`, by dataset.
     """
 
     name: str
@@ -59,11 +57,9 @@ class Scale:
     ) -> Config:
         """Return the options of one run.
 
-        Args:
-            data: one of the paper's datasets: cifar100, imagenet or clothing1m.
-            parameters: parameters of the method that differ from its defaults.
-            seed: the seed of the run and of its noise, such as "pair:0.4".
-            trusted: the share of examples held out with their true labels.
+        `data` is one of the paper's datasets: cifar100, imagenet or clothing1m. The seed is
+        also that of the noise, such as "pair:0.4", and `trusted` the share of examples held
+        out with their true labels.
         """
         if data not in self.recipes:
             raise InputError(
@@ -162,9 +158,8 @@ def title_of(method: str) -> str:
 class PendingRun:
     """A run that a table or figure needs.
 
-    Attributes:
-        teacher: the options of its teacher's run, which `config` names by its key; or None.
-        undecided: the symbol of a parameter that trials have yet to choose; empty if none.
+    Its config names the run of its teacher, if it has one, by its key. `undecided` is the
+    symbol of a parameter that trials have yet to choose.
     """
 
     config: Config
@@ -177,17 +172,11 @@ class PendingRun:
 class RunPlan:
     """The runs that a reproduction needs, and the records of those that are done.
 
-    Asking for a run without a record adds it to `pending`. So a table is computed as if all runs
-    were done, and what it asks for in vain is what remains to be trained.
-
-    Attributes:
-        seeds: the seeds of the runs that are measured.
-        assume_first: whether an undecided parameter takes the first value of its grid, so that
-            every run is requested.
-        weights: a file of ImageNet weights to start from on Clothing1M; None if not given.
-        mask: a file of the transitions that Masking allows on Clothing1M; None if not given.
-        pending: requested runs without a record, by key.
-        requested: all requested runs, by key.
+    Asking for a run without a record adds it to `pending`. So a table is computed as if all
+    runs were done, and what it asks for in vain is what remains to be trained. With
+    `assume_first`, an undecided parameter takes the first value of its grid, so that every run
+    is requested. Clothing1M needs a file of ImageNet weights and, for Masking, a file of the
+    transitions that it allows.
     """
 
     store: RecordStore
@@ -214,32 +203,29 @@ class RunPlan:
     ) -> dict[float, float | None]:
         """Return the accuracy on the trusted examples for each value of the method's grid.
 
-        It is None for a trial that is not done, and NaN for one that diverged.
+        A trial trains on the other examples. Its accuracy is None if it is not done, and
+        NaN if it diverged.
         """
         accuracies: dict[float, float | None] = {}
         grid = grid_of(method)
-        for value in () if grid is None else grid.values:
-            record = self._trial(data, noise, method, value)
+        if grid is None:
+            return accuracies
+        for value in grid.values:
+            config = self.scale.config(
+                data,
+                method,
+                {grid.parameter: value},
+                seed=SEARCH_SEED,
+                noise=noise,
+                trusted=TRUSTED.get(data),
+                weights=self._weights(data),
+            )
+            setting = _format_parameter(grid.parameter, value)
+            title = f"{_labels_title(data, noise)}, {title_of(method)} {setting}, trial"
+            record = self.record(PendingRun(config, title))
             accuracy = None if record is None else record.validation_accuracy
             accuracies[value] = math.nan if record is not None and accuracy is None else accuracy
         return accuracies
-
-    def _trial(self, data: str, noise: str | None, method: str, value: float) -> RunRecord | None:
-        """Return the record of a run on 80 % of the examples, measured on the trusted rest."""
-        grid = grid_of(method)
-        assert grid is not None
-        config = self.scale.config(
-            data,
-            method,
-            {grid.parameter: value},
-            seed=SEARCH_SEED,
-            noise=noise,
-            trusted=TRUSTED.get(data),
-            weights=self._weights(data),
-        )
-        setting = _format_parameter(grid.parameter, value)
-        title = f"{_labels_title(data, noise)}, {title_of(method)} {setting}, trial"
-        return self.record(PendingRun(config, title))
 
     def _weights(self, data: str) -> Path | None:
         return self.weights if data == "clothing1m" else None

@@ -68,12 +68,10 @@ class _Fields:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The result of a run.
+    """The result of a run: all facts of its file, and those that tables and figures use.
 
-    Attributes:
-        facts: everything that the file holds.
-        calibration: calibration errors on the test part.
-        validation_accuracy: final accuracy on the held-out examples; None without any.
+    The calibration errors are those on the test part, and the validation accuracy is the last
+    one on the held-out examples.
     """
 
     facts: Mapping[str, Any]
@@ -122,11 +120,7 @@ class RecordStore:
         return self.path / "records.jsonl.xz"
 
     def record(self, config: Config) -> RunRecord | None:
-        """Return the record of a run; None if the run is not done.
-
-        Raises:
-            InputError: the file is damaged.
-        """
+        """Return the record of a run; None if the run is not done."""
         return self._read(key(config))
 
     def records(self) -> Iterator[RunRecord]:

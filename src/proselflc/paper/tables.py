@@ -1,13 +1,15 @@
-"""Tables 3 to 7 of the paper, made from runs."""
+"""The tables of the paper: 1 and 2 are computed without any run, 3 to 7 are made from runs."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proselflc import methods
+from proselflc.correction.reference import Prediction, Uniform
+from proselflc.correction.target import Target
 from proselflc.paper import printed
 from proselflc.paper.output import MISSING, Output, ResultTable, difference, interval, mean_std
 from proselflc.paper.plan import (
@@ -22,9 +24,105 @@ from proselflc.paper.plan import (
 from proselflc.paper.records import RunRecord
 from proselflc.wording import option
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SHARPNESS = 10.0  # of Table 2, which holds for any value
+CASES = ("0.1 (non-confident)", "0.9 (confidently consistent)", "0.9 (confidently inconsistent)")
 TEMPERATURES = {"1": 1.0, "1/4": 0.25, "1/8": 0.125}
 READINGS = {"divide": "logits / T, as printed", "multiply": "logits · T, which fits the numbers"}
 MEASURES = {"max_p": "max p", "entropy": "1 − H(p)/H(u)"}
+
+
+def table1(plan: RunPlan) -> Output:
+    """Return the summary of the methods, made from their definitions in the code."""
+    rows = []
+    for title in printed.OWN:
+        method = methods.titled(title)
+        target = method.default_target()
+        assert target is not None
+        trust = MISSING if target.reference is None else target.trust.symbol
+        structure = "yes" if "learned" in method.semantic_class else "no"
+        facts = (_divergence(target), method.entropy, method.semantic_class, structure)
+        rows.append((method.title, target.formula, trust, method.loss, *facts))
+    shared = ("low entropy", "semantic class", "similarity structure")
+    columns = ("ours", "target q̃", "ε", "loss H(q̃, p)", "divergence", *shared)
+    theirs = tuple((name, *cells) for name, cells in printed.SUMMARY.items())
+    words = (
+        "Made from the same definitions as the criteria; tests verify the identities. The "
+        "divergence is the loss without its constant. Low entropy: whether the method penalises or "
+        "rewards it, apart from its cross-entropy term. The paper's LC is any label correction: "
+        "Boot-soft with a fixed ε, ProSelfLC with its own ε.",
+    )
+    tables = {
+        "": ResultTable(columns, tuple(rows)),
+        "printed": ResultTable(("printed", "learning target", "divergence", *shared), theirs),
+    }
+    return Output("Table 1: summary of the methods", tables, words)
+
+
+def _divergence(target: Target) -> str:
+    """Return the loss as divergences, without its constant; `test_row_divergence` verifies it."""
+    if target.reference is None:
+        return "KL(q‖p)"
+    if isinstance(target.reference, Uniform):
+        return "(1 − ε) KL(q‖p) + ε KL(u‖p)"
+    assert isinstance(target.reference, Prediction)
+    return f"(1 − ε) KL(q‖p) {'−' if target.sign > 0 else '+'} ε KL(p‖u)"
+
+
+def table2(plan: RunPlan) -> Output:
+    """Return the case analysis of ε = g(t) · l(p), computed by the criterion itself."""
+    import torch
+
+    from proselflc.correction import criteria
+
+    rows = []
+    for phase, g in (("earlier phase", 0.1), ("later phase", 0.9)):
+        cells = [f"{phase}, g(t) = {g}"]
+        for confidence, is_consistent in ((0.1, True), (0.9, True), (0.9, False)):
+            logits = _logits_with_confidence(confidence)
+            y = 0 if is_consistent else 1
+            criterion = criteria.ProSelfLC(1, SHARPNESS)
+            found = criterion.correct(logits, torch.tensor([y]), progress=_progress_at(g))
+            changes = int(found.target.argmax()) != y
+            cells.append(f"{float(found.trust):.2f}{' (class changes)' if changes else ''}")
+        rows.append(tuple(cells))
+    cases = tuple(f"l(p) = {case}" for case in CASES)
+    theirs = tuple(
+        (row[0], *(f"{value:.2f}" for value in values))
+        for row, values in zip(rows, printed.CASES, strict=True)
+    )
+    tables = {
+        "": ResultTable(("ours: ε = g(t) · l(p)", *cases), tuple(rows)),
+        "printed": ResultTable(("printed: ε", *cases), theirs),
+    }
+    words = (
+        "Computed by the criterion itself, at the progress where g(t) has the given value and for "
+        "predictions over three classes with the given l(p). The semantic class changes where "
+        "ε > 1/2 and p favours another class.",
+    )
+    return Output("Table 2: case analysis", tables, words)
+
+
+def _progress_at(g: float) -> float:
+    """Return the progress at which g(t) has the given value, by the inverse of g."""
+    return 0.5 + math.log(g / (1 - g)) / SHARPNESS
+
+
+def _logits_with_confidence(confidence: float) -> Tensor:
+    """Return [1, 3] logits for class 0 with the given local trust 1 − H(p)/H(u), by bisection."""
+    import torch
+
+    from proselflc.correction.information import entropy
+
+    low, high = 0.0, 30.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        logits = torch.tensor([[middle, 0.0, 0.0]], dtype=torch.float64)
+        found = 1 - float(entropy(torch.log_softmax(logits, 1))) / math.log(3)
+        low, high = (middle, high) if found < confidence else (low, middle)
+    return torch.tensor([[high, 0.0, 0.0]], dtype=torch.float64)
 
 
 def accuracies(

@@ -7,31 +7,26 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing.connection import wait
-from typing import Any, TypeVar
+from typing import Any
 
 from proselflc.errors import InputError
 from proselflc.terminal import ending_signals
 from proselflc.wording import is_command_line, on_command_line
 
 GRACE = 30.0  # seconds for a process to save its state and end
-T = TypeVar("T")
 
 
 @contextmanager
-def worker_processes(work: Callable[[T], None], task: T, jobs: int) -> Iterator[None]:
+def worker_processes(work: Callable[[], None], jobs: int) -> Iterator[None]:
     """Run jobs − 1 more processes that do the same work as this one, with one thread each.
 
     They end with this process, whatever ends it, and save the state of their runs. At the end of
-    the context, this process waits for them.
-
-    Args:
-        work: a function of a module; SIGTERM reaches it as KeyboardInterrupt. An `InputError` ends
-            a worker silently, because this process meets the same error.
-        task: the argument of `work`, which must be picklable.
-        jobs: the number of processes, including this one.
+    the context, this process waits for them. The work must be picklable. SIGTERM reaches it as
+    KeyboardInterrupt, and an `InputError` ends a worker silently, because this process meets the
+    same error.
     """
     if jobs == 1:
         yield
@@ -42,10 +37,11 @@ def worker_processes(work: Callable[[T], None], task: T, jobs: int) -> Iterator[
     started: list[Any] = []
     try:
         with one_thread():
-            with _ignoring_interrupts():  # workers inherit this; they are stopped by this process
+            # Workers inherit that interrupts are ignored; they are stopped by this process.
+            with _handling([signal.SIGINT], signal.SIG_IGN):
                 for k in range(1, jobs):
                     process = context.Process(
-                        target=_work, args=(work, task, _device(k), is_command_line())
+                        target=_work, args=(work, _device(k), is_command_line())
                     )
                     process.start()
                     started.append(process)
@@ -62,18 +58,6 @@ def worker_processes(work: Callable[[T], None], task: T, jobs: int) -> Iterator[
                 process.join()
 
 
-@contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _device(k: int) -> str | None:
     """Return the GPU of the k-th process, if there are several; the first is this process's."""
     import torch
@@ -86,7 +70,7 @@ def _device(k: int) -> str | None:
     return names[k % count]
 
 
-def _work(work: Callable[[T], None], task: T, device: str | None, with_flags: bool) -> None:
+def _work(work: Callable[[], None], device: str | None, with_flags: bool) -> None:
     """Do the work in a worker process, and write options in messages as its parent does."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
@@ -96,7 +80,7 @@ def _work(work: Callable[[T], None], task: T, device: str | None, with_flags: bo
     torch.set_num_threads(1)
     try:
         with stopping_on_signals(), on_command_line() if with_flags else nullcontext():
-            work(task)
+            work()
     except KeyboardInterrupt:
         sys.exit(130)
     except InputError:
@@ -111,19 +95,24 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-@contextmanager
-def stopping_on_signals() -> Iterator[None]:
+def stopping_on_signals() -> AbstractContextManager[None]:
     """Treat SIGTERM and SIGHUP like Ctrl-C."""
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
+    return _handling(ending_signals(), stop)
+
+
+@contextmanager
+def _handling(numbers: Iterable[signal.Signals], handler: Any) -> Iterator[None]:
+    """Handle some signals within the context; only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {one: signal.signal(one, stop) for one in ending_signals()}
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)

@@ -5,15 +5,15 @@ Only the examples on the page become objects; the others stay in columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from proselflc.data.dataset import in_order
-from proselflc.data.inputs import Features, Floats, Inputs, Ints, Preview
+from proselflc.data.inputs import Features, Floats, Inputs, Ints
 from proselflc.errors import InputError
 from proselflc.pages import thumbnails
 from proselflc.pages.html_page import Cell
@@ -28,31 +28,13 @@ if TYPE_CHECKING:
 SHOWN = 300  # examples of all classes together
 DEVIATIONS = 3  # columns of a table that are listed for an example
 
+_LABELS = ("given", "suggested")
 _COLUMNS = ("id", "given_label", "suggested_label", "quality", "p_suggested", "clean_label")
 
 
 @dataclass(frozen=True)
-class Curve:
-    """The predictions for an example over the epochs; NaN for an epoch that did not see it.
-
-    Attributes:
-        given: [epochs] p of the given label.
-        other: [epochs] the largest p of another class.
-    """
-
-    given: Floats
-    other: Floats
-
-
-@dataclass(frozen=True)
 class Deviation:
-    """A column in which an example differs from the others of its given class.
-
-    Attributes:
-        column: name of the column.
-        value: value of the example.
-        mean, spread: mean and standard deviation of the class.
-    """
+    """A column in which an example differs from the mean ± spread of its given class."""
 
     column: str
     value: float
@@ -67,34 +49,6 @@ class ExampleView:
     picture: Thumbnail | None = None
     text: str | None = None
     deviations: tuple[Deviation, ...] = ()
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """An example whose label is probably wrong.
-
-    Attributes:
-        index: position of the example.
-        id: name of the example.
-        given, suggested: class names.
-        quality: chance that the given label is right, low is bad; None if unknown.
-        confidence: chance that the suggested label is right; None if unknown.
-        clean: true class name; None if unknown.
-        view: the example itself.
-        curve: learning curve; None if it was not recorded.
-        agreeing: number of runs with this suggestion; None if there is one run.
-    """
-
-    index: int
-    id: str
-    given: str
-    suggested: str
-    quality: float | None
-    confidence: float | None
-    clean: str | None
-    view: ExampleView
-    curve: Curve | None
-    agreeing: int | None
 
 
 def worst(table: pa.Table, most: int = SHOWN) -> Ints:
@@ -126,41 +80,10 @@ def codes(table: pa.Table) -> tuple[npt.NDArray[np.int32], list[str]]:
     return column.indices.to_numpy(), column.dictionary.to_pylist()
 
 
-def suspects(
-    table: pa.Table,
-    rows: Ints,
-    views: Sequence[ExampleView],
-    curves: Sequence[Curve] | None,
-    agreeing: Ints | None,
-) -> list[Suspect]:
-    """Return the examples at the positions [k], with k views, curves and counts."""
-    chosen = table.select([name for name in _COLUMNS if name in table.column_names]).take(rows)
-    found = []
-    for k, row in enumerate(chosen.to_pylist()):
-        found.append(
-            Suspect(
-                index=int(rows[k]),
-                id=row["id"],
-                given=row["given_label"],
-                suggested=row["suggested_label"],
-                quality=row["quality"],
-                confidence=row["p_suggested"],
-                clean=row.get("clean_label"),
-                view=views[k],
-                curve=None if curves is None else curves[k],
-                agreeing=None if agreeing is None else int(agreeing[k]),
-            )
-        )
-    return found
-
-
 def agreement(table: pa.Table, rows: Ints, others: Iterable[pa.Table]) -> Ints:
     """Return [k] the number of runs, including this one, that make the same suggestion.
 
-    Args:
-        table: examples of the run on the page.
-        rows: [k] positions.
-        others: examples of runs that were trained on the same labels.
+    The others were trained on the same labels.
     """
     import pyarrow.compute as pc
 
@@ -176,13 +99,11 @@ def agreement(table: pa.Table, rows: Ints, others: Iterable[pa.Table]) -> Ints:
     return count
 
 
-def curves(observed: Iterable[Rows], rows: Ints, n: int) -> list[Curve] | None:
-    """Return the learning curves of the examples at these positions; None without records.
+def curves(observed: Iterable[Rows], rows: Ints, n: int) -> tuple[Floats, Floats] | None:
+    """Return the learning curves of the examples at the positions [k]; None without records.
 
-    Args:
-        observed: [n] records of each epoch, memory-mapped.
-        rows: [k] positions.
-        n: number of examples.
+    They are p of the given label and the largest other p, each [k, epochs], and NaN for an
+    epoch that did not see an example. `observed` has [n] records of each epoch, memory-mapped.
     """
     epochs: list[Rows] = []
     for epoch in observed:
@@ -198,7 +119,7 @@ def curves(observed: Iterable[Rows], rows: Ints, n: int) -> list[Curve] | None:
         np.stack([epoch[name] for epoch in epochs], 1).astype(np.float32)
         for name in ("p_given", "p_other")
     )
-    return [Curve(*lines) for lines in zip(given, other, strict=True)]
+    return given, other
 
 
 def views(inputs: Inputs, rows: Ints, table: pa.Table) -> list[ExampleView]:
@@ -212,12 +133,12 @@ def views(inputs: Inputs, rows: Ints, table: pa.Table) -> list[ExampleView]:
     if isinstance(inputs, Features):
         every = _deviations(inputs, rows, codes(table)[0])
         return [ExampleView(deviations=deviations) for deviations in every]
-    return [_view(inputs.preview(int(row), thumbnails.SIDE)) for row in rows]
-
-
-def _view(preview: Preview) -> ExampleView:
-    picture = None if preview.picture is None else thumbnails.of_picture(preview.picture)
-    return ExampleView(picture, None if preview.text is None else shorten(preview.text, TEXT))
+    found = []
+    for preview in (inputs.preview(int(row), thumbnails.SIDE) for row in rows):
+        picture = None if preview.picture is None else thumbnails.of_picture(preview.picture)
+        text = None if preview.text is None else shorten(preview.text, TEXT)
+        found.append(ExampleView(picture, text))
+    return found
 
 
 def _deviations(
@@ -245,86 +166,57 @@ def _deviations(
     return found
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A class to filter cards by."""
+def cards(
+    table: pa.Table,
+    rows: Ints,
+    views: Sequence[ExampleView],
+    curves: tuple[Floats, Floats] | None,
+    agreeing: Ints | None,
+    runs: int,
+) -> list[dict[str, Any]]:
+    """Return the examples at the positions [k] as texts, with k views, curves and counts.
 
-    place: int
-    name: str
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A deviation as text."""
-
-    column: str
-    value: str
-    usual: str
-
-
-@dataclass(frozen=True)
-class Card:
-    """A suspect as text; places are those of its classes among the choices."""
-
-    index: int
-    id: Cell
-    given: Cell
-    suggested: Cell
-    truth: Cell | None
-    given_place: int
-    suggested_place: int
-    quality: str
-    quality_order: float
-    sure: str
-    sure_order: float
-    agreeing: str
-    picture: Thumbnail | None
-    text: str | None
-    deviations: tuple[Fact, ...]
-    curve: str | None
-
-
-def choices(names: Iterable[str]) -> list[Choice]:
-    """Return the distinct classes in order."""
-    return [Choice(place, shorten(name)) for name, place in _places(names).items()]
-
-
-def cards(suspects: Sequence[Suspect], runs: int) -> list[Card]:
-    """Return the cards of suspects; `runs` is the number of runs that could agree on them."""
-    given = _places(suspect.given for suspect in suspects)
-    suggested = _places(suspect.suggested for suspect in suspects)
+    `runs` is the number of runs that could agree. Places are those of a class among the choices.
+    """
+    chosen = table.select([name for name in _COLUMNS if name in table.column_names]).take(rows)
+    given, suggested = (_places(chosen[f"{what}_label"].to_pylist()) for what in _LABELS)
     found = []
-    for suspect in suspects:
-        view, curve = suspect.view, suspect.curve
-        is_counted = runs > 1 and suspect.agreeing is not None
+    for k, row in enumerate(chosen.to_pylist()):
+        quality, confidence, clean = row["quality"], row["p_suggested"], row.get("clean_label")
+        agree = f"{agreeing[k]} of {runs} runs agree" if agreeing is not None and runs > 1 else ""
         found.append(
-            Card(
-                index=suspect.index,
-                id=Cell(shorten_middle(suspect.id, 40), shorten_middle(suspect.id, TITLE)),
-                given=_titled(suspect.given),
-                suggested=_titled(suspect.suggested),
-                truth=None if suspect.clean is None else _titled(suspect.clean),
-                given_place=given[suspect.given],
-                suggested_place=suggested[suspect.suggested],
-                quality=format_chance(suspect.quality),
-                quality_order=1.0 if suspect.quality is None else round(suspect.quality, 6),
-                sure=format_chance(suspect.confidence),
-                sure_order=0.0 if suspect.confidence is None else round(suspect.confidence, 6),
-                agreeing=f"{suspect.agreeing} of {runs} runs agree" if is_counted else "",
-                picture=view.picture,
-                text=view.text,
-                deviations=tuple(
-                    Fact(
+            {
+                "index": int(rows[k]),
+                "id": Cell(shorten_middle(row["id"], 40), shorten_middle(row["id"], TITLE)),
+                "given": _titled(row["given_label"]),
+                "suggested": _titled(row["suggested_label"]),
+                "truth": None if clean is None else _titled(clean),
+                "given_place": given[row["given_label"]],
+                "suggested_place": suggested[row["suggested_label"]],
+                "quality": format_chance(quality),
+                "quality_order": 1.0 if quality is None else round(quality, 6),
+                "sure": format_chance(confidence),
+                "sure_order": 0.0 if confidence is None else round(confidence, 6),
+                "agreeing": agree,
+                "picture": views[k].picture,
+                "text": views[k].text,
+                "deviations": [
+                    (
                         shorten(one.column),
                         _format_number(one.value, 4),
                         f"{_format_number(one.mean)} ± {_format_number(one.spread)}",
                     )
-                    for one in view.deviations
-                ),
-                curve=None if curve is None else learning_curve(curve.given, curve.other),
-            )
+                    for one in views[k].deviations
+                ],
+                "curve": None if curves is None else learning_curve(curves[0][k], curves[1][k]),
+            }
         )
     return found
+
+
+def choices(cards: Sequence[Mapping[str, Any]], what: str) -> list[tuple[int, str]]:
+    """Return place and name of the given or the suggested classes of the cards, in order."""
+    return sorted({(card[f"{what}_place"], card[what].text) for card in cards})
 
 
 def _places(names: Iterable[str]) -> dict[str, int]:

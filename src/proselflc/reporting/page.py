@@ -7,10 +7,10 @@ everything else. Its size is bounded whatever the size of the run: see the limit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from proselflc.auditing.examples import read_examples
 from proselflc.data.inputs import Inputs
@@ -20,8 +20,7 @@ from proselflc.pages.drawing import Figure
 from proselflc.pages.html_page import Table, Tile, begins_with, is_own_page, render
 from proselflc.pages.values import NAME, code_warning, percent, share, shorten, shorten_middle, text
 from proselflc.reporting import before_after, figures, gallery, tables, verdict
-from proselflc.reporting.before_after import Change
-from proselflc.reporting.gallery import Card, Choice, ExampleView, Suspect
+from proselflc.reporting.gallery import ExampleView
 from proselflc.reporting.run_facts import RunFacts
 from proselflc.run import original
 from proselflc.run import review as reviews
@@ -39,15 +38,11 @@ _EXAMPLES = '<meta name="proselflc-examples" content="shown">'
 
 @dataclass(frozen=True)
 class Report:
-    """A page and notes about it.
+    """A page, and what could not be read or shown.
 
-    Attributes:
-        html: the page.
-        figures: figures on the page.
-        shown: number of suspects on the page.
-        why_gone: why the examples themselves cannot be shown; empty if they are.
-        notes: a sentence for each thing that could not be read or shown.
-        why_incomplete: why the table of examples could not be read; empty if it was.
+    `shown` is the number of suspects on the page, `why_gone` why the examples themselves are
+    not shown, and `why_incomplete` why the table of examples could not be read; both are empty
+    otherwise.
     """
 
     html: str
@@ -58,67 +53,14 @@ class Report:
     why_incomplete: str = ""
 
 
-@dataclass(frozen=True)
-class ReviewSummary:
-    """Sentences about the decisions on a run; the name is empty if the page has one run."""
-
-    name: str
-    sentences: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Page:
-    """What the template shows; None and empty values are omitted.
-
-    Attributes:
-        figures: figures by section, as `figures.FIGURES` lists them.
-        of_run: name of the run that suspects and classes belong to, if there are several.
-    """
-
-    title: str
-    verdict: tuple[str, ...]
-    warnings: tuple[str, ...]
-    notes: tuple[str, ...]
-    tiles: tuple[Tile, ...]
-    runs: Table | None
-    about_runs: str
-    of_run: str
-    knows_truth: bool
-    reviews: Sequence[ReviewSummary]
-    changes: Sequence[Change]
-    figures: Mapping[str, Sequence[Figure]]
-    calibration: Table | None
-    pairs: Table | None
-    suspects: int | None
-    cards: Sequence[Card]
-    given: Sequence[Choice]
-    suggested: Sequence[Choice]
-    is_data_gone: bool
-    with_data: str
-    export: str
-    classes: Table | None
-    num_classes: int
-    options: Table
-    differences: Table | None
-    files: Table
-    folder: str
-    repeats: tuple[str, ...]
-    is_single: bool
-
-
 def make(
     reported: Sequence[RunFacts], *, inputs: Inputs | None = None, data: str | None = None
 ) -> Report:
     """Return the page of some runs; suspects and classes are those of the first.
 
-    Args:
-        reported: at least one run.
-        inputs: examples that the first run was trained on, row for row; None to open the data that
-            it names. If that fails, the page says so.
-        data: current location of that data, if it has moved.
-
-    Raises:
-        InputError: the number of inputs is not the number of the run's examples.
+    `inputs` are the examples that the first run was trained on, row for row, and `data` is
+    where its data is now, if it has moved. Without inputs the data is opened; if that fails,
+    the page says so.
     """
     first, is_single = reported[0], len(reported) == 1
     notes = [
@@ -127,9 +69,10 @@ def make(
     lost: list[str] = []
     table = _or_note(lambda: first.run.examples, lost)
     notes += lost
-    selection = _Selection()
+    cards: list[dict[str, Any]] = []
+    why_gone = ""
     if table is not None:
-        selection = _select(reported, table, inputs, data, notes)
+        cards, why_gone = _cards(reported, table, inputs, data, notes)
     suspects = None if table is None else int(table["is_suspect"].to_numpy().sum())
     unseen = None if table is None else table["quality"].null_count / max(len(table), 1)
     transition = None
@@ -140,48 +83,47 @@ def make(
     options, differences = tables.options(reported)
     decided = [summary for facts in reported for summary in _reviewed(facts, is_single, notes)]
     changes = _or_note(lambda: before_after.changes(reported), notes)
-    cards = gallery.cards(selection.suspects, selection.runs)
     runs = None if is_single else tables.runs(reported)
-    page = Page(
-        title=_title(reported),
-        verdict=verdict.of_one(first, suspects) if is_single else verdict.of_several(reported),
-        warnings=tuple(_warnings(reported, unseen)),
-        notes=tuple(shorten(note, 400) for note in notes),
-        tiles=tuple(_tiles(first, suspects)) if is_single else (),
-        runs=runs,
-        about_runs="" if runs is None else _about_runs(runs, reported),
-        of_run="" if is_single else first.name,
-        knows_truth=any(
+    page = {
+        "title": _title(reported),
+        "verdict": verdict.of_one(first, suspects) if is_single else verdict.of_several(reported),
+        "warnings": tuple(_warnings(reported, unseen)),
+        "notes": tuple(shorten(note, 400) for note in notes),
+        "tiles": tuple(_tiles(first, suspects)) if is_single else (),
+        "runs": runs,
+        "about_runs": "" if runs is None else _about_runs(runs, reported),
+        "of_run": "" if is_single else first.name,
+        "knows_truth": any(
             share(facts.summary, "realised_noise_rate") is not None for facts in reported
         ),
-        reviews=decided,
-        changes=changes or (),
-        figures=drawn,
-        calibration=tables.calibration(reported),
-        pairs=None if table is None else tables.pairs(table),
-        suspects=suspects,
-        cards=cards,
-        given=gallery.choices(suspect.given for suspect in selection.suspects),
-        suggested=gallery.choices(suspect.suggested for suspect in selection.suspects),
-        is_data_gone=bool(selection.why_gone),
-        with_data=command("report", "RUN", data="PATH"),
-        export=command("export", _path(first.run.path), only_suspects=True, out="suspects.csv"),
-        classes=classes,
-        num_classes=num_classes,
-        options=options,
-        differences=differences,
-        files=tables.files(first),
-        folder=_path(first.run.path),
-        repeats=tuple(_repeat(facts) for facts in reported),
-        is_single=is_single,
-    )
-    if selection.why_gone:
-        notes.append(f"the examples are not shown: {selection.why_gone}")
+        "reviews": decided,
+        "changes": changes or (),
+        "figures": drawn,
+        "calibration": tables.calibration(reported),
+        "pairs": None if table is None else tables.pairs(table),
+        "suspects": suspects,
+        "cards": cards,
+        "given": gallery.choices(cards, "given"),
+        "suggested": gallery.choices(cards, "suggested"),
+        "is_data_gone": bool(why_gone),
+        "with_data": command("report", "RUN", data="PATH"),
+        "export": command("export", _path(first.run.path), only_suspects=True, out="suspects.csv"),
+        "classes": classes,
+        "num_classes": num_classes,
+        "options": options,
+        "differences": differences,
+        "files": tables.files(first),
+        "folder": _path(first.run.path),
+        "repeats": tuple(_repeat(facts) for facts in reported),
+        "is_single": is_single,
+    }
+    if why_gone:
+        notes.append(f"the examples are not shown: {why_gone}")
     return Report(
         html=render(page, "reporting/templates/report.html"),
         figures=tuple(figure for section in drawn.values() for figure in section),
         shown=len(cards),
-        why_gone=selection.why_gone,
+        why_gone=why_gone,
         notes=tuple(notes),
         why_incomplete="".join(lost),
     )
@@ -192,31 +134,20 @@ def shows_examples(path: Path) -> bool:
     return is_own_page(path) and begins_with(path, _EXAMPLES)
 
 
-@dataclass(frozen=True)
-class _Selection:
-    """The suspects on the page.
-
-    Attributes:
-        suspects: suspects, the worst first.
-        runs: number of runs that could agree on them.
-        why_gone: why the examples themselves cannot be shown; empty if they are.
-    """
-
-    suspects: Sequence[Suspect] = ()
-    runs: int = 0
-    why_gone: str = ""
-
-
-def _select(
+def _cards(
     reported: Sequence[RunFacts],
     table: pa.Table,
     inputs: Inputs | None,
     data: str | None,
     notes: list[str],
-) -> _Selection:
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the suspects on the page, the worst first.
+
+    The second value is why the examples themselves cannot be shown; it is empty if they are.
+    """
     run, rows = reported[0].run, gallery.worst(table)
     if not len(rows):
-        return _Selection()
+        return [], ""
     curves = _or_note(lambda: gallery.curves(run.dynamics, rows, len(table)), notes)
     same = _same_labels(reported)
     agreeing = None
@@ -230,14 +161,16 @@ def _select(
         views = gallery.views(inputs, rows, table)
     else:
         views = _or_note(lambda: gallery.views(original.inputs(run, data=data), rows, table), why)
-    found = gallery.suspects(table, rows, views or [ExampleView()] * len(rows), curves, agreeing)
-    return _Selection(found, 1 + len(same), "".join(why))
+    shown = views or [ExampleView()] * len(rows)
+    return gallery.cards(table, rows, shown, curves, agreeing, 1 + len(same)), "".join(why)
 
 
-def _reviewed(facts: RunFacts, is_single: bool, notes: list[str]) -> Iterator[ReviewSummary]:
+def _reviewed(facts: RunFacts, is_single: bool, notes: list[str]) -> Iterator[dict[str, object]]:
+    """Yield sentences about the decisions on a run; the name is empty if it is the only one."""
     review = _or_note(lambda: reviews.existing_review(facts.run), notes)
     if review is not None:
-        yield ReviewSummary("" if is_single else facts.name, tuple(before_after.decided(review)))
+        sentences = tuple(before_after.decided(review))
+        yield {"name": "" if is_single else facts.name, "sentences": sentences}
 
 
 def _or_note(read: Callable[[], T], notes: list[str]) -> T | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from proselflc.auditing.detection import suspect_pairs
 from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.pages.html_page import Cell, Table, name_cell
-from proselflc.pages.values import NAME, TITLE, finite, percent, share, shorten
+from proselflc.pages.values import NAME, TITLE, finite, flattened, percent, share, shorten
 from proselflc.reporting.gallery import codes
 from proselflc.reporting.run_facts import RunFacts
 
@@ -186,7 +186,7 @@ def options(reported: Sequence[RunFacts]) -> tuple[Table, Table | None]:
 
 def written_options(reported: Sequence[RunFacts]) -> dict[str, tuple[str, ...]]:
     """Return every option with its value for each run, as text."""
-    flat = [_flattened(facts.config) for facts in reported]
+    flat = [flattened(facts.config) for facts in reported]
     keys = dict.fromkeys(key for one in flat for key in one)
     return {key: tuple(_written(one.get(key)) for one in flat) for key in keys}
 
@@ -241,19 +241,6 @@ def _wrong(joint: ClassMatrix) -> list[float | None]:
 
 def _share(value: float | None) -> Cell:
     return Cell("–") if value is None else Cell(percent(value), order=value)
-
-
-def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            flat |= {
-                key if key == "method" and one == "name" else f"{key}.{one}": of_it
-                for one, of_it in value.items()
-            }
-        else:
-            flat[key] = value
-    return flat
 
 
 def _written(value: object) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from proselflc.run.prepare import PreparedRun, prepare
 from proselflc.searching import search_space, study_page
 from proselflc.searching.study import NOISY, SearchOutcome, StudyPlan, to_json
 from proselflc.searching.study_directory import StudyDirectory, StudyFacts
-from proselflc.searching.worker import FIRST, SearchWorker, WorkerTask, is_share, work
+from proselflc.searching.worker import FIRST, SearchWorker, is_share, work
 from proselflc.terminal import Display, Interrupted, Silent
 from proselflc.training.run_directory import RunDirectory
 from proselflc.wording import command, option
@@ -117,8 +118,10 @@ def search(
             options.quiet,
         )
         try:
-            task = WorkerTask(plan, directory, worker.runs, dataset, options.storage, options.quiet)
-            with worker_processes(work, task, options.jobs):
+            others = partial(
+                work, options.storage, plan, directory, worker.runs, dataset, options.quiet
+            )
+            with worker_processes(others, options.jobs):
                 recipe, stages, choices = worker.work()
             choices = tuple(
                 worker.retrained(choice)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from proselflc import methods
 from proselflc.models.named_code import names_code
 from proselflc.pages.drawing import ROUND, Drawing, Figure, Legend, Series, Style, figure, label
 from proselflc.pages.html_page import Cell, Table, Tile, name_cell, render
-from proselflc.pages.values import NAME, percent, shorten, shorten_middle
+from proselflc.pages.values import NAME, flattened, percent, shorten, shorten_middle
 from proselflc.searching.search_space import Range
 from proselflc.searching.study import NOISY, MethodChoice, SearchOutcome, SearchStage, StudyPlan
 from proselflc.training.method import Value
@@ -41,51 +41,22 @@ _TITLES = {
 }
 
 
-@dataclass(frozen=True)
-class StageSection:
-    """A stage, as the template shows it."""
-
-    anchor: str
-    title: str
-    words: str
-    figures: tuple[Figure, ...]
-    trials: Table
-
-
-@dataclass(frozen=True)
-class StudyPage:
-    """What the template shows."""
-
-    title: str
-    verdict: tuple[str, ...]
-    warnings: tuple[str, ...]
-    tiles: tuple[Tile, ...]
-    methods: Table
-    sections: tuple[StageSection, ...]
-    space: Table
-    options: Table
-    repeats: tuple[str, ...]
-    folder: str
-
-
 def make(outcome: SearchOutcome) -> str:
     """Return the page as HTML that needs no other file."""
     plan = outcome.plan
-    return render(
-        StudyPage(
-            title=f"Search on {shorten(plan.data, 80)}",
-            verdict=_verdict(outcome),
-            warnings=() if plan.knows_truth else (f"{NOISY[0].upper()}{NOISY[1:]}.",),
-            tiles=_tiles(outcome),
-            methods=_methods(outcome.choices),
-            sections=tuple(_section(k, stage, plan) for k, stage in enumerate(outcome.stages)),
-            space=_space(plan),
-            options=_options(outcome),
-            repeats=_commands(outcome),
-            folder=shorten_middle(str(outcome.directory.path), 5 * NAME),
-        ),
-        "searching/templates/study.html",
-    )
+    page = {
+        "title": f"Search on {shorten(plan.data, 80)}",
+        "verdict": _verdict(outcome),
+        "warnings": () if plan.knows_truth else (f"{NOISY[0].upper()}{NOISY[1:]}.",),
+        "tiles": _tiles(outcome),
+        "methods": _methods(outcome.choices),
+        "sections": [_section(k, stage, plan) for k, stage in enumerate(outcome.stages)],
+        "space": _space(plan),
+        "options": _options(outcome),
+        "repeats": _commands(outcome),
+        "folder": shorten_middle(str(outcome.directory.path), 5 * NAME),
+    }
+    return render(page, "searching/templates/study.html")
 
 
 def join_values(values: Mapping[str, Value]) -> str:
@@ -158,7 +129,7 @@ def _methods(choices: Sequence[MethodChoice]) -> Table:
     return Table("Chosen parameters", heading, numeric, tuple(rows), len(rows) > 1)
 
 
-def _section(k: int, stage: SearchStage, plan: StudyPlan) -> StageSection:
+def _section(k: int, stage: SearchStage, plan: StudyPlan) -> dict[str, object]:
     chosen = stage.best
     points = [
         Point(trial.number + 1, trial.values, trial.accuracy, trial is chosen)
@@ -189,9 +160,13 @@ def _section(k: int, stage: SearchStage, plan: StudyPlan) -> StageSection:
     elif len(stage.records) == 1:
         sentences.append("There was nothing to choose.")
     title = f"{stage.title}, for all methods" if stage.is_first else stage.title
-    drawn = tuple(figure for figure in figures if figure is not None)
-    table_of_trials = _trials(stage, names, titles)
-    return StageSection(f"stage-{k}", title, " ".join(sentences), drawn, table_of_trials)
+    return {
+        "anchor": f"stage-{k}",
+        "title": title,
+        "words": " ".join(sentences),
+        "figures": [figure for figure in figures if figure is not None],
+        "trials": _trials(stage, names, titles),
+    }
 
 
 def _trials(stage: SearchStage, names: list[str], titles: Mapping[str, str]) -> Table:
@@ -232,15 +207,10 @@ def _space(plan: StudyPlan) -> Table:
 
 def _options(outcome: SearchOutcome) -> Table:
     plan = outcome.plan
-    flat: dict[str, Any] = {}
-    for key, value in replace(plan.config, method=",".join(plan.methods)).table().items():
-        if isinstance(value, dict):
-            flat |= {"method" if k == "name" else f"{key}.{k}": v for k, v in value.items()}
-        else:
-            flat[key] = value
+    table = replace(plan.config, method=",".join(plan.methods)).table()
     rows = tuple(
         (name_cell(key), name_cell(_format(value), 2 * NAME))
-        for key, value in flat.items()
+        for key, value in flattened(table).items()
         if key not in outcome.recipe
     )
     return Table("Fixed options", ("option", "value"), (False, False), rows)
@@ -312,12 +282,8 @@ def by_parameter(
 ) -> Figure | None:
     """Return a figure of the validation accuracy by the value of a parameter.
 
-    Args:
-        name: the name of the figure.
-        parameter: the name of the parameter in the trials.
-        title: the title of its axis.
-        points: the trials; with fewer than two different values, None is returned.
-        is_range: whether values were drawn from a range rather than from a list.
+    None is returned for fewer than two different values. `title` is that of the axis, and
+    `is_range` says whether values were drawn from a range rather than from a list.
     """
     drawn = [point for point in points if parameter in point.values][:MOST_POINTS]
     known = list(dict.fromkeys(point.values[parameter] for point in drawn))
@@ -429,7 +395,7 @@ def _percent(axes: Axes, y: Series) -> None:
 
 
 def _set_limits(axes: Axes, at: Series, is_log: bool) -> None:
-    """Leave a margin margin the first and the last value."""
+    """Leave a margin beside the first and the last value."""
     if is_log:
         margin = (at.max() / at.min()) ** 0.06
         axes.set_xlim(at.min() / margin, at.max() * margin)

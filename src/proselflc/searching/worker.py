@@ -284,25 +284,19 @@ def _check_same_labels(run: RunDirectory, of_trials: Sequence[Path]) -> None:
             )
 
 
-@dataclass(frozen=True)
-class WorkerTask:
-    """The arguments of `SearchWorker` that can be pickled, with the address of a database."""
-
-    plan: StudyPlan
-    directory: StudyDirectory
-    runs: Path
-    dataset: Dataset | None
-    storage: str | None
-    quiet: bool
-
-
-def work(task: WorkerTask) -> None:
+def work(
+    url: str | None,
+    plan: StudyPlan,
+    directory: StudyDirectory,
+    runs: Path,
+    dataset: Dataset | None,
+    quiet: bool,
+) -> None:
     """Train trials in a worker process; the first process reports what goes wrong."""
     try:
-        with queue_storage.storage_errors(task.storage):
-            storage = queue_storage.opened(task.directory.journal, task.storage)
+        with queue_storage.storage_errors(url):
+            storage = queue_storage.opened(directory.journal, url)
             display = Silent(notes=False)
-            rest = (task.runs, display, task.dataset, task.quiet)
-            SearchWorker(task.plan, task.directory, storage, *rest).work()
+            SearchWorker(plan, directory, storage, runs, display, dataset, quiet).work()
     except SearchError:
         sys.exit(2)
