@@ -21,7 +21,7 @@ _EXCLUSIVE = (("epochs", "steps"), ("eval_epochs", "eval_steps"))
 
 def read(command: str, arguments: Sequence[str]) -> tuple[dict[str, Any], Path | None]:
     """Return the options in the file behind the flags, as text by name, and its path."""
-    from proselflc.models.named_code import check_repeated
+    from proselflc.models.factory import check_repeated
     from proselflc.training.run_directory import RunDirectory, read_toml
 
     path = _find(command, arguments)

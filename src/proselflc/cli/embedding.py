@@ -31,9 +31,9 @@ from proselflc.errors import InputError, invalid_option
 from proselflc.files.regular import is_regular
 from proselflc.files.typed import read_json
 from proselflc.files.whole import whole_file
-from proselflc.models.factory import call_factory, import_timm
+from proselflc.models.factory import call_factory, import_timm, words
 from proselflc.models.pixels import IMAGENET
-from proselflc.models.weights import load_strictly, read_state, words
+from proselflc.models.weights import load_strictly, read_state
 from proselflc.options import check_out
 from proselflc.wording import option
 

@@ -1,75 +1,58 @@
 """The models by name: what each takes, how it is best trained, and how it is built."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from proselflc.errors import InputError, unknown
 from proselflc.models import factory, networks
-from proselflc.models.named_code import LIBRARIES
+from proselflc.models.factory import LIBRARIES, words
 from proselflc.models.shape import KINDS, BagShape, FeatureShape, ImageShape, Shape, example
-from proselflc.models.weights import load_pretrained, read_state, words
+from proselflc.models.weights import load_pretrained, read_state
 
-Build: TypeAlias = Callable[[Shape, int], nn.Module]
+# Makes a network for a shape that the model takes and C classes, weights from torch's generator.
+Build: TypeAlias = Callable[[Any, int], nn.Module]
 
 
 @dataclass(frozen=True)
 class Model:
-    """A network, and the recipe it is trained with unless the user says otherwise.
+    """A network, and the recipe it is trained with unless the user says otherwise."""
 
-    Attributes:
-        title: a short description.
-        where: the section of the paper that uses it, or "–".
-        takes: the shapes of input it is made for.
-        build: the function that makes it for a shape and C classes, with weights drawn from
-            torch's generator.
-        optimizer, lr, weight_decay: the recipe.
-    """
-
-    title: str
-    where: str
-    takes: tuple[type[Shape], ...]
+    title: str  # a short description
+    where: str  # the section of the paper that uses it, or "–"
+    takes: tuple[type[Shape], ...]  # the shapes of input it is made for
     build: Build
     optimizer: Literal["sgd", "adamw"]
     lr: float
     weight_decay: float
 
 
-def _convnet(shape: Shape, num_classes: int) -> nn.Module:
-    assert isinstance(shape, ImageShape)
+def _convnet(shape: ImageShape, num_classes: int) -> nn.Module:
     return networks.convnet(shape.channels, shape.height, shape.width, num_classes)
 
 
-def _mlp(shape: Shape, num_classes: int) -> nn.Module:
-    if isinstance(shape, ImageShape):
-        return networks.mlp(shape.channels * shape.height * shape.width, num_classes)
-    assert isinstance(shape, FeatureShape)
-    return networks.mlp(shape.width, num_classes)
+def _mlp(shape: FeatureShape | ImageShape, num_classes: int) -> nn.Module:
+    return networks.mlp(math.prod(astuple(shape)), num_classes)
 
 
 def _cifar_resnet(depth: int) -> Build:
-    def build(shape: Shape, num_classes: int) -> nn.Module:
-        assert isinstance(shape, ImageShape)
-        return networks.CifarResNet(depth, shape.channels, num_classes)
-
-    return build
+    return lambda shape, num_classes: networks.CifarResNet(depth, shape.channels, num_classes)
 
 
-def _resnet(make: Callable[[int, int], nn.Module]) -> Build:
-    def build(shape: Shape, num_classes: int) -> nn.Module:
-        assert isinstance(shape, ImageShape)
-        return make(shape.channels, num_classes)
-
-    return build
+def _resnet18(shape: ImageShape, num_classes: int) -> nn.Module:
+    return networks.resnet18(shape.channels, num_classes)
 
 
-def _embedding_bag(shape: Shape, num_classes: int) -> nn.Module:
-    assert isinstance(shape, BagShape)
+def _resnet50(shape: ImageShape, num_classes: int) -> nn.Module:
+    return networks.resnet50(shape.channels, num_classes)
+
+
+def _embedding_bag(shape: BagShape, num_classes: int) -> nn.Module:
     return networks.embedding_bag(shape.num_embeddings, num_classes)
 
 
@@ -82,17 +65,9 @@ MODELS: dict[str, Model] = {
     "resnet32": Model("CIFAR ResNet-32", "–", _IMAGES, _cifar_resnet(32), "sgd", 0.1, 5e-4),
     "resnet44": Model("CIFAR ResNet-44", "CIFAR-100", _IMAGES, _cifar_resnet(44), "sgd", 0.1, 5e-4),
     "resnet56": Model("CIFAR ResNet-56", "–", _IMAGES, _cifar_resnet(56), "sgd", 0.1, 5e-4),
-    "resnet18": Model(
-        "ResNet-18 for 224 px", "–", _IMAGES, _resnet(networks.resnet18), "sgd", 0.01, 1e-4
-    ),
+    "resnet18": Model("ResNet-18 for 224 px", "–", _IMAGES, _resnet18, "sgd", 0.01, 1e-4),
     "resnet50": Model(
-        "ResNet-50 for 224 px",
-        "ImageNet, Clothing1M",
-        _IMAGES,
-        _resnet(networks.resnet50),
-        "sgd",
-        0.01,
-        1e-4,
+        "ResNet-50 for 224 px", "ImageNet, Clothing1M", _IMAGES, _resnet50, "sgd", 0.01, 1e-4
     ),
     "embedding_bag": Model(
         "mean of n-gram embeddings", "–", (BagShape,), _embedding_bag, "adamw", 5e-3, 0.0
@@ -124,19 +99,15 @@ def build(
         name: one of `MODELS`; `package.module:factory`, which is called with `num_classes` and
             `shape` as far as its signature has them; or, where they are installed, `timm:NAME`
             and `torchvision:NAME`.
-        shape: the shape of one example.
-        num_classes: the number of classes C.
-        generator_seed: decides the initial weights; torch's own generator is left as it was.
         weights: a file with trained weights, see `load_pretrained`.
         report: called with a sentence if the classifier of these weights was left out.
-
-    Returns:
-        a module that maps a batch of that shape to logits [N, C], in training mode.
     """
     if num_classes < 1:
         raise InputError(f"a model needs at least 1 class, got {num_classes}")
     make = _maker(name, shape)
-    with _generator(generator_seed):
+    # Only the CPU's generator, where models are made: `torch.manual_seed` also seeds other devices.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(generator_seed)
         try:
             module = make(shape, num_classes)
         except (RuntimeError, MemoryError) as error:  # too large for this machine
@@ -194,17 +165,6 @@ def _misfit(name: str, takes: tuple[type[Shape], ...], shape: Shape) -> InputErr
         f'model "{name}" takes {" and ".join(KINDS[kind] for kind in takes)}, but these are '
         f"{KINDS[type(shape)]}: for them there are {', '.join(fitting)}, or package.module:factory"
     )
-
-
-@contextmanager
-def _generator(seed: int) -> Iterator[None]:
-    """Seed torch's generator, and restore it afterwards.
-
-    Only the CPU's, where models are made: `torch.manual_seed` would also seed other devices.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield
 
 
 def tried(name: str, module: nn.Module, shape: Shape, num_classes: int) -> Tensor:

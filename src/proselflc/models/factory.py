@@ -1,4 +1,11 @@
-"""Models from elsewhere: a function of the user, timm, torchvision."""
+"""Models from elsewhere: a function of the user, timm, torchvision.
+
+`package.module:factory` is imported and called. The user names it on the command line or in a call.
+A file is not trusted: code that it names is executed only if the user names it too. Nothing here
+imports torch until a model is made.
+"""
+
+from __future__ import annotations
 
 import importlib
 import inspect
@@ -7,11 +14,39 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from proselflc.errors import InputError
-from proselflc.models.weights import words
+from proselflc.wording import option
+
+if TYPE_CHECKING:
+    from torch import nn
+
+LIBRARIES = ("timm", "torchvision")  # whose models are made by name: nothing else is imported
+
+
+def names_code(model: object) -> bool:
+    """Return whether a model's name is `package.module:factory`, which would be imported.
+
+    >>> names_code("my_models:small"), names_code("timm:resnet18"), names_code("mlp")
+    (True, False, False)
+    """
+    kind, colon, _ = str(model or "").partition(":")
+    return bool(colon) and kind not in LIBRARIES
+
+
+def check_repeated(model: str, source: Path, repeated: str | None) -> None:
+    """Refuse code that a file names and the user does not."""
+    if repeated is not None or not names_code(model):
+        return
+    module, _, factory = model.partition(":")
+    raise InputError(
+        f"{source} would have this command import the Python module {module}, which is looked for "
+        f"in {Path.cwd()} first, and call {factory} in it to make the model, but a file is not "
+        "trusted to name code",
+        field="model",
+        fix=f"if you trust that code, name it yourself with {option('model', model)}",
+    )
 
 
 def call_factory(
@@ -26,6 +61,8 @@ def call_factory(
             timm and torchvision pass on so.
         gives: what the module is expected to do, for the error.
     """
+    from torch import nn
+
     here = str(Path.cwd())
     sys.path.insert(0, here)  # as `python -m` does: a file beside the data is found
     try:
@@ -113,3 +150,8 @@ def _failed(library: str, name: str, error: Exception) -> InputError:
         f'{library} cannot make "{name}": {type(error).__name__}: {words(error)}; choose another '
         "model"
     )
+
+
+def words(error: Exception) -> str:
+    """Return the text of an error, on one line and not too long."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -21,11 +21,6 @@ class CifarResNet(nn.Module):
 
     Shortcuts have no parameters (option A). The last maps are averaged whole, so that images may
     have any size; from 8 pixels on the last stage still sees more than one place.
-
-    Args:
-        depth: 20, 32, 44, 56, or any other 6n + 2.
-        channels: of the images.
-        num_classes: the number of classes C.
     """
 
     def __init__(self, depth: int, channels: int, num_classes: int) -> None:
@@ -91,12 +86,8 @@ def _conv3x3(before: int, width: int, stride: int = 1) -> nn.Conv2d:
 class ResNet(nn.Module):
     """A 7×7 convolution and a pooling, four stages of blocks, a linear layer on the mean.
 
-    Args:
-        blocks: how many there are in each of the four stages.
-        bottleneck: blocks of 1×1, 3×3 and 1×1 convolutions instead of two 3×3; the last of them
-            gives four times the stage's width.
-        channels: of the images.
-        num_classes: the number of classes C.
+    With `bottleneck`, blocks are 1×1, 3×3 and 1×1 convolutions instead of two 3×3; the last of them
+    gives four times the stage's width.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The shape of the examples that a model takes."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -9,36 +9,35 @@ from torch import Tensor
 from proselflc.errors import InputError
 
 
+class _Sizes:
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 1:
+                kind = KINDS[type(self)]  # type: ignore[index]
+                raise InputError(f"{name} of {kind} must be at least 1, got {value}")
+
+
 @dataclass(frozen=True)
-class ImageShape:
+class ImageShape(_Sizes):
     """Batches [N, channels, height, width] float32."""
 
     channels: int
     height: int
     width: int
 
-    def __post_init__(self) -> None:
-        _check_positive(self)
-
 
 @dataclass(frozen=True)
-class FeatureShape:
+class FeatureShape(_Sizes):
     """Batches [N, width] float32."""
 
     width: int
 
-    def __post_init__(self) -> None:
-        _check_positive(self)
-
 
 @dataclass(frozen=True)
-class BagShape:
+class BagShape(_Sizes):
     """Batches [N, L] int64 of numbers below `num_embeddings`, padded with 0."""
 
     num_embeddings: int
-
-    def __post_init__(self) -> None:
-        _check_positive(self)
 
 
 Shape: TypeAlias = ImageShape | FeatureShape | BagShape
@@ -60,11 +59,3 @@ def example(shape: Shape) -> Tensor:
     if isinstance(shape, FeatureShape):
         return torch.zeros(2, shape.width)
     return torch.zeros(2, 1, dtype=torch.int64)
-
-
-def _check_positive(shape: Shape) -> None:
-    for field in fields(shape):
-        value = getattr(shape, field.name)
-        if value < 1:
-            kind = KINDS[type(shape)]
-            raise InputError(f"{field.name} of {kind} must be at least 1, got {value}")

@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular, open_regular
+from proselflc.models.factory import words
 
 _NAMED = 3  # how many names of each kind an error lists
 
@@ -82,11 +83,6 @@ def load_pretrained(module: nn.Module, state: dict[str, Tensor], path: Path) -> 
         head = ()
     load_strictly(module, state | {name: own[name] for name in head}, path)
     return head
-
-
-def words(error: Exception) -> str:
-    """Return the text of an error, on one line and not too long."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _classifier(module: nn.Module) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proselflc.errors import printable
-from proselflc.models.named_code import names_code
+from proselflc.models.factory import names_code
 from proselflc.wording import on_command_line, option
 
 NAME = 60  # characters of a class, a run or an option's value

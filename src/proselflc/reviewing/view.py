@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from proselflc.data.inputs import Features, Floats, Inputs, Ints
 from proselflc.errors import InputError
-from proselflc.models.named_code import names_code
+from proselflc.models.factory import names_code
 from proselflc.pages.thumbnails import SMALL, bare, resized
 from proselflc.pages.values import TITLE, code_warning, shorten, shorten_middle
 from proselflc.reviewing.neighbours import Neighbours

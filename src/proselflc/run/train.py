@@ -21,7 +21,7 @@ from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
-from proselflc.models.named_code import names_code
+from proselflc.models.factory import names_code
 from proselflc.run import measurement, resumption
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
 from proselflc.run.observers import (

@@ -20,7 +20,7 @@ from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError
 from proselflc.files.whole import whole_file
-from proselflc.models.named_code import names_code
+from proselflc.models.factory import names_code
 from proselflc.options import MOST_PROCESSES, check_least
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.worker_processes import stopping_on_signals, worker_processes

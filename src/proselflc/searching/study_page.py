@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proselflc import methods
-from proselflc.models.named_code import names_code
+from proselflc.models.factory import names_code
 from proselflc.pages.drawing import ROUND, Drawing, Figure, Legend, Series, Style, figure, label
 from proselflc.pages.html_page import Cell, Table, Tile, name_cell, render
 from proselflc.pages.values import NAME, flattened, percent, shorten, shorten_middle
