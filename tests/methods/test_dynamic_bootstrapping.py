@@ -22,9 +22,9 @@ from proselflc.methods.dynamic_bootstrapping import (
     DynamicBootstrapping,
     Kind,
     imbalance,
+    loss_model,
     mix,
 )
-from proselflc.training.beta_mixture import loss_model
 from proselflc.training.loop import DivergenceError, train_steps
 from proselflc.training.observations import observe
 from proselflc.training.recipe import Recipe

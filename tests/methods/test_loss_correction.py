@@ -20,17 +20,18 @@ from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.inputs import Features
 from proselflc.data.serving import fit
 from proselflc.errors import InputError
-from proselflc.methods.loss_correction import FIRST, LossCorrection
+from proselflc.methods.loss_correction import (
+    ESTIMATES,
+    FIRST,
+    MOST_CONDITION,
+    Estimate,
+    LossCorrection,
+    percentile,
+)
 from proselflc.training import checkpoint, processes
 from proselflc.training.loop import Training, train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import RunContext, Strategy
-from proselflc.training.transition_estimate import (
-    ESTIMATES,
-    MOST_CONDITION,
-    Estimate,
-    percentile,
-)
 
 n, C, BATCH, EPOCHS = 120, 4, 20, 8
 BATCHES = n // BATCH

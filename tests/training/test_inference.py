@@ -17,7 +17,7 @@ from proselflc.data.dataset import Part
 from proselflc.data.inputs import Features
 from proselflc.data.preprocessing import Standardization
 from proselflc.training import processes
-from proselflc.training.inference import StoredLogits, all_logits, logits_of_all, predict_batches
+from proselflc.training.inference import StoredLogits, logits_of_all, predict_batches
 
 N, FEATURES, C = 23, 4, 3
 
@@ -73,16 +73,22 @@ def test_the_mode_comes_back_even_if_nobody_wants_all_answers(model: nn.Module, 
         assert model.training is was_training
 
 
-def test_all_logits_are_in_the_order_of_the_examples(model: nn.Module, part: Part) -> None:
+def test_all_logits_are_in_the_order_of_the_examples(
+    model: nn.Module, part: Part, tmp_path: Path
+) -> None:
     accelerator = processes.accelerator("no")
-    logits = all_logits(model, loader(part, shuffle=True), N, C, accelerator)
+    logits = logits_of_all(model, loader(part, shuffle=True), N, C, accelerator, tmp_path)
+    assert isinstance(logits, torch.Tensor)
     assert_close(logits, by_hand(model, part))
 
 
-def test_an_example_that_was_not_read_has_no_logits(model: nn.Module, part: Part) -> None:
+def test_an_example_that_was_not_read_has_no_logits(
+    model: nn.Module, part: Part, tmp_path: Path
+) -> None:
     scaling = Standardization((0.0,) * FEATURES, (1.0,) * FEATURES)
     some = Loader(part, scaling, Order(5, shuffle=False, drop_last=True))
-    logits = all_logits(model, some, N, C, processes.accelerator("no"))
+    logits = logits_of_all(model, some, N, C, processes.accelerator("no"), tmp_path)
+    assert isinstance(logits, torch.Tensor)
     assert_close(logits[:20], by_hand(model, part)[:20])
     assert logits[20:].isnan().all()
 

@@ -463,12 +463,13 @@ def test_a_step_computes_what_is_taught_once(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Strategy, "evidence", counted)
     result = model.learn(Few().batch(0, 0))
     assert calls == []  # nothing but the loss, for a step that is not observed
-    p = result.logits.softmax(1)
-    eps = result.trust[:, None]
+    p, corrected = result.logits.softmax(1), result.corrected
+    eps = corrected.trust[:, None]
     q = F.one_hot(result.batch.y, C).float()
-    assert_close(result.target, (1 - eps) * q + eps * p)
-    assert_close(result.entropy, -(p * p.log()).sum(1))
-    assert not any(t.requires_grad for t in (result.target, result.trust, result.entropy))
+    assert_close(corrected.target, (1 - eps) * q + eps * p)
+    assert_close(corrected.entropy, -(p * p.log()).sum(1))
+    for tensor in (corrected.target, corrected.trust, corrected.entropy):
+        assert not tensor.requires_grad
     assert len(calls) == 1
 
 

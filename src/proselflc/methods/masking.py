@@ -14,6 +14,7 @@ from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch, generator_for
 from proselflc.data.labels.class_matrix import check_room_for_transition, read_mask
 from proselflc.errors import InputError
+from proselflc.methods.loss_correction import percentile
 from proselflc.training import method
 from proselflc.training.method import Method
 from proselflc.training.strategy import (
@@ -24,7 +25,6 @@ from proselflc.training.strategy import (
     all_probabilities,
     check_probabilities,
 )
-from proselflc.training.transition_estimate import percentile
 from proselflc.wording import option
 
 FIRST = 0.25  # of all epochs; later, the estimate would show memorised labels

@@ -166,7 +166,7 @@ class Progress(Observer):
         g = self._training.strategy.global_trust(self._training.progress)
         if g is not None:
             numbers["g"] = g
-        numbers |= {"ε": float(result.trust.mean()), "examples/s": meter.speed or 0.0}
+        numbers |= {"ε": float(result.corrected.trust.mean()), "examples/s": meter.speed or 0.0}
         self._display.step(result.step, numbers)
 
 

@@ -28,17 +28,11 @@ _NAME = re.compile(r"([0-9]{10})-([0-9a-f]{32})\.safetensors")
 
 @dataclass(frozen=True)
 class State:
-    """A state that training can continue from.
+    """A state that training can continue from."""
 
-    Attributes:
-        step: number of completed optimiser steps.
-        tensors: tensors by dotted names.
-        facts: everything else, as JSON holds it.
-    """
-
-    step: int
-    tensors: dict[str, Tensor]
-    facts: Json
+    step: int  # number of completed optimiser steps
+    tensors: dict[str, Tensor]  # by dotted names
+    facts: Json  # everything else, as JSON holds it
 
 
 def write(folder: Path, state: State) -> Path:

@@ -14,15 +14,11 @@ from proselflc.errors import InputError
 
 @dataclass(frozen=True)
 class Caller:
-    """The part of the program that needs features, as its errors name it.
+    """The part of the program that needs features, as its errors name it."""
 
-    Attributes:
-        name: its name, the subject of a sentence.
-        instead: returns what to do if the model has no such layer, an imperative; a named
-            function, since hooks are pickled with their models.
-    """
-
-    name: str
+    name: str  # the subject of a sentence
+    # Returns what to do if the model has no such layer, an imperative. It is a named function,
+    # since hooks are pickled with their models.
     instead: Callable[[], str]
 
 

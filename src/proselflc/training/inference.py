@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,9 +23,6 @@ class StoredLogits:
     """Logits [n, C] in a temporary file, read some rows at a time.
 
     The file has no name and disappears with the object or the process.
-
-    Args:
-        folder: a folder on the disk to use.
     """
 
     ndim = 2
@@ -61,39 +59,28 @@ class StoredLogits:
 Logits: TypeAlias = Tensor | StoredLogits
 
 
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode inside the `with` block."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
 def predict_batches(
     model: nn.Module, loader: Batches, device: torch.device
 ) -> Iterator[tuple[Batch, Tensor]]:
     """Yield every batch with its logits [N, C], in evaluation mode and without gradients."""
-    was_training = model.training
-    model.eval()
-    try:
+    with _evaluating(model):
         for batch in loader.batches():
             if len(batch.y) == 0:  # a process's share of a short last batch
                 continue
             with torch.inference_mode():
                 logits = model(batch.x.to(device))
             yield batch, logits.float()
-    finally:
-        model.train(was_training)
-
-
-def all_logits(
-    model: nn.Module, loader: Batches, num_examples: int, num_classes: int, accelerator: Accelerator
-) -> Tensor:
-    """Return the logits [n, C] of all processes in the order of the examples, on the CPU."""
-    logits = torch.full((num_examples, num_classes), torch.nan)
-    indices, found = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, num_classes)]
-    for batch, some in predict_batches(model, loader, accelerator.device):
-        indices.append(batch.index)
-        found.append(some.cpu())
-    index, rows = processes.gathered(
-        accelerator,
-        torch.cat(indices).to(accelerator.device),
-        torch.cat(found).to(accelerator.device),
-    )
-    logits[index.cpu()] = rows.cpu()
-    return logits
 
 
 def logits_of_all(
@@ -104,19 +91,19 @@ def logits_of_all(
     accelerator: Accelerator,
     folder: Path,
 ) -> Logits:
-    """Return `all_logits`, or beyond `memory_budget.DENSE_NUMBERS` the same in a temporary file.
+    """Return the logits [n, C] of all processes in the order of the examples, on the CPU.
 
-    Processes other than the main one then return no rows.
+    Beyond `memory_budget.DENSE_NUMBERS` they are in a temporary file, and processes other than the
+    main one return no rows.
     """
+    logits: Logits
     if keeps_all(num_examples, num_classes):
-        return all_logits(model, loader, num_examples, num_classes, accelerator)
-    if not accelerator.is_main_process:
-        logits: Logits = torch.zeros(0, num_classes)
-    else:
+        logits = torch.full((num_examples, num_classes), torch.nan)
+    elif accelerator.is_main_process:
         logits = StoredLogits(folder, num_examples, num_classes)
-    was_training = model.training
-    model.eval()
-    try:
+    else:
+        logits = torch.zeros(0, num_classes)
+    with _evaluating(model):
         for batch in loader.batches():  # as many in every process, some without examples
             found = torch.zeros(0, num_classes, device=accelerator.device)
             if len(batch.y):
@@ -126,6 +113,6 @@ def logits_of_all(
             index, found = processes.gathered(accelerator, index, found)
             if isinstance(logits, StoredLogits):
                 logits.put(index, found)
-    finally:
-        model.train(was_training)
+            elif len(logits):
+                logits[index.cpu()] = found.cpu()
     return logits

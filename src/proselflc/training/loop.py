@@ -34,59 +34,29 @@ class DivergenceError(Exception):
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of one optimiser step.
+    """The result of one optimiser step."""
 
-    Attributes:
-        step: its number, from 1 to Γ.
-        epoch: the number of its epoch, from 0.
-        ends_epoch: whether it is the last step of its epoch or of training.
-        batch: the examples that this process learned from.
-        corrected: p, H(p), q̃ and ε of the batch, from the logits before the step.
-        loss: the loss of the whole batch of all processes.
-        size: number of examples in the whole batch.
-        lr: the learning rate.
-        stop: whether a process had asked for a stop before the step.
-    """
-
-    step: int
-    epoch: int
-    ends_epoch: bool
-    batch: Batch
-    corrected: CorrectedBatch
-    loss: float
-    size: int
+    step: int  # its number, from 1 to Γ
+    epoch: int  # the number of its epoch, from 0
+    ends_epoch: bool  # whether it is the last step of its epoch or of training
+    batch: Batch  # the examples that this process learned from
+    corrected: CorrectedBatch  # p, H(p), q̃ and ε of the batch, from the logits before the step
+    loss: float  # of the whole batch of all processes
+    size: int  # number of examples in the whole batch
     lr: float
-    stop: bool
+    stop: bool  # whether a process had asked for a stop before the step
 
     @property
     def logits(self) -> Tensor:
         """Return the logits [N, C] before the step, detached."""
         return self.corrected.logits
 
-    @property
-    def target(self) -> Tensor:
-        """Return the target q̃ [N, C], signed."""
-        return self.corrected.target
-
-    @property
-    def trust(self) -> Tensor:
-        """Return the trust ε [N]."""
-        return self.corrected.trust
-
-    @property
-    def entropy(self) -> Tensor:
-        """Return the entropy H(p) [N]."""
-        return self.corrected.entropy
-
 
 class Observer:
-    """Follows a training run; a subclass defines the hooks that it needs.
+    """Follows a training run; a subclass defines the hooks that it needs."""
 
-    Attributes:
-        stop_reason: why training should stop, or None. The loop reads it after every step and stops
-            all processes after the next one, with the state saved.
-    """
-
+    # Why training should stop. The loop reads it after every step and stops all processes after the
+    # next one, with the state saved.
     stop_reason: str | None = None
 
     def observe(self, result: StepResult) -> None:
@@ -377,11 +347,8 @@ def train_steps(
     """Train from the current step to Γ or to a stop, and yield the result of every step.
 
     Args:
-        training: the model, strategy and optimiser.
-        loader: batches to learn from.
         snapshot: returns the snapshot that the strategy may read when a stage begins or an epoch
             ends; None for a strategy that needs none.
-        observers: called in this order.
         evaluate: measures the model after a step and returns a line of the history; None where
             nothing is due.
     """

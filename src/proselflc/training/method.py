@@ -30,10 +30,8 @@ T = TypeVar("T")
 def checked(default: T, check: Callable[[Any, str], T]) -> T:
     """Return a field of parameters that has a default and a check.
 
-    Args:
-        default: the value where none is given.
-        check: takes a value and the field's name and returns the value to keep, or raises a
-            `ValueError` or a `TypeError` that says what was expected.
+    The check takes a value and the field's name and returns the value to keep, or raises a
+    `ValueError` or a `TypeError` that says what was expected.
     """
     return field(default=default, metadata={"check": check})
 
@@ -73,41 +71,26 @@ P = TypeVar("P", bound=Parameters)
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Generic[P]):
-    """A method, which is a criterion and nothing else, or a strategy.
+    """A method, which is a criterion and nothing else, or a strategy."""
 
-    Attributes:
-        title: its name in the literature.
-        loss: what it minimises, in the paper's letters.
-        where: the place in the paper, or how the method is related to it.
-        entropy: what it does to low-entropy predictions, compared with cross entropy.
-        semantic_class: where the class of its target can come from.
-        when: when to use it, in a sentence that agrees with docs/results.md and docs/methods.md.
-        needs: what the user has to give besides the data, in a few words.
-        parameters: the class of its parameters.
-        grid: the values that a search tries by default, by parameter.
-        criterion: the public criterion that it is, or that its strategy builds on, by name. Without
-            a strategy, the parameters are its arguments.
-        target: returns the target of the algebra that is taught, where the criterion alone does not
-            say it; without a strategy, that of a plain `Criterion`.
-        strategy: makes the strategy, for a method that is more than a criterion.
-        learns_trusted: whether trusted examples are for learning and not for validation.
-        name: the name by which a user chooses it; `proselflc.methods` sets it.
-    """
-
-    title: str
-    loss: str
-    where: str
-    entropy: str = "–"
-    semantic_class: str = "annotated"
-    when: str
-    needs: str = "–"
+    title: str  # its name in the literature
+    loss: str  # what it minimises, in the paper's letters
+    where: str  # the place in the paper, or how the method is related to it
+    entropy: str = "–"  # what it does to low-entropy predictions, compared with cross entropy
+    semantic_class: str = "annotated"  # where the class of its target can come from
+    when: str  # when to use it, in a sentence that agrees with docs/results.md and docs/methods.md
+    needs: str = "–"  # what the user has to give besides the data, in a few words
     parameters: type[P]
-    grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # tried by a search
+    # The name of the public criterion that it is, or that its strategy builds on. Without a
+    # strategy, the parameters are its arguments.
     criterion: str
+    # Returns the target of the algebra that is taught, where the criterion alone does not say it;
+    # without a strategy, that of a plain `Criterion`.
     target: Callable[[P], Target] | None = None
-    strategy: Callable[[P, RunContext], Strategy] | None = None
-    learns_trusted: bool = False
-    name: str = ""
+    strategy: Callable[[P, RunContext], Strategy] | None = None  # if it is more than a criterion
+    learns_trusted: bool = False  # whether trusted examples are for learning, not for validation
+    name: str = ""  # by which a user chooses it; `proselflc.methods` sets it
 
     @property
     def weighs(self) -> bool:
@@ -143,9 +126,7 @@ class Method(Generic[P]):
         """Return all its parameters: those given, checked, and defaults for the others.
 
         Paths become absolute, because a run may be resumed, audited or repeated from any folder.
-
-        Args:
-            given: the user's values by name; None means not given.
+        A value of None means not given.
         """
         known = {name: value for name, value in given.items() if value is not None}
         for name in known:

@@ -11,7 +11,7 @@ import copy
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -50,27 +50,16 @@ Mean: TypeAlias = npt.NDArray[Any]  # [n, C] float16, or [n, 5] of TOP; NaN if n
 
 
 class Observations(NamedTuple):
-    """What a step computed about N examples.
-
-    Attributes:
-        index: [N] int64 positions of the examples.
-        facts: [N, 7] float32, a column per field of `ROW`.
-        means: p and the signed q̃, [N, C] float32 each, if they are averaged; else nothing.
-    """
+    """What a step computed about N examples, at the positions index [N] int64."""
 
     index: Tensor  # type: ignore[assignment]  # shadows tuple.index, which is not needed
-    facts: Tensor
-    means: tuple[Tensor, ...]
+    facts: Tensor  # [N, 7] float32, a column per field of `ROW`
+    means: tuple[Tensor, ...]  # p and the signed q̃, [N, C] float32 each, if they are averaged
 
 
 @torch.no_grad()
 def observe(corrected: CorrectedBatch, *, means: bool) -> Observations:
-    """Return what is recorded of a batch.
-
-    Args:
-        corrected: what the strategy makes of the batch.
-        means: whether p and q̃ are wanted.
-    """
+    """Return what is recorded of a batch; p and q̃ only if their means are wanted."""
     p, target, batch = corrected.evidence.p, corrected.target, corrected.batch
     given = batch.y.to(p.device).unsqueeze(1)
     other = p.scatter(1, given, -1.0).max(1)
@@ -98,8 +87,6 @@ class Recorder:
     """Keeps the observations of n examples and writes them.
 
     Args:
-        folder: the folder of the files.
-        num_classes: C, at most 65,534.
         epochs: number of epochs of the run, which tells which are the last.
         first: first epoch of the last stage.
         means: whether p and q̃ are averaged over the last epochs.
@@ -121,7 +108,7 @@ class Recorder:
         self.recent_from = max(first, epochs - recent_epochs(epochs))
         self.rows = _unseen(num_examples)
         self.count = torch.zeros(num_examples, dtype=torch.int32)  # in how many recent epochs
-        self.means: dict[str, _Mean] = {
+        self.means: dict[str, _DenseMean | _TopMean] = {
             name: (_DenseMean if num_examples * num_classes <= LARGEST else _TopMean)(
                 num_examples, num_classes
             )
@@ -183,11 +170,7 @@ class Recorder:
         self.keep(epoch)
 
     def keep(self, epoch: int) -> None:
-        """Keep the files of the first epochs and remove those of later ones.
-
-        Args:
-            epoch: number of epochs to keep.
-        """
+        """Keep the files of the first epochs, of which there are `epoch`, and remove later ones."""
         there = dict(_epochs(self.folder))
         missing = [number for number in range(epoch) if number not in there]
         if missing:
@@ -211,9 +194,7 @@ class Recorder:
 class Epochs(Sequence[Rows]):
     """The rows [n] of every epoch, each memory-mapped on access.
 
-    Args:
-        folder: the folder of the records.
-        checked: returns the path of a file that is as it was written, and refuses others.
+    `checked` returns the path of a file that is as it was written, and refuses others.
     """
 
     def __init__(self, folder: Path, checked: Callable[[Path], Path] | None = None) -> None:
@@ -283,19 +264,13 @@ def mapped(path: Path) -> npt.NDArray[Any]:
         raise InputError(f"cannot read {path}: {reason}") from None
 
 
-class _Mean(Protocol):
-    def add(self, index: Tensor, values: Tensor, share: Tensor) -> None:
-        """Set m ← m + (values − m)·share for some rows; share [N, 1] is 1 for the first values."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the state, which may be written to."""
-
-    def array(self, seen: Tensor) -> Mean:
-        """Return the array to write, with NaN where `seen` [n] is False."""
-
-
 class _DenseMean:
-    """[n, C] in float16."""
+    """The means m of n examples, [n, C] in float16.
+
+    `add` sets m ← m + (values − m)·share for some rows, where share [N, 1] is 1 for the first
+    values; `tensors` is the state, which may be written to; `array` is what is written to a file,
+    with NaN where `seen` [n] is False.
+    """
 
     def __init__(self, num_examples: int, num_classes: int) -> None:
         self.mean = torch.zeros(num_examples, num_classes, dtype=torch.float16)
@@ -314,7 +289,7 @@ class _DenseMean:
 
 
 class _TopMean:
-    """The five largest classes of each mean.
+    """The five largest classes of each mean, with the methods of `_DenseMean`.
 
     A class that newly comes among the five starts from 0, so what it had before is lost: a mean of
     a class that is not always among the five largest is too low.

@@ -50,10 +50,9 @@ def agreed(value: bool) -> bool:
 
 
 def gathered(accelerator: Accelerator, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """Return the rows of all processes, in the order of the processes.
+    """Return the rows of tensors [N, …] of all processes, in the order of the processes.
 
-    Args:
-        tensors: [N, …] each; N may differ between processes and be 0.
+    N may differ between processes and be 0.
     """
     if accelerator.num_processes == 1:
         return tensors

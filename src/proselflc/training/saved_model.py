@@ -23,32 +23,21 @@ from proselflc.wording import command, option
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """The parts of `model.json` that a prediction needs.
+    """The parts of `model.json` that a prediction needs."""
 
-    Attributes:
-        names: C class names.
-        model: the name of the model in the catalogue, or the code that makes it.
-        preprocessing: the inputs' preprocessing, as its `to_json` wrote it.
-        label_type: the labels as the caller wrote them, if they are not class names.
-    """
-
-    names: tuple[str, ...]
-    model: str | None = None
-    preprocessing: Any = None
-    label_type: Any = None
+    names: tuple[str, ...]  # of the C classes
+    model: str | None = None  # its name in the catalogue, or the code that makes it
+    preprocessing: Any = None  # of the inputs, as its `to_json` wrote it
+    label_type: Any = None  # the labels as the caller wrote them, if they are not class names
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """The model of a run, read when it is needed.
-
-    Attributes:
-        directory: the run.
-        made_by: `package.module:factory` that makes the model, if it is the user's own. The run
-            itself is not trusted with this: it could name any code.
-    """
+    """The model of a run, read when it is needed."""
 
     directory: RunDirectory
+    # `package.module:factory` that makes the model, if it is the user's own. The run itself is not
+    # trusted with this: it could name any code.
     made_by: str | None = None
 
     @property

@@ -32,42 +32,25 @@ from proselflc.wording import option
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of training.
+    """A stage of training."""
 
-    Attributes:
-        name: what happens in it, in a few words.
-        share: its share of all epochs.
-        fresh: whether the model starts again from its initial weights.
-        schedule: learning rate schedule; None for the recipe's.
-    """
-
-    name: str
-    share: float = 1.0
-    fresh: bool = False
-    schedule: Schedule | None = None
+    name: str  # what happens in it, in a few words
+    share: float = 1.0  # of all epochs
+    fresh: bool = False  # whether the model starts again from its initial weights
+    schedule: Schedule | None = None  # of the learning rate; None for the recipe's
 
 
 @dataclass(frozen=True)
 class Span:
-    """A stage in optimiser steps.
-
-    Attributes:
-        stage: the stage.
-        first: number of steps before it.
-        steps: number of its steps.
-    """
+    """A stage in optimiser steps."""
 
     stage: Stage
-    first: int
-    steps: int
+    first: int  # number of steps before it
+    steps: int  # number of its steps
 
 
 def described(spans: tuple[Span, ...], batches: int) -> list[dict[str, object]]:
-    """Return the stages as `stages.json` holds them; first epochs and steps count from 0.
-
-    Args:
-        spans: the stages of the run.
-    """
+    """Return the stages as `stages.json` holds them; first epochs and steps count from 0."""
     return [
         {
             "name": span.stage.name,
@@ -81,11 +64,7 @@ def described(spans: tuple[Span, ...], batches: int) -> list[dict[str, object]]:
 
 
 def spans(stages: tuple[Stage, ...], total_steps: int, batches: int) -> tuple[Span, ...]:
-    """Return when the stages of Γ steps begin; all but the last have whole epochs.
-
-    Args:
-        stages: one or more; their shares sum to 1.
-    """
+    """Return when the stages of Γ steps begin; all but the last have whole epochs."""
     epochs = -(-total_steps // batches)
     if epochs < len(stages):
         raise InputError(
@@ -111,33 +90,19 @@ def spans(stages: tuple[Stage, ...], total_steps: int, batches: int) -> tuple[Sp
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a strategy may know about the run when it is made.
+    """What a strategy may know about the run when it is made."""
 
-    Attributes:
-        total_steps: Γ.
-        batches: steps per epoch.
-        given: [n] the labels.
-        names: C class names.
-        preprocessing: preprocessing of the inputs, fitted on the training part.
-        model: name of the model, whose code the user trusts.
-        coarse: [C] the coarse class of every class, or None.
-        trusted: [n] whether a label is known to be right, or None if the user named no such.
-        sample_weight: [n] weight of each example in the loss, or None for equal weights.
-        seed: seed of the run.
-        precision: precision of the model's training.
-    """
-
-    total_steps: int
-    batches: int
-    given: Ints
-    names: tuple[str, ...]
-    preprocessing: Preprocessing
-    model: str = ""
-    coarse: Ints | None = None
-    trusted: Bools | None = None
-    sample_weight: Floats | None = None
+    total_steps: int  # Γ
+    batches: int  # steps per epoch
+    given: Ints  # [n] the labels
+    names: tuple[str, ...]  # of the C classes
+    preprocessing: Preprocessing  # of the inputs, fitted on the training part
+    model: str = ""  # its name, whose code the user trusts
+    coarse: Ints | None = None  # [C] the coarse class of every class
+    trusted: Bools | None = None  # [n] whether a label is known to be right, if the user named such
+    sample_weight: Floats | None = None  # [n] weight of each example in the loss; None if equal
     seed: int = 0
-    precision: Precision = "no"
+    precision: Precision = "no"  # of the model's training
 
     @property
     def epochs(self) -> int:
@@ -167,20 +132,13 @@ class Snapshot:
     """The state of training that a strategy may read when a stage begins or an epoch ends.
 
     It holds no true labels, so no method can peek.
-
-    Attributes:
-        model: the bare model, as trained so far.
-        given: [n] the labels.
-        num_classes: C.
-        predict: applies the model to training examples, with test-time transforms.
-        note: reports a sentence to the user, such as an estimate that failed.
     """
 
-    model: nn.Module
-    given: Ints
+    model: nn.Module  # the bare model, as trained so far
+    given: Ints  # [n] the labels
     num_classes: int
-    predict: Predict
-    note: Callable[[str], None]
+    predict: Predict  # applies the model to training examples, with test-time transforms
+    note: Callable[[str], None]  # reports a sentence to the user, such as an estimate that failed
 
 
 class Strategy(nn.Module):
@@ -193,15 +151,10 @@ class Strategy(nn.Module):
         criterion: the loss to minimise.
         sample_weight: [n] weight of each example, or None for equal weights. The loss of a batch is
             then Σ_i w_i L_i / Σ_i w_i, as in `F.cross_entropy` with class weights.
-
-    Attributes:
-        stages: one or more, in order.
-        processes: largest number of processes it supports; None for any number.
-        criterion: the criterion of the current stage.
     """
 
-    stages: tuple[Stage, ...] = (Stage("training"),)
-    processes: int | None = None
+    stages: tuple[Stage, ...] = (Stage("training"),)  # in order; their shares sum to 1
+    processes: int | None = None  # largest number of processes it supports; None for any number
     sample_weight: Tensor | None
 
     def __init__(self, criterion: Criterion, sample_weight: Floats | None = None) -> None:
@@ -253,22 +206,14 @@ class Strategy(nn.Module):
     def learn(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch and the model's logits [N, C] of its examples, detached.
 
-        Override it in a method that feeds the model something other than the examples.
-
-        Args:
-            model: the model, as the loop wraps it.
-            batch: the examples, on the model's device.
+        Override it in a method that feeds the model something other than the examples. The model is
+        as the loop wraps it, and the batch is on its device.
         """
         logits = model(batch.x)
         return self.loss(logits, batch, progress), logits.detach()
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
-        """Return the scalar to minimise.
-
-        Args:
-            logits: [N, C] of the batch.
-            batch: the examples, on the same device.
-        """
+        """Return the scalar to minimise, from logits [N, C] and the batch on their device."""
         loss: Tensor = self.criterion(
             logits,
             self.targets(batch),
@@ -325,10 +270,6 @@ class CorrectedBatch:
     The step's loss cannot hand these over: the fused criteria never build q̃ and overwrite p by the
     gradient. They are computed from the same logits without another forward pass, once for all
     who read them. Read them before the strategy changes at the end of an epoch.
-
-    Args:
-        logits: [N, C], detached.
-        batch: the examples that the logits belong to.
     """
 
     def __init__(self, strategy: Strategy, logits: Tensor, batch: Batch, progress: float) -> None:
@@ -366,11 +307,9 @@ class CorrectedBatch:
 
 
 def check_memory(needed: int, kept: str) -> None:
-    """Refuse a method whose state does not fit into memory, before it is allocated.
+    """Refuse a method whose state of `needed` bytes does not fit into memory, before it is made.
 
-    Args:
-        needed: bytes of the state; two more copies are made while a checkpoint is written.
-        kept: what the state holds, in words.
+    Two more copies are made while a checkpoint is written. `kept` says what the state holds.
     """
     memory_budget.require(
         3 * needed,
@@ -382,8 +321,7 @@ def check_memory(needed: int, kept: str) -> None:
 def check_probabilities(num_examples: int, num_classes: int, per_pair: int) -> None:
     """Refuse a method whose predictions of all examples do not fit into memory.
 
-    Args:
-        per_pair: bytes needed for each pair of classes.
+    It also needs `per_pair` bytes for each pair of classes.
     """
     memory_budget.require(
         4 * num_examples * num_classes + per_pair * num_classes**2,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from proselflc.data.inputs import Bools
-from proselflc.training.beta_mixture import BINS, BetaMixture, Values, fit, loss_model
+from proselflc.methods.dynamic_bootstrapping import BINS, BetaMixture, Values, fit, loss_model
 
 few = settings(deadline=None, max_examples=60, derandomize=True)
 

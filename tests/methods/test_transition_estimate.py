@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from proselflc.training import transition_estimate
-from proselflc.training.transition_estimate import (
+from proselflc.methods import loss_correction
+from proselflc.methods.loss_correction import (
     ESTIMATES,
     MOST_CONDITION,
     anchor,
@@ -189,7 +189,7 @@ def test_an_estimate_in_blocks_is_the_same(
     p = torch.softmax(3 * torch.randn(200, 7, generator=generator), 1)
     given, names = torch.randint(0, 7, (200,), generator=generator), list("abcdefg")
     whole = ESTIMATES[name](p, given, names)
-    monkeypatch.setattr(transition_estimate, "NUMBERS", numbers)
+    monkeypatch.setattr(loss_correction, "NUMBERS", numbers)
     parts = ESTIMATES[name](p, given, names)
     assert torch.equal(parts.T, whole.T)
     assert parts.notes == whole.notes
