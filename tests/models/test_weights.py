@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from proselflc.errors import InputError
+from proselflc.models.factory import words
 from proselflc.models.networks import resnet18
-from proselflc.models.weights import load_pretrained, load_strictly, read_state, words
+from proselflc.models.weights import load_pretrained, load_strictly, read_state
 
 SOMEWHERE = Path("file.pt")
 
