@@ -28,7 +28,7 @@ from proselflc.correction.objective import (
     correction,
     reduced_loss,
 )
-from proselflc.correction.options import DEFAULTS, Options, TargetOptions, takes
+from proselflc.correction.parameter import DEFAULTS, Options, TargetOptions, takes
 from proselflc.correction.robust import Backward, Forward, Generalized, Symmetric
 from proselflc.correction.trust import Trust
 

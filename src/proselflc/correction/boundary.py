@@ -43,11 +43,6 @@ def observe(
         logits: [N, C], [N, C, d1, …] or [C], floating point.
         target: int64 (or uint8) class ids [N], [N, d1, …] or []; or probabilities shaped like
             logits.
-        progress: t/Γ in [0, 1].
-        weight: [C] class weights.
-        ignore_index: class id of examples to leave out; not for probabilities.
-        teacher_logits: shaped like logits.
-        log_offset: δ in log(p + δ).
         look_at_values: also check values that live on an accelerator, which waits for it.
         presume: leave the class ids of an ordinary batch unread; see `read`.
     """

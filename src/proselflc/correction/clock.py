@@ -57,19 +57,14 @@ class CachedCounter:
 
 
 class FollowedOptimizer:
-    """The optimiser whose steps advance a counter, if there is one.
-
-    Attributes:
-        is_on: whether there is one; if not, calls advance the counter.
-        calls: calls since the last step.
-    """
+    """The optimiser whose steps advance a counter; if there is none, calls advance it."""
 
     __slots__ = ("calls", "handle", "is_on", "warned")
 
     def __init__(self) -> None:
         self.is_on = False  # torch.compile can look at this, but not at a handle
         self.handle: RemovableHandle | None = None
-        self.calls = 0
+        self.calls = 0  # since the last step
         self.warned = False
 
     def follow(self, optimizer: Optimizer, stepped: Callable[[], None]) -> None:

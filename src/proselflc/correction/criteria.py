@@ -9,7 +9,7 @@ from torch import Tensor
 from proselflc.correction import catalogue, parameter
 from proselflc.correction.clock import checked_total
 from proselflc.correction.criterion import Criterion
-from proselflc.correction.options import Options, TargetOptions, takes
+from proselflc.correction.parameter import Options, TargetOptions, takes
 from proselflc.correction.robust import Backward, Forward, Generalized, Symmetric
 from proselflc.correction.trust import Trust
 

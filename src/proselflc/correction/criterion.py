@@ -30,8 +30,7 @@ from proselflc.correction.objective import (
     correction,
     reduced_loss,
 )
-from proselflc.correction.options import DEFAULTS, TargetOptions, takes
-from proselflc.correction.parameter import number, whole_number
+from proselflc.correction.parameter import DEFAULTS, TargetOptions, number, takes, whole_number
 from proselflc.correction.torch_internals import materialize
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ There is no field for clean labels, so no method can use them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 from proselflc.correction.information import expected_surprise
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Evidence:
     """One flat batch of N predictions over C classes, with its annotations.
 
@@ -35,53 +37,26 @@ class Evidence:
         is_presumed: whether `is_complete` is presumed and the class ids are not checked yet.
     """
 
-    __slots__ = (
-        "_entropy",
-        "_log_p",
-        "_p",
-        "has_class_ids",
-        "ignore_index",
-        "is_complete",
-        "is_presumed",
-        "log_offset",
-        "logits",
-        "num_classes",
-        "progress",
-        "remembered",
-        "target",
-        "teacher_logits",
-        "weight",
-    )
+    logits: Tensor
+    target: Tensor
+    _: KW_ONLY
+    progress: float | Tensor | None = None
+    weight: Tensor | None = None
+    ignore_index: int = -100
+    teacher_logits: Tensor | None = None
+    remembered: Tensor | None = None
+    log_offset: float = 0.0
+    is_complete: bool = False
+    is_presumed: bool = False
+    num_classes: int = field(init=False)
+    has_class_ids: bool = field(init=False)
+    _log_p: Tensor | None = field(init=False, default=None)
+    _p: Tensor | None = field(init=False, default=None)
+    _entropy: Tensor | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        *,
-        progress: float | Tensor | None = None,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        teacher_logits: Tensor | None = None,
-        remembered: Tensor | None = None,
-        log_offset: float = 0.0,
-        is_complete: bool = False,
-        is_presumed: bool = False,
-    ) -> None:
-        self.logits = logits
-        self.num_classes = logits.size(-1)
-        self.target = target
-        self.has_class_ids = not target.is_floating_point()
-        self.progress = progress
-        self.weight = weight
-        self.ignore_index = ignore_index
-        self.teacher_logits = teacher_logits
-        self.remembered = remembered
-        self.log_offset = log_offset
-        self.is_complete = is_complete
-        self.is_presumed = is_presumed
-        self._log_p: Tensor | None = None
-        self._p: Tensor | None = None
-        self._entropy: Tensor | None = None
+    def __post_init__(self) -> None:
+        self.num_classes = self.logits.size(-1)
+        self.has_class_ids = not self.target.is_floating_point()
 
     def with_logits(self, logits: Tensor) -> Evidence:
         """Return the same annotations with other logits [N, C]."""
@@ -178,10 +153,7 @@ class Evidence:
     def expect(self, f: Callable[[Tensor], Tensor]) -> Tensor:
         """Return [N] E_q f(log p) = Σ_j w_j q_j f(log p_j), 0 where ignored.
 
-        For class ids this looks at one class per example and makes no one-hot.
-
-        Args:
-            f: an elementwise function of log-probabilities, of any shape.
+        f is elementwise. For class ids this looks at one class per example and makes no one-hot.
         """
         if self.has_class_ids:
             log_p_y = -F.nll_loss(

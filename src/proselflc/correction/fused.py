@@ -197,16 +197,8 @@ def _block(
         loss     = s(1 − ε) Σ_j w_j q_j (−log p_j) + b H
         gradient = p∘(a − b (log p + H)) − s(1 − ε) w∘q
 
-    Computed with −H, −a and −s(1 − ε), each of which is an operation less away.
-
-    Args:
-        e: the evidence, whose p and entropy are set here.
-        target: whose reference is p.
-        share: s.
-        guarded: make sure that 0·log 0 = 0.
-        wanted: whether to make the gradient.
-        scratch: [N, C] to overwrite, or None.
-        out: [N, C] for the gradient, or to overwrite, or None.
+    Computed with −H, −a and −s(1 − ε), each of which is an operation less away. If guarded,
+    0·log 0 = 0 is ensured. `scratch` [N, C] is overwritten, and so is `out`, by the gradient.
     """
     log_p = torch.log_softmax(e.logits, -1, out=scratch)
     if e.has_class_ids:

@@ -1,14 +1,20 @@
-"""The numbers a method is made with: their defaults, and their checks where the method is made.
+"""The numbers and options a method is made with: their types, their defaults, and their checks.
 
 Nothing here needs torch until a tensor comes, so that a command line can check without it.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import operator
 from collections.abc import Callable
 from numbers import Real
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # ProSelfLC, as in the paper's experiments (Wang et al. 2021).
 SHARPNESS = 10.0
@@ -33,14 +39,10 @@ LOG_ZERO = -4.0
 def number(
     value: float, name: str, allowed: str, meaning: str, *, fits: Callable[[float], bool]
 ) -> float:
-    """Return the number, if it is one and fits.
+    """Return the number, if it is one or a 0-d tensor, and fits.
 
-    Args:
-        value: from the user; a 0-d tensor counts as its value.
-        name: of the parameter.
-        allowed: the numbers that fit, such as "between 0 and 1".
-        meaning: what the number is, as a clause for the error.
-        fits: whether a number is allowed; must be False for NaN.
+    `allowed` names the numbers that fit, such as "between 0 and 1", and `meaning` says what the
+    number is, as a clause for the error. `fits` must be False for NaN.
     """
     real = is_number(value) or _is_scalar(value)
     if not real or not fits(float(value)):
@@ -143,3 +145,76 @@ def _is_scalar(value: object) -> bool:
     from torch import Tensor
 
     return isinstance(value, Tensor) and value.dim() == 0
+
+
+class Options(TypedDict, total=False):
+    """The options that mean what they mean in `F.cross_entropy`."""
+
+    weight: Tensor | None
+    ignore_index: int
+    reduction: str
+
+
+class TargetOptions(Options, total=False):
+    """The options where the target is one of the algebra; see `Criterion`."""
+
+    log_offset: float
+    fused: bool
+
+
+DEFAULTS: TargetOptions = {
+    "weight": None,
+    "ignore_index": -100,
+    "reduction": "mean",
+    "log_offset": 0.0,
+    "fused": True,
+}
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def takes(options: type) -> Callable[[F], F]:
+    """Return a decorator for a function that forwards its `**options`.
+
+    Its signature then shows the options of one of the classes above and their defaults, and any
+    other keyword is refused as Python refuses one.
+
+    >>> @takes(Options)
+    ... def loss(logits, **options): ...
+    >>> list(inspect.signature(loss).parameters)
+    ['logits', 'weight', 'ignore_index', 'reduction']
+    >>> loss(1, wieght=None)
+    Traceback (most recent call last):
+    TypeError: loss() got an unexpected keyword argument 'wieght'
+    """
+    hints = options.__annotations__
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        known = frozenset([*hints, *(one.name for one in own)])
+
+        @functools.wraps(function)
+        def checked(*args: Any, **given: Any) -> Any:
+            for name in given:
+                if name not in known:
+                    raise TypeError(
+                        f"{function.__qualname__}() got an unexpected keyword argument {name!r}"
+                    )
+            return function(*args, **given)
+
+        shown = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=dict(DEFAULTS)[name],
+                annotation=getattr(hint, "__forward_arg__", hint),
+            )
+            for name, hint in hints.items()
+        ]
+        every = [*own, *shown]
+        vars(checked)["__signature__"] = signature.replace(parameters=every)
+        annotated = {one.name: one.annotation for one in every if one.annotation is not one.empty}
+        checked.__annotations__ = annotated | {"return": signature.return_annotation}
+        return checked  # type: ignore[return-value]
+
+    return decorate

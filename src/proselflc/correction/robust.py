@@ -70,11 +70,7 @@ class Symmetric:
 
 
 class Forward(nn.Module):
-    """−log (Tᵀp)_y; for probabilities Σ_j q_j (−log (Tᵀp)_j).
-
-    Args:
-        transition: [C, C], row = clean class, column = given class.
-    """
+    """−log (Tᵀp)_y; for probabilities Σ_j q_j (−log (Tᵀp)_j)."""
 
     transition: Tensor  # [C, C]
 
@@ -116,11 +112,7 @@ class Forward(nn.Module):
 
 
 class Backward(nn.Module):
-    """Σ_j (T⁻¹)_yj (−log p_j); for probabilities the same, averaged over q.
-
-    Args:
-        transition: [C, C], row = clean class, column = given class; invertible.
-    """
+    """Σ_j (T⁻¹)_yj (−log p_j); for probabilities the same, averaged over q."""
 
     inverse: Tensor  # [C, C]
 

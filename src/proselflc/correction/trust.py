@@ -195,10 +195,7 @@ def _progress(e: Evidence) -> Tensor:
 def named(trust: str | Trust, sharpness: float, midpoint: float) -> Trust:
     """Return the trust of a name in the paper's ablation; a trust object is returned as it is.
 
-    Args:
-        trust: "global*local" (the paper's), "global", "local", "global*max_p", or an object.
-        sharpness: B of the global part.
-        midpoint: m of the global part.
+    B and m are those of the global part.
     """
     if isinstance(trust, Trust):
         return trust
