@@ -162,34 +162,6 @@ def test_a_bad_image_is_named(part: Part, workers: int) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_bad_image_is_skipped_and_the_others_stay_as_they_were(part: Part, workers: int) -> None:
-    assert isinstance(part.inputs, ImageFiles)
-    before = list(FileLoader(part, SCALING, Order(4), RandomCrop(), workers=0).batches())
-    part.inputs.paths[7].write_bytes(b"not an image")
-    part.inputs.paths[11].unlink()
-    loader = FileLoader(part, SCALING, Order(4), RandomCrop(), workers=workers, on_bad_image="skip")
-    for old, new in zip(before, loader.batches(), strict=True):
-        good = ~torch.isin(old.index, torch.tensor([7, 11]))
-        assert torch.equal(new.index, old.index[good])
-        assert torch.equal(new.x, old.x[good])
-        assert torch.equal(new.y, old.y[good])
-    list(loader.batches(1))
-    assert sorted(skip.id for skip in loader.skipped) == ["07.png", "11.png"]
-    assert {skip.id: skip.reason for skip in loader.skipped}["11.png"] == "there is no such file"
-
-
-def test_a_batch_of_bad_images_is_empty_but_counted(tmp_path: Path) -> None:
-    for name in "abc":
-        (tmp_path / name).write_bytes(b"")
-    paths = tuple(tmp_path / name for name in "abc")
-    part = Part(ImageFiles(paths), np.zeros(3, np.int64), ("a", "b", "c"))
-    loader = FileLoader(part, SCALING, Order(2), workers=0, on_bad_image="skip")
-    shapes = [tuple(batch.x.shape) for batch in loader.batches()]
-    assert shapes == [(0, 3, 12, 10), (0, 3, 12, 10)]
-    assert len(loader.skipped) == 3
-
-
 def test_the_global_generator_is_left_alone(part: Part) -> None:
     before = torch.random.get_rng_state()
     list(FileLoader(part, SCALING, Order(8), RandomCrop(), workers=1).batches())

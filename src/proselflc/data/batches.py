@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from proselflc.data.dataset import Part
-from proselflc.data.images.image_scaling import ImageScaling, pad_crop, placements
+from proselflc.data.images.image_scaling import ImageScaling, Placement, pad_crop, placements
 from proselflc.data.inputs import Ints
 from proselflc.data.preprocessing import Bags, Preprocessing, TextHashing
 from proselflc.errors import InputError
@@ -58,12 +58,9 @@ def stream_seed(*key: int | str) -> int:
 
 
 def random_stream(seed: int, purpose: str, *more: int | str) -> np.random.Generator:
-    """Return the random stream of a purpose: PCG64, the same everywhere.
+    """Return the random stream of a purpose, unique to this use: PCG64, the same everywhere.
 
-    Args:
-        seed: the user's seed.
-        purpose: what is drawn, in a word or two, unique to this use.
-        more: anything else that the draw depends on.
+    `more` is anything else that the draw depends on.
 
     Example:
         >>> random_stream(0, "trusted split").random() == random_stream(0, "folds").random()
@@ -94,20 +91,13 @@ def one_thread() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Share:
-    """One process's part of one batch.
+    """One process's part of one batch."""
 
-    Attributes:
-        number: of the batch within its epoch, from 0.
-        first, last: where the part lies in the whole batch of all processes.
-        size: examples in the whole batch.
-        positions: [last − first] int64 which examples.
-    """
-
-    number: int
-    first: int
+    number: int  # of the batch within its epoch, from 0
+    first: int  # where the part lies in the whole batch of all processes
     last: int
-    size: int
-    positions: Ints
+    size: int  # examples in the whole batch
+    positions: Ints  # [last − first] which examples
 
 
 @dataclass(frozen=True)
@@ -165,16 +155,20 @@ class Order:
     def shares(self, num_examples: int, epoch: int, start: int = 0) -> Iterator[Share]:
         """Yield this process's part of every batch of n examples from number `start` on."""
         order = self.permutation(num_examples, epoch)
-        for number in range(start, self.count(num_examples)):
-            first, size = number * self.batch_size, self.batch_size
-            yield self.share(number, order[first : first + size])
-
-    def share(self, number: int, whole: Ints) -> Share:
-        """Return this process's part of the batch with this number and these positions."""
         rank, world = self.shard
-        size = len(whole)
-        first, last = size * rank // world, size * (rank + 1) // world
-        return Share(number, first, last, size, whole[first:last])
+        for number in range(start, self.count(num_examples)):
+            whole = order[number * self.batch_size : (number + 1) * self.batch_size]
+            size = len(whole)
+            first, last = size * rank // world, size * (rank + 1) // world
+            yield Share(number, first, last, size, whole[first:last])
+
+    def placement(
+        self, share: Share, epoch: int, *, room: tuple[int, int], flip: bool
+    ) -> Placement:
+        """Draw where the images of a share are cut out, whatever the other shares are."""
+        generator = generator_for("augmentation", self.seed, epoch, share.number)
+        drawn = placements(share.size, room=room, flip=flip, generator=generator)
+        return Placement(*(some[share.first : share.last] for some in drawn))
 
 
 @dataclass(frozen=True)
@@ -243,12 +237,9 @@ class Loader:
         pixels = taken.permute(0, 3, 1, 2)
         if self.augmentation is not None:
             padding = self.augmentation.padding
-            placement = placements(
-                share.size,
-                room=(2 * padding, 2 * padding),
-                flip=self.augmentation.flip,
-                generator=generator_for("augmentation", self.order.seed, epoch, share.number),
-            ).share(share.first, share.last)
+            placement = self.order.placement(
+                share, epoch, room=(2 * padding, 2 * padding), flip=self.augmentation.flip
+            )
             pixels = pad_crop(pixels, padding=padding, placement=placement)
         return preprocessing.normalized(pixels, channels_last=self.channels_last)
 

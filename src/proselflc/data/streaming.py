@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import shutil
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,16 +22,15 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as MapStyle
 
-from proselflc.data.batches import Batch, Order, Share, generator_for, one_thread
-from proselflc.data.dataset import Part, Skipped
-from proselflc.data.images.image import QUIET, OnBadImage, unreadable
-from proselflc.data.images.image_scaling import ImageScaling, Window, placements, warped
+from proselflc.data.batches import Batch, Order, Share, one_thread
+from proselflc.data.dataset import Part
+from proselflc.data.images.image import QUIET, unreadable
+from proselflc.data.images.image_scaling import ImageScaling, Window, warped
 from proselflc.data.inputs import Bytes, ImageFiles, Ints
 from proselflc.errors import InputError
 
 BATCHES_OF_64 = Order(64)  # the paper's for ImageNet and Clothing1M
 _AHEAD = 2  # batches that are asked of each worker before they are needed
-IMAGE_SUFFIXES = ("jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "gif")
 
 
 @dataclass(frozen=True)
@@ -54,23 +53,21 @@ class _Done(NamedTuple):
 
     slot: int
     pixels: Bytes | None  # [N, channels, h, w]; None if they are in the slot
-    rows: list[int]  # those of the N images that could be read
-    positions: Ints  # [len(rows)]
-    bad: list[tuple[int, str]]  # position and reason of the others
+    positions: Ints  # [N]
+    bad: tuple[int, str] | None  # position of an image that cannot be read, and the reason
 
 
 @dataclass(frozen=True)
 class _Decoding(MapStyle[_Done]):
     """Decodes batches in a worker process; each request names the batch.
 
-    Attributes:
-        slots: [S, N, channels, h, w] uint8 in shared memory, where a batch need not be copied to
-            get to the main process; None sends it through a pipe.
+    Slots, [S, N, channels, h, w] uint8, are shared memory, from which a batch need not be copied to
+    get to the main process; without them it is sent through a pipe.
     """
 
     preprocessing: ImageScaling
     augmentation: RandomCrop | None
-    seed: int
+    order: Order
     epoch: int
     slots: Tensor | None
 
@@ -81,29 +78,24 @@ class _Decoding(MapStyle[_Done]):
             pixels = np.empty((len(sources), scaling.channels, *scaling.size), np.uint8)
         else:
             pixels = self.slots[slot, : len(sources)].numpy()
-        rows, bad = [], []
-        places = zip(sources, self._windows(share), pixels, strict=True)
+        places = zip(share.positions, sources, self._windows(share), pixels, strict=True)
+        bad = None
         with QUIET:
-            for row, (source, (window, flip), out) in enumerate(places):
+            for position, source, (window, flip), out in places:
                 reason = _decode(source, scaling, window, flip, out)
-                if reason is None:
-                    rows.append(row)
-                else:
-                    bad.append((int(share.positions[row]), reason))
-        sent = pixels if self.slots is None else None
-        return _Done(slot, sent, rows, share.positions[rows], bad)
+                if reason is not None:
+                    bad = (int(position), reason)
+                    break
+        return _Done(slot, pixels if self.slots is None else None, share.positions, bad)
 
     def _windows(self, share: Share) -> list[tuple[Window, bool]]:
         """Return the window of every image of the share, and whether to mirror it."""
         if self.augmentation is None:
             return [(self.preprocessing.middle, False)] * len(share.positions)
         (height, width), (h, w) = self.preprocessing.warp, self.preprocessing.size
-        drawn = placements(
-            share.size,
-            room=(height - h, width - w),
-            flip=self.augmentation.flip,
-            generator=generator_for("augmentation", self.seed, self.epoch, share.number),
-        ).share(share.first, share.last)
+        drawn = self.order.placement(
+            share, self.epoch, room=(height - h, width - w), flip=self.augmentation.flip
+        )
         places = zip(drawn.top.tolist(), drawn.left.tolist(), drawn.flip.tolist(), strict=True)
         return [((top, left, h, w), flip) for top, left, flip in places]
 
@@ -117,50 +109,6 @@ def _decode(
     except ValueError as error:
         return str(error)
     return None
-
-
-def _served(
-    loader: FileLoader,
-    works: Iterable[tuple[Share, tuple[Path, ...]]],
-    labels: Ints,
-    ids: Sequence[str],
-    epoch: int,
-) -> Iterator[Batch]:
-    """Yield batches: decode them in workers, handle bad images, normalise."""
-    from PIL import Image
-
-    scaling = loader.preprocessing
-    slots = _slots(loader, 1 + _AHEAD * loader.workers)  # one is read while others are filled
-    free = [] if slots is None else list(range(len(slots)))
-    decoding = _Decoding(scaling, loader.augmentation, loader.order.seed, epoch, slots)
-    dones = DataLoader(
-        decoding,
-        batch_size=None,
-        sampler=(_Work(free.pop() if slots is not None else 0, *work) for work in works),
-        num_workers=loader.workers,
-        prefetch_factor=_AHEAD if loader.workers else None,
-        collate_fn=_as_it_is,
-        generator=torch.Generator(),  # or it would draw from the global one
-    )
-    Image.init()  # finds the decoders once, here, rather than in every worker
-    memory = _Memory()
-    known = {skip.id for skip in loader.skipped}
-    for slot, sent, rows, positions, bad in dones:
-        for position, reason in bad:
-            if loader.on_bad_image == "error":
-                raise unreadable(f'"{ids[position]}"', reason)
-            if ids[position] not in known:
-                known.add(ids[position])
-                loader.skipped.append(Skipped(ids[position], reason))
-        pixels = torch.from_numpy(sent) if slots is None else slots[slot, : len(rows) + len(bad)]
-        with one_thread():
-            x = scaling.normalized(
-                pixels[rows] if bad else pixels,
-                channels_last=loader.channels_last,
-                out=memory.like((len(rows), *pixels.shape[1:])),
-            )
-        free.append(slot)
-        yield Batch(x, torch.from_numpy(np.take(labels, positions)), torch.from_numpy(positions))
 
 
 def _slots(loader: FileLoader, count: int) -> Tensor | None:
@@ -209,7 +157,7 @@ def _as_it_is(done: Any) -> Any:
 
 @dataclass(frozen=True)
 class FileLoader:
-    """Serves image files, decoded when their batch comes up.
+    """Serves image files, decoded when their batch comes up; one that cannot be read is an error.
 
     Attributes:
         part: its inputs are image files.
@@ -217,10 +165,7 @@ class FileLoader:
         order: how large the batches are and what comes when.
         augmentation: for training; otherwise the middle is cut out and nothing mirrored.
         workers: processes that decode; 0 decodes in this one.
-        on_bad_image: an image that cannot be read is an "error", or "skip": left out of its batch
-            and listed once in `skipped`. Batches keep their numbers, so one may be empty.
         channels_last: the memory order of x.
-        skipped: what had to be left out so far.
     """
 
     part: Part
@@ -228,9 +173,7 @@ class FileLoader:
     order: Order = BATCHES_OF_64
     augmentation: RandomCrop | None = None
     workers: int = 2
-    on_bad_image: OnBadImage = "error"
     channels_last: bool = False
-    skipped: list[Skipped] = field(default_factory=list, compare=False)
 
     def __post_init__(self) -> None:
         self.preprocessing.check(self.part.inputs)
@@ -243,10 +186,38 @@ class FileLoader:
 
     def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from number `start` on, without decoding earlier ones."""
+        from PIL import Image
+
         assert isinstance(self.part.inputs, ImageFiles)
-        paths = self.part.inputs.paths
-        works = (
-            (share, tuple(paths[i] for i in share.positions))
-            for share in self.order.shares(len(self.part), epoch, start)
+        paths, scaling = self.part.inputs.paths, self.preprocessing
+        slots = _slots(self, 1 + _AHEAD * self.workers)  # one is read while others are filled
+        free = [] if slots is None else list(range(len(slots)))
+        dones = DataLoader(
+            _Decoding(scaling, self.augmentation, self.order, epoch, slots),
+            batch_size=None,
+            sampler=(
+                _Work(
+                    free.pop() if slots is not None else 0,
+                    share,
+                    tuple(paths[i] for i in share.positions),
+                )
+                for share in self.order.shares(len(self.part), epoch, start)
+            ),
+            num_workers=self.workers,
+            prefetch_factor=_AHEAD if self.workers else None,
+            collate_fn=_as_it_is,
+            generator=torch.Generator(),  # or it would draw from the global one
         )
-        return _served(self, works, self.part.labels, self.part.ids, epoch)
+        Image.init()  # finds the decoders once, here, rather than in every worker
+        memory = _Memory()
+        for slot, sent, positions, bad in dones:
+            if bad is not None:
+                raise unreadable(f'"{self.part.ids[bad[0]]}"', bad[1])
+            pixels = torch.from_numpy(sent) if slots is None else slots[slot, : len(positions)]
+            with one_thread():
+                x = scaling.normalized(
+                    pixels, channels_last=self.channels_last, out=memory.like(pixels.shape)
+                )
+            free.append(slot)
+            y = torch.from_numpy(np.take(self.part.labels, positions))
+            yield Batch(x, y, torch.from_numpy(positions))

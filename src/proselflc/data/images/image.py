@@ -8,17 +8,16 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 
 from proselflc.data.dataset import Skipped
-from proselflc.data.inputs import Bytes, Ints
+from proselflc.data.inputs import Ints
 from proselflc.errors import InputError
 from proselflc.files.regular import NotRegularError, open_regular
 from proselflc.wording import option
@@ -42,24 +41,6 @@ _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
-def read(path: Path) -> Bytes:
-    """Return the image as [H, W, 3] bytes; see `decode`."""
-    return np.array(decode(path))  # a copy: arrays over Pillow's memory cannot be written to
-
-
-def decode(path: Path) -> Image.Image:
-    """Return the file as an upright Pillow image of mode RGB, its pixels loaded.
-
-    Of several frames the first counts. Colour profiles are not applied.
-    """
-    try:
-        with opened(path) as image:
-            return rgb(image)
-    # Decoders raise nearly anything on hostile bytes: struct.error, SyntaxError, IndexError, …
-    except Exception as error:
-        raise unreadable(path, reason(error)) from None
-
-
 def unreadable(image: object, why: str | None) -> InputError:
     """Return the error for an image that cannot be read."""
     skip = option("on_bad_image", "skip")
@@ -73,8 +54,9 @@ def unreadable(image: object, why: str | None) -> InputError:
 def rgb(image: Image.Image) -> Image.Image:
     """Return any Pillow image as RGB of 8 bits: turned upright, transparency over white.
 
-    Of 16 bits the upper eight are kept, as Pillow does for colour. Pixels of 32 bits have no agreed
-    range and are refused with a ValueError.
+    Of several frames the first counts. Colour profiles are not applied. Of 16 bits the upper eight
+    are kept, as Pillow does for colour. Pixels of 32 bits have no agreed range and are refused with
+    a ValueError.
     """
     from PIL import Image
 
@@ -139,13 +121,17 @@ def reason(error: Exception) -> str:
     return words or f"it is damaged ({type(error).__name__})"
 
 
-def probe(path: Path) -> str | None:
-    """Return why the file cannot be read, judged by its header alone, or None if it looks sound.
+def probe(path: Path, *, whole: bool = False) -> str | None:
+    """Return why the file cannot be read, or None if it looks sound.
 
-    Decodes no pixels: a file truncated behind its header passes here and fails in `decode`.
+    It is judged by its header alone, so that a file truncated behind that passes; or, if `whole`,
+    by reading it.
     """
     try:
-        with opened(path):
+        with opened(path) as image:
+            if whole:
+                image.draft("RGB", (1, 1))  # a JPEG is read to its end, but not worked out in full
+                rgb(image)
             return None
     except Exception as error:
         return reason(error)
@@ -160,17 +146,6 @@ def usual_length(paths: Sequence[Path], sample: int = 25) -> int:
     return int(np.median(lengths[1:] or lengths))
 
 
-def trial(path: Path) -> str | None:
-    """Return why the file cannot be read, found out by reading it, or None if it can be."""
-    try:
-        with opened(path) as image:
-            image.draft("RGB", (1, 1))  # a JPEG is read to its end, but not worked out in full
-            rgb(image)
-            return None
-    except Exception as error:
-        return reason(error)
-
-
 def sift(
     paths: Sequence[Path],
     ids: Sequence[str],
@@ -178,24 +153,23 @@ def sift(
     *,
     on_bad_image: OnBadImage,
 ) -> tuple[Ints, tuple[Skipped, ...]]:
-    """Return the positions of the images that can be read, and those left out.
+    """Return the positions of the n images that can be read, and those left out.
 
     Headers suffice to name a bad image at once, since any other fails by name when a batch reads
-    it. To leave bad ones out, each is read once, so that rows and labels stay aligned later.
-
-    Args:
-        paths: n image files.
-        ids: their n names in the data set.
-        classes: their n class names, or None where they have none.
-        on_bad_image: "error" to name the first bad one, "skip" to leave bad ones out.
+    it. To leave bad ones out, each is read once, so that rows and labels stay aligned later. A
+    class none of whose images can be read is refused.
     """
     from PIL import Image
 
     Image.init()  # loads the decoders, which threads should not do at once
     pieces = [paths[start : start + 512] for start in range(0, len(paths), 512)]
+
+    def judged(piece: Sequence[Path]) -> list[str | None]:
+        with QUIET:
+            return [probe(path, whole=on_bad_image == "skip") for path in piece]
+
     with ThreadPoolExecutor(2) as pool:  # one may wait for the disk; more would fight for Python
-        judge = partial(_judged, probe if on_bad_image == "error" else trial)
-        reasons = [found for piece in pool.map(judge, pieces) for found in piece]
+        reasons = [found for piece in pool.map(judged, pieces) for found in piece]
     bad = [i for i, found in enumerate(reasons) if found is not None]
     if bad and on_bad_image == "error":
         more = f" (and {len(bad) - 1} more images)" if len(bad) > 1 else ""
@@ -211,11 +185,6 @@ def sift(
             f"no image{of_what} can be read, for example {paths[first]}: {reasons[first]}; {advice}"
         )
     return keep, tuple(Skipped(ids[i], reasons[i] or "") for i in bad)
-
-
-def _judged(judge: Callable[[Path], str | None], paths: Sequence[Path]) -> list[str | None]:
-    with QUIET:
-        return [judge(path) for path in paths]
 
 
 class _Quiet:

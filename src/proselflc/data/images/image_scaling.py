@@ -160,18 +160,8 @@ def warped(
     """Return [channels, h, w] an image warped to a size without its aspect, or a window of that.
 
     Bilinear, over all pixels that an output pixel covers. A JPEG much larger than needed is decoded
-    at a half, a quarter or an eighth of its size: that saves more time than all the rest takes.
-
-    Args:
-        source: an image file, or the bytes of one.
-        size: height and width to warp the whole image to.
-        channels: 3, or 1 for grey.
-        window: the part of the warped image that is wanted; the whole if None.
-        flip: mirror that part left to right.
-        out: [channels, h, w] where to write it; something new if None.
-
-    Raises:
-        ValueError: why it cannot be read; it is for the caller to say which image it is.
+    at a half, a quarter or an eighth of its size: that saves more time than all the rest takes. A
+    ValueError says why the image cannot be read; the caller knows which one it is.
     """
     try:
         with image.opened(source) as file:
@@ -237,26 +227,15 @@ class Placement(NamedTuple):
     left: Tensor  # [N] int64
     flip: Tensor  # [N] bool
 
-    def share(self, first: int, last: int) -> Placement:
-        """Return the placements of the images first … last − 1 of the batch."""
-        return Placement(self.top[first:last], self.left[first:last], self.flip[first:last])
-
 
 def placements(
-    num_images: int,
-    *,
-    room: tuple[int, int],
-    flip: bool,
-    generator: torch.Generator,
+    num_images: int, *, room: tuple[int, int], flip: bool, generator: torch.Generator
 ) -> Placement:
     """Draw N placements, every one of the possible corners equally likely.
 
-    Args:
-        num_images: N.
-        room: how many rows and columns the image is larger than what is cut out of it; a corner
-            is in 0 … room, both ends included.
-        flip: mirror every second image on average; otherwise none.
-        generator: a CPU generator. The same number of draws is taken with and without `flip`.
+    `room` is how many rows and columns an image is larger than what is cut out of it: a corner is
+    in 0 … room, both ends included. With `flip`, every second image on average is mirrored; as many
+    numbers are drawn without it.
     """
     rows, columns = room
     top = torch.randint(rows + 1, (num_images,), generator=generator)
@@ -266,15 +245,9 @@ def placements(
 
 
 def crop_flip(pixels: Tensor, size: tuple[int, int], placement: Placement) -> Tensor:
-    """Cut a window out of every image, then mirror some of them.
+    """Cut a window of `size` out of every image [N, channels, H, W], then mirror some of them.
 
-    Args:
-        pixels: [N, channels, H, W] of any dtype and any memory order.
-        size: height h ≤ H and width w ≤ W of the windows.
-        placement: N placements inside 0 … H − h and 0 … W − w.
-
-    Returns:
-        [N, channels, h, w], contiguous, of the same dtype.
+    The result is contiguous.
     """
     windows = pixels.unfold(2, size[0], 1).unfold(3, size[1], 1)  # a view: nothing is copied
     images = torch.arange(len(pixels))
@@ -286,29 +259,17 @@ def crop_flip(pixels: Tensor, size: tuple[int, int], placement: Placement) -> Te
 def pad_crop(pixels: Tensor, *, padding: int, placement: Placement) -> Tensor:
     """Surround images with black and cut windows of the old size out of them, some mirrored.
 
-    Args:
-        pixels: [N, channels, H, W]; a permuted view of [N, H, W, channels] is as fast.
-        padding: black rows and columns on every side.
-        placement: N placements inside 0 … 2·padding.
-
-    Returns:
-        [N, channels, H, W], contiguous, of the same dtype.
+    A permuted view of [N, H, W, channels] is as fast as [N, channels, H, W]; the result is
+    contiguous. Placements are inside 0 … 2·padding.
     """
     height, width = pixels.shape[2:]
     return crop_flip(F.pad(pixels, [padding] * 4), (height, width), placement)
 
 
 def normalize(pixels: Tensor, mean: Tensor, std: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return (pixels / 255 − mean) / std.
+    """Return (pixels / 255 − mean) / std as float32, in `out` if that is given.
 
-    Args:
-        pixels: [N, channels, H, W] uint8.
-        mean: [channels] float32 of pixels / 255.
-        std: [channels] float32 of pixels / 255, positive.
-        out: [N, channels, H, W] float32, contiguous, to write to.
-
-    Returns:
-        `out`, or a new tensor like it.
+    Pixels are [N, channels, H, W] bytes; mean and std are those of pixels / 255, [channels].
     """
     x = torch.empty(pixels.shape) if out is None else out
     shift, scale = 255 * mean[:, None, None], 1 / (255 * std[:, None, None])
@@ -325,14 +286,8 @@ def channel_statistics(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation of pixels / 255 per channel, exact whatever the chunk.
 
-    Counts how often each of the 256 values occurs, so that no float copy of the images is made.
-
-    Args:
-        pixels: [n, H, W, channels] uint8, n ≥ 1; may be a memory map.
-        chunk: images looked at together.
-
-    Returns:
-        `channels` means and as many standard deviations.
+    Pixels are [n, H, W, channels], n ≥ 1, and may be a memory map. It counts how often each of the
+    256 values occurs, so that no float copy of the images is made.
     """
     channels = pixels.shape[3]
     counts = np.zeros((channels, 256), np.int64)
@@ -346,11 +301,7 @@ def channel_statistics(
 def statistics_of_counts(
     counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of value / 255 from how often each value occurs.
-
-    Args:
-        counts: [channels, 256], every row with at least one count.
-    """
+    """Return mean and standard deviation of value / 255 from counts [channels, 256]."""
     means, stds = [], []
     for row in counts:
         occurs = [int(c) for c in row]  # Python integers: squares of large sums do not overflow
