@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data import noise
-from proselflc.data.dataset import Dataset, Part, checked, in_order
-from proselflc.data.inputs import Ints
+from proselflc.data.dataset import Dataset, checked, in_order
+from proselflc.data.inputs import Inputs, Ints
 from proselflc.data.labels.class_matrix import check_room_for_transition, read_transition
 from proselflc.data.labels.label_files import read_label_file
 from proselflc.data.labels.labels import from_dataset
@@ -30,60 +30,34 @@ LABEL, CLEAN, ID, SPLIT = "label", "clean_label", "id", "split"
 
 @dataclass(frozen=True)
 class Corruption:
-    """A kind of noise and the file to write.
+    """A kind of noise and the file to write."""
 
-    Attributes:
-        kind: name of a generator, or `KIND:RATE`.
-        out: file to write; see `write`.
-        rate: rate, unless `kind` has it.
-        seed: seed of the random stream.
-        transition: file with a matrix, for `transition`.
-        human: file with labels, for `human`.
-        pairs: class names as in "cat:dog,truck:car", for `confusable_pairs`.
-        overwrite: whether an existing file is replaced.
-    """
-
-    kind: str
-    out: Path
-    rate: str | None = None
+    kind: str  # name of a generator, or KIND:RATE
+    out: Path  # see `write`
+    rate: str | None = None  # unless `kind` has it
     seed: int = 0
-    transition: Path | None = None
-    human: Path | None = None
-    pairs: str | None = None
+    transition: Path | None = None  # a matrix, for `transition`
+    human: Path | None = None  # labels, for `human`
+    pairs: str | None = None  # class names as in "cat:dog,truck:car", for `confusable_pairs`
     overwrite: bool = False
 
 
 @dataclass(frozen=True)
 class CorruptionResult:
-    """The result of a corruption.
-
-    Attributes:
-        data: name of the data.
-        out: file that was written.
-        kind: full name of the generator.
-        noise: full name and requested rate, as `KIND:RATE`.
-        seed: seed of the random stream.
-        examples: number of examples.
-        classes: number of classes.
-        flips: number of wrong labels.
-        realised_rate: share of wrong labels.
-        fingerprint: fingerprint of the labels.
-        skipped: number of examples that could not be read.
-        notes: messages about what the file cannot hold and about unexpected noise.
-    """
+    """The result of a corruption."""
 
     data: str
     out: str
-    kind: str
-    noise: str
+    kind: str  # full name of the generator
+    noise: str  # full name and requested rate, as KIND:RATE
     seed: int
     examples: int
     classes: int
     flips: int
     realised_rate: float
     fingerprint: str
-    skipped: int
-    notes: tuple[str, ...]
+    skipped: int  # examples that could not be read
+    notes: tuple[str, ...]  # on what the file cannot hold, and on unexpected noise
 
     def __str__(self) -> str:
         return (
@@ -155,7 +129,7 @@ def corrupt_labels(
 ) -> Noise:
     """Return noise on the training labels of a data set, from the true labels if it has them."""
     result = noise.corrupt(
-        dataset.train.labels if dataset.clean is None else dataset.clean,
+        _true_labels(dataset),
         dataset.num_classes,
         kind=spec.kind,
         rate=spec.rate,
@@ -180,8 +154,8 @@ def corrupt_labels(
 def unexpected_effects(dataset: Dataset, result: Noise) -> list[str]:
     """Return notes about effects of the noise that users may not expect."""
     notes = []
-    true = dataset.train.labels if dataset.clean is None else dataset.clean
-    absent = np.flatnonzero(np.bincount(true, minlength=dataset.num_classes) == 0)
+    counts = np.bincount(_true_labels(dataset), minlength=dataset.num_classes)
+    absent = np.flatnonzero(counts == 0)
     missing = [dataset.names[c] for c in absent]
     if missing:
         notes.append(
@@ -212,14 +186,17 @@ def write(dataset: Dataset, result: Noise, out: Path) -> list[str]:
     labels, true labels, ids, names and the test part. A `.csv` or `.tsv` gets a row per example
     with id, image path, text or features, label, true label and split.
     """
-    clean = dataset.train.labels if dataset.clean is None else dataset.clean
-    corrupted = checked(dataset.with_labels(result.given, clean))
+    corrupted = checked(dataset.with_labels(result.given, _true_labels(dataset)))
     if out.name.endswith("labels.npz"):
         from_dataset(dataset, result).save(out)
         return []
     if out.suffix == ".npz":
         return _write_npz(corrupted, out)
     return _write_table(corrupted, out)
+
+
+def _true_labels(dataset: Dataset) -> Ints:
+    return dataset.train.labels if dataset.clean is None else dataset.clean
 
 
 def _check_needs(what: Corruption, kind: str) -> None:
@@ -285,7 +262,7 @@ def _write_npz(dataset: Dataset, out: Path) -> list[str]:
 
 def _write_table(dataset: Dataset, out: Path) -> list[str]:
     assert dataset.clean is not None
-    columns = _columns(dataset, out)
+    columns = _columns(dataset.train.inputs, out)
     taken = {LABEL, CLEAN, ID, SPLIT} & {name.strip().lower() for name in columns}
     if taken:
         raise InputError(
@@ -299,7 +276,7 @@ def _write_table(dataset: Dataset, out: Path) -> list[str]:
     for split, part in dataset.parts.items():
         clean = dataset.clean if split == "train" else part.labels
         for name, cells, label, true in zip(
-            part.ids, _cells(part, out), part.labels, clean, strict=True
+            part.ids, _cells(part.inputs, out), part.labels, clean, strict=True
         ):
             row = (name, *cells, dataset.names[label], dataset.names[true], split)
             changed += sum(neutralize(cell) != cell for cell in row)
@@ -335,8 +312,7 @@ def _labels_alone(out: Path) -> str:
     return f"{out.stem}-labels.npz for the labels alone"
 
 
-def _columns(dataset: Dataset, out: Path) -> tuple[str, ...]:
-    inputs = dataset.train.inputs
+def _columns(inputs: Inputs, out: Path) -> tuple[str, ...]:
     if inputs.strings is not None:
         return (inputs.strings[0],)
     if inputs.medium != "table" or inputs.numbers is None:
@@ -348,13 +324,12 @@ def _columns(dataset: Dataset, out: Path) -> tuple[str, ...]:
     return inputs.columns or tuple(f"x{k}" for k in range(inputs.numbers.shape[1]))
 
 
-def _cells(part: Part, out: Path) -> Iterator[tuple[str, ...]]:
-    inputs = part.inputs
-    if inputs.numbers is not None:
+def _cells(inputs: Inputs, out: Path) -> Iterator[tuple[str, ...]]:
+    if inputs.strings is None:
+        assert inputs.numbers is not None
         for row in inputs.numbers:
             yield tuple(str(value) for value in row)  # float32's shortest text is exact
         return
-    assert inputs.strings is not None
     kind, cells = inputs.strings
     for cell in cells:
         yield (cell if kind == "text" else _path(Path(cell).resolve(), out),)

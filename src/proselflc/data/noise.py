@@ -15,9 +15,7 @@ import numpy as np
 
 from proselflc.data.inputs import Bools, Ints
 from proselflc.data.labels import class_matrix
-from proselflc.data.labels.class_matrix import (
-    ClassMatrix,
-)
+from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.noise_generators import (
     GENERATORS,
     GENERATORS_WITHOUT_RATE,
@@ -48,26 +46,14 @@ class NoiseSpec:
 
 @dataclass(frozen=True)
 class Noise:
-    """Labels after corruption.
+    """Labels after corruption."""
 
-    Attributes:
-        given: [n] labels to learn from.
-        flipped: [n] whether `given` differs from the true label.
-        transition: [C, C] realised, row = true class, rows sum to 1; the identity's row for a
-            class without examples. Above `memory_budget.DENSE_CLASSES` classes it is a
-            scipy.sparse.csr_array.
-        rate: realised share of flipped labels.
-        kind: full name of the generator.
-        spec: full name and requested rate, as `KIND:RATE`.
-        fingerprint: `fingerprint(given, C)`.
-    """
-
-    given: Ints
-    flipped: Bools
-    transition: ClassMatrix
-    rate: float
-    kind: str
-    spec: str
+    given: Ints  # [n]
+    flipped: Bools  # [n] whether `given` differs from the true label
+    transition: ClassMatrix  # see `realised_transition`
+    rate: float  # realised share of flipped labels
+    kind: str  # full name of the generator
+    spec: str  # full name and requested rate, as KIND:RATE
     fingerprint: str
 
 
@@ -84,15 +70,12 @@ def corrupt(
     human: Ints | None = None,
     pairs: Pairs | None = None,
 ) -> Noise:
-    """Corrupt true labels [n] by the generator of that name.
+    """Corrupt true labels [n] by the generator of that name; they are not changed.
 
-    Args:
-        labels: [n] true class ids; not changed.
-        num_classes: C.
-        kind: a name of `GENERATORS` or `GENERATORS_WITHOUT_RATE`, or `symmetric` or `pair`.
-        rate: in [0, 1], read as the decimal it is written as; None for `transition` and `human`.
-        generator: source of all randomness; `stream(seed)` creates one.
-        coarse, features, transition, human, pairs: what some generators need; see `Truth`.
+    The kind is a name of `GENERATORS` or `GENERATORS_WITHOUT_RATE`, or `symmetric` or `pair`. The
+    rate is in [0, 1], read as the decimal it is written as; None for `transition` and `human`. All
+    randomness comes from the generator, which `stream(seed)` creates. See `Truth` for the rest,
+    which some kinds need.
 
     >>> noise = corrupt(np.arange(10), 10, kind="symmetric", rate="0.3", generator=stream(0))
     >>> noise.kind, int(noise.flipped.sum()), noise.rate

@@ -37,25 +37,15 @@ _NUMBERS_AT_ONCE = 1 << 23  # of [rows, C]: fewer rows beyond 2,048 classes
 
 @dataclass(frozen=True)
 class Truth:
-    """The true labels, and what some generators need.
+    """The true labels, and what some generators need."""
 
-    Attributes:
-        labels: [n] true class ids.
-        num_classes: C.
-        coarse: [C] coarse class of every class, if known.
-        features: [n, …] numbers about every example; bytes count as pixels and are divided by 255.
-        transition: [C, C] transition matrix, row = true class, for `transition`.
-        human: [n] labels given by people, for `human`.
-        pairs: pairs of classes to confuse, for `confusable_pairs`.
-    """
-
-    labels: Ints
+    labels: Ints  # [n]
     num_classes: int
-    coarse: Ints | None = None
-    features: Numbers | None = None
-    transition: Matrix | None = None
-    human: Ints | None = None
-    pairs: Pairs | None = None
+    coarse: Ints | None = None  # [C] coarse class of every class, if known
+    features: Numbers | None = None  # [n, …]; bytes count as pixels and are divided by 255
+    transition: Matrix | None = None  # [C, C], row = true class, for `transition`
+    human: Ints | None = None  # [n] labels given by people, for `human`
+    pairs: Pairs | None = None  # of classes to confuse, for `confusable_pairs`
 
     def members(self, class_id: int) -> Ints:
         """Return the positions of the examples whose true class this is."""

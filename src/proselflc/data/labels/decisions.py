@@ -10,125 +10,84 @@ A line is a JSON object. The first names the labels that the others are about; t
 A null label means that the reviewer cannot tell. LINE is the number of the line that is undone. The
 last decision about an example that was not undone is the standing one. "previous" in a line is the
 digest of the line before it, so that missing and changed lines are noticed; lines of older versions
-have none. {} replaces a line that was lost.
+have none. {} replaces a line that was lost. Several processes append lines, never through a link.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from proselflc.data.labels import review_file
-from proselflc.data.labels.review_file import digest, encode_line, parse_line
 from proselflc.errors import InputError
+from proselflc.files.regular import open_regular
 from proselflc.files.typed import convert
+from proselflc.files.whole import file_lock, must_be_own, open_own, whole_file
 
 T = TypeVar("T")
 NAME = "review.jsonl"
 FORMAT = 1
 _MAX_LENGTH = 200  # characters of `by`, `at` and `key`
+_PATIENCE = 30.0  # seconds to wait for another writer
 
 
-class Decision(NamedTuple):
-    """A decision about the label of an example.
+@dataclass(frozen=True)
+class Decision:
+    """A decision about the label of an example."""
 
-    Attributes:
-        line: line number in the file, from 1.
-        example: id of the example.
-        label: its class; None if the reviewer cannot tell.
-        by: reviewer.
-        at: time of the decision.
-        key: key of the request that made it.
-    """
-
-    line: int
+    line: int  # number in the file, from 1
     example: str
-    label: str | None
+    label: str | None  # None if the reviewer cannot tell
     by: str
     at: str
-    key: str
+    key: str  # of the request that made it
 
 
 @dataclass(frozen=True)
 class DecisionChange:
-    """A request to write or undo a decision.
-
-    Attributes:
-        example: id of the example.
-        label: as in `Decision`.
-        base: line of the standing decision that the reviewer saw; 0 for none.
-        undo: whether to undo that line instead.
-        given, suggested: labels that the reviewer saw, for people who read the file.
-    """
+    """A request to write or undo a decision."""
 
     example: str
     label: str | None
-    base: int
-    undo: bool = False
-    given: str = ""
+    base: int  # line of the standing decision that the reviewer saw; 0 for none
+    undo: bool = False  # whether to undo that line instead
+    given: str = ""  # the labels that the reviewer saw, for people who read the file
     suggested: str = ""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A random sample of the suspects, drawn to measure precision.
+    """A random sample of the suspects, drawn to measure precision."""
 
-    Attributes:
-        examples: ids in the order in which they were drawn.
-        suspects: number of suspects that it was drawn from.
-        seed: seed of the draw.
-    """
-
-    examples: tuple[str, ...]
-    suspects: int
+    examples: tuple[str, ...]  # ids in the order in which they were drawn
+    suspects: int  # number of suspects that it was drawn from
     seed: int
 
 
 @dataclass(frozen=True)
-class _DecisionLine:
-    example: str
-    label: str | None
-    by: str
-    at: str
-    key: str
-
-
-@dataclass(frozen=True)
-class _UndoLine:
+class _Undo:
     undo: int
     of: str | msgspec.UnsetType = msgspec.UNSET  # missing in lines of older versions
 
 
-@dataclass(frozen=True)
-class _SampleLine:
-    sample: list[str]
-    suspects: int
-    seed: int
-
-
 @dataclass
 class Decisions:
-    """The content of a `review.jsonl`, as far as it has been read.
-
-    Attributes:
-        path: the file.
-        fingerprint: fingerprint of the labels under review.
-        lines: number of lines read.
-        sample: the last sample, or None.
-        notes: messages about lines that were dropped.
-    """
+    """The content of a `review.jsonl`, as far as it has been read."""
 
     path: Path
-    fingerprint: str
-    lines: int = 0
-    sample: Sample | None = None
-    notes: list[str] = field(default_factory=list)
+    fingerprint: str  # of the labels under review
+    lines: int = 0  # that were read
+    sample: Sample | None = None  # the last one
+    notes: list[str] = field(default_factory=list)  # about lines that were dropped
     _stacks: dict[str, list[Decision]] = field(default_factory=dict, repr=False)
     _of_line: dict[int, str] = field(default_factory=dict, repr=False)
     _past: list[str | None] = field(default_factory=lambda: [None], repr=False)  # by line
@@ -180,21 +139,19 @@ class Decisions:
     def refresh(self) -> None:
         """Read the lines that any process added."""
         with self._held:
-            if review_file.size_of(self.path) in (None, self._offset):
+            if _size_of(self.path) in (None, self._offset):
                 return
-            with review_file.locked(self.path, needed=False):
+            with _locked(self.path, needed=False):
                 self._catch_up()
 
     def add(self, requests: Sequence[DecisionChange], by: str, key: str) -> list[Decision | None]:
         """Write decisions; they are on disk when this returns.
 
         A decision is not written if another one was made since its reviewer looked, and not
-        written again if the file already has it with the same key.
-
-        Returns:
-            The conflicting decision for each request that was not written, else None.
+        written again if the file already has it with the same key. Returned are the conflicting
+        decisions of the requests that were not written for that reason, None for the others.
         """
-        with self._held, review_file.locked(self.path, needed=True):
+        with self._held, _locked(self.path, needed=True):
             self._catch_up(mend=True)
             source = {"by": by, "at": _now(), "key": key}
             lines: list[Mapping[str, object]] = []
@@ -226,16 +183,21 @@ class Decisions:
 
     def draw(self, sample: Sample, by: str) -> None:
         """Write a sample."""
-        with self._held, review_file.locked(self.path, needed=True):
+        with self._held, _locked(self.path, needed=True):
             self._catch_up(mend=True)
             drawn = {"sample": sample.examples, "suspects": sample.suspects, "seed": sample.seed}
             self._append([{**drawn, "by": by, "at": _now()}])
 
     def check_writable(self) -> None:
         """Refuse a file that cannot be written, before the first decision."""
-        with self._held, review_file.locked(self.path, needed=True):
+        with self._held, _locked(self.path, needed=True):
             self._catch_up(mend=True)
-            review_file.check_writable(self.path)
+            is_new = _size_of(self.path) is None
+            with _explain_failure(self.path):
+                with open_own(self.path):
+                    pass
+                if is_new:
+                    self.path.unlink()
 
     def _append(self, lines: Sequence[Mapping[str, object]]) -> None:
         if not lines:
@@ -243,12 +205,12 @@ class Decisions:
         pieces = [b""] if self._is_open else []
         before = self._digest
         if self._offset == 0:
-            pieces = [encode_line({"review": FORMAT, "fingerprint": self.fingerprint})]
-            before = digest(pieces[0])
+            pieces = [_encode_line({"review": FORMAT, "fingerprint": self.fingerprint})]
+            before = _digest_of(pieces[0])
         for line in lines:
-            pieces.append(encode_line(line if before is None else {**line, "previous": before}))
-            before = digest(pieces[-1])
-        review_file.append(self.path, self._offset, b"\n".join([*pieces, b""]))
+            pieces.append(_encode_line(line if before is None else {**line, "previous": before}))
+            before = _digest_of(pieces[-1])
+        _append_text(self.path, self._offset, b"\n".join([*pieces, b""]))
         self._catch_up()
 
     def _catch_up(self, *, mend: bool = False) -> None:
@@ -256,7 +218,7 @@ class Decisions:
 
         The first line is never cut off: a file that does not begin as a review is another's.
         """
-        added = review_file.read_from(self.path, self._offset)
+        added = _read_from(self.path, self._offset)
         if self._is_open and added:
             if not added.startswith(b"\n"):
                 raise self._damaged(self.lines)
@@ -266,9 +228,8 @@ class Decisions:
             if line.strip() or not self.lines:  # an editor may have left blank lines
                 self._read(line)
             self._offset += len(line) + 1
-        if rest and (
-            not self.lines or parse_line(rest) is not None
-        ):  # an editor removed the line break
+        is_whole = not self.lines or _parse_line(rest) is not None
+        if rest and is_whole:  # an editor removed the line break
             self._read(rest)
             self._offset += len(rest)
             self._is_open, rest = True, b""
@@ -280,11 +241,15 @@ class Decisions:
             if note not in self.notes:
                 self.notes.append(note)
             if mend:
-                review_file.truncate(self.path, self._offset)
+                with _explain_failure(self.path):
+                    _separate(self.path)
+                    with open_own(self.path) as file:
+                        file.truncate(self._offset)
+                        os.fsync(file.fileno())
 
     def _read(self, line: bytes) -> None:
         number = self.lines + 1
-        value = parse_line(line)
+        value = _parse_line(line)
         if number == 1:
             if not isinstance(value, dict) or value.get("review") != FORMAT:
                 raise InputError(
@@ -316,17 +281,17 @@ class Decisions:
             self.sample = self._read_sample(number, value)
             self._past.append(None)
         else:
-            found = self._convert(number, value, _DecisionLine)
+            found = self._convert(number, {**value, "line": number}, Decision)
             by, at, key = (text[:_MAX_LENGTH] for text in (found.by, found.at, found.key))
-            decision = Decision(number, found.example, found.label, by, at, key)
+            decision = replace(found, by=by, at=at, key=key)
             self._stacks.setdefault(decision.example, []).append(decision)
             self._of_line[number] = decision.example
             self._past.append(decision.example)
         self.lines = number
-        self._digest = digest(line) if value else None
+        self._digest = _digest_of(line) if value else None
 
     def _undo(self, number: int, value: Mapping[str, Any]) -> str:
-        found = self._convert(number, value, _UndoLine)
+        found = self._convert(number, value, _Undo)
         name = self._of_line.get(found.undo)
         stack = [] if name is None else self._stacks[name]
         kept = [decision for decision in stack if decision.line != found.undo]
@@ -336,11 +301,11 @@ class Decisions:
         return name
 
     def _read_sample(self, number: int, value: Mapping[str, Any]) -> Sample:
-        found = self._convert(number, value, _SampleLine)
-        distinct = len(set(found.sample))
-        if distinct != len(found.sample) or found.suspects < distinct:
+        found = self._convert(number, {**value, "examples": value["sample"]}, Sample)
+        distinct = len(set(found.examples))
+        if distinct != len(found.examples) or found.suspects < distinct:
             raise self._damaged(number)
-        return Sample(tuple(found.sample), found.suspects, found.seed)
+        return found
 
     def _convert(self, number: int, value: Mapping[str, Any], kind: type[T]) -> T:
         try:
@@ -365,3 +330,114 @@ def read_decisions(path: Path, fingerprint: str) -> Decisions:
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _size_of(path: Path) -> int | None:
+    """Return the number of bytes; None if there is no file."""
+    must_be_own(path)
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _read_from(path: Path, offset: int) -> bytes:
+    """Return the bytes from an offset on; none if there is no file."""
+    if _size_of(path) is None:
+        if offset:
+            raise InputError(f"{path} is gone: restore it")
+        return b""
+    try:
+        with open_regular(path, follow=False) as file:
+            if file.seek(0, os.SEEK_END) < offset:
+                raise InputError(f"{path} has lost lines: restore them")
+            file.seek(offset)
+            return file.read()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _append_text(path: Path, offset: int, text: bytes) -> None:
+    """Append to a file of `offset` bytes; the text is on disk when this returns."""
+    with _explain_failure(path):
+        if offset == 0:
+            with whole_file(path) as file:  # the first line is never incomplete
+                file.write(text)
+            return
+        _separate(path)
+        with open_own(path) as file:
+            try:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(offset)  # no incomplete line stays
+                raise
+
+
+@contextmanager
+def _locked(path: Path, *, needed: bool) -> Iterator[None]:
+    """Keep other processes from writing; without `needed`, continue if locking is impossible."""
+    from filelock import Timeout
+
+    lock = file_lock(path.with_name(".review.lock"), timeout=_PATIENCE)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InputError(f"{path} is being written by another process: try again") from None
+    except (OSError, NotImplementedError) as error:
+        if needed:
+            raise _unwritable(path, getattr(error, "strerror", None) or str(error)) from None
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _encode_line(line: Mapping[str, object]) -> bytes:
+    return json.dumps(line, ensure_ascii=True).encode()
+
+
+def _parse_line(line: bytes) -> object:
+    """Return the value of a line, or None if it is not JSON."""
+    try:
+        return json.loads(line.decode())  # given bytes, it would guess at their encoding
+    except (ValueError, RecursionError):
+        return None
+
+
+def _digest_of(line: bytes) -> str:
+    """Return the sixteen hexadecimal digits that the next line has as "previous".
+
+    Surrounding white space does not count: some editors change line breaks.
+    """
+    return hashlib.blake2b(line.strip(), digest_size=8).hexdigest()
+
+
+def _separate(path: Path) -> None:
+    """Give the file its own copy if it is a hard link, so that the other name is unchanged."""
+    if os.lstat(path).st_nlink > 1:
+        with open_regular(path, follow=False) as old, whole_file(path) as file:
+            file.write(old.read())
+
+
+@contextmanager
+def _explain_failure(path: Path) -> Iterator[None]:
+    """Say in errors of writing that the file keeps decisions."""
+    try:
+        yield
+    except InputError as error:
+        raise _unwritable(path, str(error).removeprefix(f"cannot write {path}: ")) from None
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from None
+
+
+def _unwritable(path: Path, reason: str) -> InputError:
+    return InputError(
+        f"cannot write {path}: {reason}; it keeps the decisions",
+        fix="make the run directory writable or copy the run elsewhere",
+    )
