@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import proselflc
 from proselflc import functional
-from proselflc.cli import method_options
+from proselflc.cli import options
 from proselflc.cli.app import app, prepare
 from proselflc.methods import costs, every
 from proselflc.run.config import recipes
@@ -89,7 +89,7 @@ def _method(name: str, one: Method[Any], cost: str) -> str:
         "needs": one.needs,
         "cost of a step": f"{cost} cross entropy's",
     }
-    means, standard = method_options.meanings(one), method_options.defaults(one)
+    means, standard = options.meanings(one), options.defaults(one)
     defaults = [
         (f"`--method.{key}`", _default(standard[key]), _escaped(means[key])) for key in one.takes
     ]

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 import proselflc
 from proselflc import functional, methods
-from proselflc.cli import method_options
+from proselflc.cli import options
 from proselflc.data.inputs import Features
 from proselflc.data.serving import fit
 from proselflc.errors import InputError
@@ -114,7 +114,7 @@ def test_what_learns_from_trusted_examples_says_that_it_needs_them() -> None:
 
 def test_every_parameter_has_a_meaning_of_its_own() -> None:
     for name, one in methods.every().items():
-        means = method_options.meanings(one)
+        means = options.meanings(one)
         assert means.keys() == set(one.takes), name
         for said in means.values():
             assert said.endswith("."), (name, said)

@@ -17,7 +17,7 @@ from cyclopts import App, CycloptsError, Parameter
 from cyclopts.config import Dict
 
 from proselflc import __version__, methods
-from proselflc.cli import config_file, data, labels, learning, listing, method_options
+from proselflc.cli import data, labels, learning, listing, options
 from proselflc.errors import InputError, RunError
 from proselflc.run.config import Config
 from proselflc.terminal import complain
@@ -146,10 +146,10 @@ def prepare(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] not in LEARNING:
         return
     command = arguments[0]
-    values, source = config_file.read(command, arguments)
-    method = config_file.flag_value(arguments, "--method") or values.get("method", Config.method)
+    values, source = options.read_config(command, arguments)
+    method = options.flag_value(arguments, "--method") or values.get("method", Config.method)
     chosen = _add_parameters(command, [name.strip() for name in method.split(",")])
-    method_options.check(arguments[1:], chosen)
+    options.check_parameters(arguments[1:], chosen)
     if source is not None:
         # By command: among flat keys, "noise" would be taken for the command of that name.
         app[command].config = (Dict({command: values}, source=str(source)),)
@@ -158,5 +158,5 @@ def prepare(arguments: Sequence[str]) -> None:
 def _add_parameters(command: str, names: Sequence[str]) -> tuple[Method[Any], ...]:
     """Add the parameters of methods to a command as options; return the methods."""
     chosen = tuple(map(methods.find, names))
-    app[command].default_command = method_options.with_parameters(LEARNING[command], chosen)
+    app[command].default_command = options.with_parameters(LEARNING[command], chosen)
     return chosen

@@ -33,25 +33,15 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of the demo.
+    """The results of the demo."""
 
-    Attributes:
-        runs: summary of every run, with its directory as `run`.
-        report: page about the runs of the first seed.
-    """
-
-    runs: tuple[dict[str, Any], ...]
-    report: Path
+    runs: tuple[dict[str, Any], ...]  # the summary of every run, with its directory as `run`
+    report: Path  # a page about the runs of the first seed
 
     @property
     def best(self) -> str:
         """Return the run whose suggested labels are most often right; test data is not used."""
         return str(max(self.runs, key=lambda run: run["label_accuracy_after"])["run"])
-
-    @property
-    def label_accuracy_before(self) -> tuple[float, float]:
-        """Return mean and standard deviation of the share of given labels that are right."""
-        return _mean_std([run["label_accuracy_before"] for run in self.runs])
 
     def rows(self) -> dict[str, dict[str, tuple[float, float]]]:
         """Return mean and standard deviation over the seeds of every measure, by method."""
@@ -101,7 +91,7 @@ def run(out: Path, seeds: int, report: Callable[[str], None]) -> Outcome:
 
 def describe(outcome: Outcome) -> str:
     """Return a table of the results, and the commands to try next."""
-    before, _ = outcome.label_accuracy_before
+    before = statistics.mean(run["label_accuracy_before"] for run in outcome.runs)
     seeds = len(outcome.runs) // len(COMPARED)
     lines = [
         f"digits, {1 - before:.0%} of the training labels wrong, {seeds} "

@@ -5,12 +5,13 @@ Packages that may be missing or broken are not imported here, but tried in anoth
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -60,44 +61,27 @@ _DEVICES = (
 class Package:
     """A package that proselflc or one of its extras requires.
 
-    Attributes:
-        name: name on PyPI.
-        wanted: required versions, such as ">=2.6", or "" if they are not known.
-        installed: installed version, or None.
-        extra: extra that requires it, or "" if proselflc always does.
-        fits: whether the installed version is a required one; if these are not known, whether the
-            package can be imported.
+    `fits` is whether the installed version is a required one; if these are not known, whether the
+    package can be imported.
     """
 
-    name: str
-    wanted: str
-    installed: str | None
-    extra: str
+    name: str  # on PyPI
+    wanted: str  # versions, such as ">=2.6", or "" if they are not known
+    installed: str | None  # version
+    extra: str  # that requires it, or "" if proselflc always does
     fits: bool
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The state of an installation.
+    """The state of an installation."""
 
-    Attributes:
-        versions: versions of proselflc, Python and the system.
-        packages: required packages and those of extras.
-        devices: devices and threads of torch.
-        places: relevant folders, by purpose.
-        notes: problems of some features, each with its fix.
-        faults: problems that make proselflc unusable, each with its fix.
-    """
-
-    versions: dict[str, str]
-    packages: tuple[Package, ...]
-    devices: dict[str, Any]
-    places: dict[str, str]
-    notes: tuple[str, ...] = field(default=())
-    faults: tuple[str, ...] = field(default=())
-
-    def to_json(self) -> dict[str, Any]:
-        return {"healthy": not self.faults, **asdict(self)}
+    versions: dict[str, str]  # of proselflc, Python and the system
+    packages: tuple[Package, ...]  # required ones and those of extras
+    devices: dict[str, Any]  # of torch, and its threads
+    places: dict[str, str]  # relevant folders, by purpose
+    notes: tuple[str, ...] = ()  # problems of some features, each with its fix
+    faults: tuple[str, ...] = ()  # problems that make proselflc unusable, each with its fix
 
 
 def diagnose() -> Diagnosis:
@@ -152,20 +136,13 @@ def packages() -> tuple[Package, ...]:
             result.append(Package(wanted.name, str(wanted.specifier), version, extra, fits))
             break
     listed = {package.extra for package in result}
-    result += [
-        _try_package(name, extra)
-        for extra, names in PACKAGES.items()
-        if extra not in listed
-        for name in names
-    ]
+    unlisted = {extra: names for extra, names in PACKAGES.items() if extra not in listed}
+    for extra, name in ((extra, name) for extra, names in unlisted.items() for name in names):
+        installed = _version(name)
+        may_run = installed is not None and installed not in MALICIOUS.get(name, ())
+        fits = may_run and _run_python(f"import {name}").returncode == 0
+        result.append(Package(name, "", installed, extra, fits))
     return tuple(sorted(result, key=lambda package: (package.extra, package.name)))
-
-
-def _try_package(name: str, extra: str) -> Package:
-    installed = _version(name)
-    may_run = installed is not None and installed not in MALICIOUS.get(name, ())
-    fits = may_run and _run_python(f"import {name}").returncode == 0
-    return Package(name, "", installed, extra, fits)
 
 
 def describe(found: Diagnosis) -> str:
@@ -217,8 +194,6 @@ def _version(name: str) -> str | None:
 
 def _devices() -> tuple[dict[str, Any], list[str]]:
     """Return the devices of torch, and what is wrong if it cannot be imported."""
-    import json
-
     done = _run_python(_DEVICES)
     if done.returncode == 0:
         devices: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Part
 from proselflc.data.images.image_scaling import ImageScaling
-from proselflc.data.inputs import Bytes, Floats, Inputs
+from proselflc.data.inputs import Bytes, Floats
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.data.streaming import FileLoader
@@ -46,18 +46,13 @@ Tokenize = Callable[[list[str]], Arguments]
 class Embedder:
     """A model and the preparation of its inputs.
 
-    Attributes:
-        module: model that maps a batch to [N, D], or to an object with `pooler_output` or
-            `last_hidden_state`.
-        mean, std: mean and standard deviation of pixels / 255 that it was trained with, three
-            numbers each.
-        tokenize: function from texts to the module's arguments, or None if it takes no texts.
+    The module maps a batch to [N, D], or to an object with `pooler_output` or `last_hidden_state`.
     """
 
     module: nn.Module
-    mean: tuple[float, ...] = IMAGENET.mean
+    mean: tuple[float, ...] = IMAGENET.mean  # of pixels / 255, for each of three channels
     std: tuple[float, ...] = IMAGENET.std
-    tokenize: Tokenize | None = None
+    tokenize: Tokenize | None = None  # None if the module takes no texts
 
 
 def embed(
@@ -72,22 +67,12 @@ def embed(
     overwrite: bool = False,
     quiet: bool = False,
 ) -> dict[str, object]:
-    """Embed every example of a data set and write one row per example.
+    """Embed every example and return the path `out`, the `rows` of each part and `dimensions`.
 
     Images are resized to `size` × `size` and normalised as the model was trained; greyscale images
     get three equal channels. Features are passed on unchanged. Texts need a model with a tokenizer:
-    `hf:`, or a factory whose module has a method `tokenize(list of str)`.
-
-    Args:
-        request: data to open.
-        model: `package.module:factory` (called without arguments, returns an `nn.Module`),
-            `timm:NAME` with `weights`, or `hf:DIR`, a directory written by `save_pretrained`.
-        out: an `.npz` file with `x` and, if the data has such parts, `x_test` and `x_validation`;
-            or an `.npy` file with the rows of all parts. `--features` reads both.
-        weights: safetensors file or state dict, whose names must all fit the model.
-
-    Returns:
-        the path `out`, the `rows` of each part, and the `dimensions`.
+    `hf:`, or a factory whose module has a method `tokenize(list of str)`. An `.npz` file holds `x`
+    and, if the data has such parts, `x_test` and `x_validation`; an `.npy` file the rows of all.
     """
     for name, value in (("batch_size", batch_size), ("size", size)):
         if value < 1:
@@ -239,8 +224,9 @@ def _hugging_face(directory: Path) -> Embedder:
         raise InputError(
             f"cannot load the model in {directory}: {words(error)}", field="model"
         ) from None
-    mean, std = _image_statistics(directory / "preprocessor_config.json")
-    return Embedder(module, mean, std, tokenize)
+    path = directory / "preprocessor_config.json"
+    scaling = read_json(path, _ImageProcessor) if is_regular(path) else _ImageProcessor()
+    return Embedder(module, scaling.image_mean, scaling.image_std, tokenize)
 
 
 @contextmanager
@@ -258,14 +244,6 @@ def _without_bars(transformers: Any) -> Iterator[None]:
             bars.enable_progress_bar()
 
 
-def _image_statistics(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of the model's image processor, or ImageNet's."""
-    if not is_regular(path):
-        return IMAGENET.mean, IMAGENET.std
-    scaling = read_json(path, _ImageProcessor)
-    return scaling.image_mean, scaling.image_std
-
-
 @dataclass(frozen=True)
 class _ImageProcessor:
     """The part of `preprocessor_config.json` that is read."""
@@ -278,7 +256,7 @@ def _batches(
     part: Part, embedder: Embedder, *, batch_size: int, size: int, workers: int
 ) -> Iterator[tuple[int, Arguments]]:
     """Yield the number of examples and the model's arguments of every batch."""
-    inputs: Inputs = part.inputs
+    inputs = part.inputs
     order = Order(batch_size, shuffle=False)
     if not inputs.in_memory:
         scaling = ImageScaling(embedder.mean, embedder.std, (size, size), (size, size))
@@ -314,12 +292,10 @@ def _resize(images: Bytes, embedder: Embedder, size: int) -> Tensor:
 
 
 def _pool(output: Any, count: int, mask: Tensor | None) -> Floats:
-    """Return the pooled output of a model, or its mean over positions, [N, D].
+    """Return the pooled output of a model, or its mean over positions, for N = `count` examples.
 
-    Args:
-        output: [N, D]; tokens [N, T, D]; a map [N, D, h, w]; or an object that holds one of them.
-        count: N.
-        mask: [N, T] tokens of a text to include, or None for all.
+    The output is [N, D], tokens [N, T, D], a map [N, D, h, w], or an object that holds one of
+    them; the mask [N, T] chooses the tokens of a text to include.
     """
     if not isinstance(output, Tensor):
         pooled = getattr(output, "pooler_output", None)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from proselflc.cli import method_options
+from proselflc.cli import options
 from proselflc.data.opening import DATASETS
 from proselflc.errors import RunError
 from proselflc.terminal import print_json, print_table
@@ -83,7 +84,7 @@ def _facts(method: Method[Any], cost: float | None) -> dict[str, Any]:
 
 def _print_method(method: Method[Any], cost: float | None, json: bool) -> None:
     """Print everything about one method."""
-    meanings, defaults = method_options.meanings(method), method_options.defaults(method)
+    meanings, defaults = options.meanings(method), options.defaults(method)
     if json:
         own = {
             name: {
@@ -179,7 +180,7 @@ def doctor(*, json: bool = False) -> None:
 
     found = checks.diagnose()
     if json:
-        print_json(found.to_json())
+        print_json({"healthy": not found.faults, **asdict(found)})
     else:
         sys.stdout.write(checks.describe(found))
     if found.faults:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from proselflc import methods
 from proselflc.cli import app as cli
-from proselflc.cli import method_options
-from proselflc.cli.config_file import behind_flags, flag_value
+from proselflc.cli.options import behind_flags, flag_value, given_parameters
 from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.run.config import Config, OutputOptions, check_output
@@ -64,7 +63,7 @@ def parsed(arguments: list[str]) -> Config:
     """The config that a command would be called with."""
     cli.prepare(arguments)
     _, bound, _ = cli.app.parse_args(arguments, exit_on_error=False, print_error=False)
-    own = method_options.values(bound.arguments.get("parameters"))
+    own = given_parameters(bound.arguments.get("parameters"))
     options: Config = bound.arguments.get("options", Config())
     return replace(options, parameters=own)
 
