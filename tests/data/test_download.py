@@ -26,6 +26,8 @@ class Server(ThreadingHTTPServer):
         self.sent = len(CONTENT)  # bytes before the connection breaks off
         self.requests = 0
         self.says_length = True
+        self.watched = Path("no such file")
+        self.was_early = False  # whether the file was there before all of it was sent
 
     def url(self, path: str = "file.bin") -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/{path}"
@@ -43,7 +45,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.says_length:
             self.send_header("Content-Length", str(len(CONTENT)))
         self.end_headers()
-        self.wfile.write(CONTENT[: self.server.sent])
+        self.wfile.write(CONTENT[: self.server.sent - 1])
+        self.wfile.flush()
+        self.server.was_early |= self.server.watched.exists()
+        self.wfile.write(CONTENT[self.server.sent - 1 : self.server.sent])
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -71,17 +76,12 @@ def files_in(root: Path) -> set[str]:
 
 @pytest.mark.parametrize("size", [len(CONTENT), None])
 def test_file_appears_whole_and_only_then(server: Server, tmp_path: Path, size: int | None) -> None:
-    seen: list[tuple[str, int, int | None]] = []
-
-    def progress(name: str, done: int, total: int | None) -> None:
-        assert not (tmp_path / "folder/file.bin").exists()
-        seen.append((name, done, total))
-
-    (path,) = fetch("set", tmp_path, files=remote(server.url(), size=size), progress=progress)
+    server.watched = tmp_path / "folder/file.bin"
+    (path,) = fetch("set", tmp_path, files=remote(server.url(), size=size))
     assert path == tmp_path / "folder/file.bin"
     assert path.read_bytes() == CONTENT
     assert files_in(tmp_path) == {"folder/file.bin"}
-    assert seen[-1] == ("file.bin", len(CONTENT), len(CONTENT))
+    assert not server.was_early
     assert server.requests == 1
 
 

@@ -230,35 +230,24 @@ def _natural(name: str) -> tuple[list[str | tuple[int, str]], str]:
 class ModelNeeds:
     """What a trained model needs to know of data that it is asked about.
 
-    Attributes:
-        names: the model's C class names; labels become positions in this list.
-        split: the part to read; None for the test part if there is one, else for everything.
-        columns: the columns of numbers that the model was made for, or None; other columns of a
-            table may hold anything.
+    Labels become positions in its list of class names. If it was made for some columns of numbers,
+    other columns of a table may hold anything.
     """
 
     names: tuple[str, ...]
-    split: SplitChoice = None
+    split: SplitChoice = None  # None for the test part if there is one, else for everything
     columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a reader found.
+    """What a reader found."""
 
-    Attributes:
-        name: what the user asked for.
-        parts: the examples by their split, in the order of `SPLITS` or of the reader.
-        names: C class names, where the contents are to be learned from.
-        clean: [n] the true labels of the training part, or None.
-        skipped: what could not be read.
-    """
-
-    name: str
-    parts: dict[str, Part[Ints | None]]
-    names: tuple[str, ...] = ()
-    clean: Ints | None = None
-    skipped: tuple[Skipped, ...] = ()
+    name: str  # what the user asked for
+    parts: dict[str, Part[Ints | None]]  # in the order of `SPLITS` or of the reader
+    names: tuple[str, ...] = ()  # C class names, where the contents are to be learned from
+    clean: Ints | None = None  # [n] the true labels of the training part, if known
+    skipped: tuple[Skipped, ...] = ()  # what could not be read
 
     def dataset(self) -> Dataset:
         """Return the contents as a data set to learn from, which every reader ensures they are."""
@@ -297,9 +286,7 @@ class Contents:
 def contents_of(dataset: Dataset, names: Sequence[str]) -> Contents:
     """Return the contents of a data set, with labels as class ids of a model with these names."""
     parts: dict[str, Part[Ints | None]] = {
-        split: Part(
-            part.inputs, renumbered(part.labels, dataset.names, names, dataset.name), part.ids
-        )
+        split: replace(part, labels=renumbered(part.labels, dataset.names, names, dataset.name))
         for split, part in dataset.parts.items()
     }
     return Contents(dataset.name, parts, skipped=dataset.skipped)
@@ -323,13 +310,10 @@ def choose_splits(available: Collection[str], choice: SplitChoice, what: str) ->
 def class_ids(
     own: Sequence[str], names: Sequence[str], what: str, *, or_numbers: bool = False
 ) -> Ints:
-    """Return [len(own)] the positions of some class names in the list of class names.
+    """Return [len(own)] the positions of class names from outside in the list of known names.
 
-    Args:
-        own: class names from outside.
-        names: the known ones.
-        what: where they came from, for the error.
-        or_numbers: read them as class ids if they are not all names but all such numbers.
+    `what` says where they came from. With `or_numbers` they are class ids if they are not all names
+    but all such numbers.
     """
     places = {name: i for i, name in enumerate(names)}
     if or_numbers and not all(name in places for name in own):
@@ -343,12 +327,7 @@ def class_ids(
 
 
 def renumbered(
-    labels: Ints,
-    own: Sequence[str],
-    names: Sequence[str],
-    what: str,
-    *,
-    or_numbers: bool = False,
+    labels: Ints, own: Sequence[str], names: Sequence[str], what: str, *, or_numbers: bool = False
 ) -> Ints:
     """Return [n] class ids in one list of names as class ids in another; see `class_ids`.
 

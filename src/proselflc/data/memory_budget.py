@@ -73,10 +73,8 @@ def available() -> int | None:
 def require(needed: int, what: str, instead: str) -> None:
     """Refuse what takes more memory than there is, or than one thing may take.
 
-    Args:
-        needed: number of bytes.
-        what: subject of the sentence, such as "the method elr keeps … and".
-        instead: what to do, as an imperative clause.
+    `what` is the subject of the sentence, such as "the method elr keeps … and", and `instead` what
+    to do, as an imperative clause.
     """
     most, free = limit(), available()
     if needed > most:

@@ -26,22 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Named:
-    """A data set with a name.
-
-    Attributes:
-        title: a short description.
-        classes: the number of classes.
-        train: the number of training examples.
-        test: the number of test examples.
-        where: where the paper uses it, or what it is for.
-        open: the function that reads it.
-    """
+    """A data set with a name."""
 
     title: str
     classes: int
-    train: int
+    train: int  # number of training examples
     test: int
-    where: str
+    where: str  # where the paper uses it, or what it is for
     open: Callable[[Request], Dataset]
 
 
@@ -77,14 +68,8 @@ def without_labels(request: Request) -> Request:
         return plain
     path = Path(request.data)
     if path.suffix.lower() not in TABLES:
-        return replace(
-            plain,
-            label_column=None,
-            text_column=None,
-            path_column=None,
-            id_column=None,
-            ignore_column=(),
-        )
+        plain = replace(plain, label_column=None, id_column=None, ignore_column=())
+        return replace(plain, text_column=None, path_column=None)
     named = (request.label_column, request.id_column)
     if not any(named) or not path.is_file():
         return plain
@@ -117,13 +102,8 @@ def open_inputs(
 
     So a table needs no label column, an `.npz` only `x`, an image folder no class folders, and an
     `.npy` file is read too. Labels that are there must be classes of the model, matched by name.
-
-    Args:
-        request: which data. With `features` and an empty `data` the features are all there is.
-        names: the model's C class names.
-        split: the part to read; None for the test part where there is one, else for everything.
-        columns: the columns of numbers that the model was made for; others of a table may hold
-            anything.
+    With `features` and an empty `data` the features are all there is. See `ModelNeeds` for the
+    rest.
     """
     from proselflc.data.dataset import ModelNeeds, choose_splits
 

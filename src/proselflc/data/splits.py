@@ -40,11 +40,7 @@ def trusted_split(
     class never gives its last example: one with a single example stays in training, and where
     such classes leave too few to reach ⌊f·n⌋ the validation set is smaller.
 
-    Args:
-        labels: [n] the given labels.
-        clean: [n] the true labels, or None if they are not known.
-        fraction: f, between 0 and 1, read as the decimal it is written as.
-        generator: where the order comes from; `random_stream(seed, purpose)` makes one.
+    f is read as the decimal it is written as; `random_stream(seed, purpose)` makes the generator.
     """
     if clean is not None and len(clean) != len(labels):
         raise InputError(

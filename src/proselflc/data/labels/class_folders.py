@@ -28,15 +28,10 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNOREC
 
 @dataclass(frozen=True)
 class FolderResult:
-    """The result of writing folders.
-
-    Attributes:
-        links: number of links.
-        renamed: names of the folders of classes whose names no folder can have.
-    """
+    """The result of writing folders."""
 
     links: int
-    renamed: dict[str, str]
+    renamed: dict[str, str]  # names of the folders of classes whose names no folder can have
 
 
 def write(
@@ -55,14 +50,8 @@ def write(
     several folders stay distinct. Names are shortened, lose characters that could lead out of the
     folder or that some systems refuse, and get a number if they differ only in case.
 
-    Args:
-        folder: empty or missing, unless it is to be overwritten and was written here.
-        files: n paths.
-        ids: n ids.
-        labels: [n] class ids.
-        names: C class names.
-        link: a symbolic link, a second name for the same file ("hard"), or a copy.
-        overwrite: whether to replace what was written before.
+    A link is symbolic, a second name for the same file ("hard"), or a copy. The folder is empty or
+    missing, unless it is to be overwritten and was written here.
     """
     check(folder, overwrite=overwrite)
     used = [int(k) for k in sorted(set(labels.tolist()))]

@@ -144,11 +144,8 @@ def of_classes(
 ) -> LabelValues:
     """Return the label of each class in the type of the caller's labels.
 
-    Args:
-        labels: the caller's labels.
-        found: pairs of labels and their class ids, row for row; every class is in one of them, and
-            the first pair that has a class decides its label.
-        num_classes: number of classes.
+    `found` are pairs of labels and their class ids, row for row. Every class is in one of them, and
+    the first pair that has a class decides its label.
     """
     values: dict[int, Value] = {}
     for some, classes in found:

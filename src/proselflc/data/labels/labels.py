@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -15,11 +15,7 @@ from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels import class_matrix, label_values
 from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.labels.label_values import LabelValues
-from proselflc.data.noise import (
-    Noise,
-    fingerprint,
-    realised_transition,
-)
+from proselflc.data.noise import Noise, fingerprint, realised_transition
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
 from proselflc.files.whole import whole_file
@@ -78,13 +74,11 @@ class Labels:
     @classmethod
     def load(cls, path: Path) -> Labels:
         """Return the content of `labels.npz`, with its arrays checked against each other."""
-        wanted: tuple[str, ...] = (
-            *("given", "flipped", "names", "ids", "generator", "fingerprint"),
-        )
+        wanted = ["given", "flipped", "names", "ids", "generator", "fingerprint"]
         of_transition = class_matrix.array_names("transition")
         arrays = npz.arrays(path, (*wanted, *of_transition, "clean", "trusted", "label_type"))
         if not any(name in arrays for name in of_transition):
-            wanted = (*wanted, "transition")
+            wanted.append("transition")
         ids, names = _ids_and_names(path, arrays, wanted)
         n, C = len(ids), len(names)
         given = _class_ids(path, "given", arrays["given"], n, C)
@@ -123,19 +117,12 @@ class Labels:
 
 @dataclass(frozen=True)
 class CorrectedLabels:
-    """Corrected labels of n examples, as an export writes them into an `.npz` file.
+    """Corrected labels of n examples, as an export writes them into an `.npz` file."""
 
-    Attributes:
-        ids: n distinct ids of the examples.
-        labels: [n] corrected labels, 0 … C−1.
-        given: [n] original labels.
-        names: C class names.
-    """
-
-    ids: tuple[str, ...]
-    labels: Ints
-    given: Ints
-    names: tuple[str, ...]
+    ids: tuple[str, ...]  # n distinct ids of the examples
+    labels: Ints  # [n] corrected, 0 … C−1
+    given: Ints  # [n] original
+    names: tuple[str, ...]  # C class names
 
     def save(
         self,
@@ -149,12 +136,8 @@ class CorrectedLabels:
     ) -> None:
         """Write the labels and what other programs may use.
 
-        Args:
-            file: open file.
-            is_suspect, quality: [n] each.
-            reviewed: [n] whether a person decided the label.
-            probabilities: [n, C] soft labels, or [n, 5] those of `classes`.
-            classes: [n, 5] the most likely classes, if there are too many to write all.
+        Where there are too many classes for probabilities [n, C], `classes` [n, 5] are the most
+        likely ones, and the probabilities [n, 5] are theirs.
         """
         arrays: dict[str, npt.NDArray[Any]] = {
             "ids": np.array(self.ids, dtype=np.str_),
@@ -245,7 +228,7 @@ def labelled(
 
 
 def _ids_and_names(
-    path: Path, arrays: Mapping[str, npt.NDArray[Any]], wanted: tuple[str, ...]
+    path: Path, arrays: Mapping[str, npt.NDArray[Any]], wanted: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the ids and class names of a file that has all the wanted arrays."""
     missing = next((name for name in wanted if name not in arrays), None)

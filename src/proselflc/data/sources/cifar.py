@@ -138,12 +138,10 @@ def load(
 
     Ids are "cifar100/train/00000" and so on, by position in the order of the Python version.
 
-    Args:
-        path: the archive, the directory, or the data root that contains one of them.
-        name: which of the two data sets.
-        cache: folder for decoded arrays; the user's cache directory by default. Data are read
-            without a cache that cannot be written, and a damaged one is written again.
-        checksums: md5 of each file instead of the published ones.
+    The path is that of the archive, the directory, or the data root that contains one of them.
+    Decoded arrays are kept in the folder `cache`, the user's cache directory by default. Data are
+    read without a cache that cannot be written, and a damaged one is written again. Checksums are
+    the md5 of each file, the published ones by default.
     """
     layout = _find_layout(name)
     source = find(name, path)
@@ -261,12 +259,17 @@ def _decode(
             batches[file.name] = _read_batch(content, layout, what)
     train = [batches[name] for name in layout.train]
     test = [batches[name] for name in layout.test]
-    train_images, train_labels = _concatenate(train)
-    test_images, test_labels = _concatenate(test)
     coarse = None
     if layout.coarse is not None:
         coarse = _coarse_of_fine([*train, *test], len(names), source)
-    return _Decoded(train_images, train_labels, test_images, test_labels, names, coarse)
+    return _Decoded(
+        np.concatenate([b[0] for b in train]),
+        np.concatenate([b[1] for b in train]),
+        np.concatenate([b[0] for b in test]),
+        np.concatenate([b[1] for b in test]),
+        names,
+        coarse,
+    )
 
 
 def _entry(content: dict[Any, Any], key: bytes, what: str) -> object:
@@ -324,12 +327,6 @@ def _pixels(flat: npt.NDArray[np.uint8]) -> Bytes:
         for colour in range(3):
             images[block, :, colour] = planes[block, colour]
     return images.reshape(-1, 32, 32, 3)
-
-
-def _concatenate(batches: list[tuple[Bytes, Ints, Ints | None]]) -> tuple[Bytes, Ints]:
-    if len(batches) == 1:
-        return batches[0][0], batches[0][1]
-    return np.concatenate([b[0] for b in batches]), np.concatenate([b[1] for b in batches])
 
 
 def _coarse_of_fine(

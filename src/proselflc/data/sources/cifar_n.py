@@ -20,17 +20,11 @@ from proselflc.files.regular import open_regular
 
 @dataclass(frozen=True)
 class _Release:
-    """One of the two label files.
+    """One of the two label files."""
 
-    Attributes:
-        file: name without its suffix.
-        images: the CIFAR data set it labels.
-        sets: columns by the names of their label sets, the default first.
-    """
-
-    file: str
+    file: str  # name without its suffix
     images: cifar.Name
-    sets: dict[str, str]
+    sets: dict[str, str]  # columns by the names of their label sets, the default first
 
 
 _RELEASES = {
@@ -57,13 +51,9 @@ _ORIGINAL = "download the original file"
 def load(name: str, data_root: Path, *, cache: Path | None = None, fetch: bool = False) -> Dataset:
     """Return CIFAR with human labels as the given ones and its own labels as `clean`.
 
-    Args:
-        name: "cifar10n:worse" (the default of "cifar10n"), ":aggre", ":random1" … ":random3", or
-            "cifar100n".
-        data_root: folder with CIFAR (see `cifar.find`) and the label file, `CIFAR-10_human.pt` or
-            `.npz`, in it or in its folder `cifar-n`.
-        cache: as in `cifar.load`.
-        fetch: download missing files.
+    The name is "cifar10n:worse" (the default of "cifar10n"), ":aggre", ":random1" … ":random3", or
+    "cifar100n". The data root has CIFAR (see `cifar.find`) and, in it or in its folder `cifar-n`,
+    the label file `CIFAR-10_human.pt` or `.npz`; with `fetch`, what is missing is downloaded.
     """
     release, column = _parse_name(name)
     path = find(name, data_root, fetch=fetch)

@@ -7,18 +7,16 @@ import http.client
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from proselflc.errors import InputError, unknown
 from proselflc.files.whole import file_lock, whole_file
 from proselflc.wording import option
 
-Progress: TypeAlias = Callable[[str, int, int | None], None]
-
 _BLOCK = 1 << 20
+_TIMEOUT = 30.0  # seconds that a server may stay silent
 _ATTEMPTS = 3  # at each address, while connections break
 _LARGEST = 1 << 30  # bytes of a file whose size is not known beforehand
 _NETWORK = (
@@ -32,19 +30,12 @@ _NETWORK = (
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on the web and its place on disk.
+    """A file on the web and its place on disk."""
 
-    Attributes:
-        urls: addresses that publish it; the first one that answers is used.
-        path: place below the data root, with slashes.
-        md5: published checksum, or None if the content is checked in another way.
-        size: number of bytes, if known.
-    """
-
-    urls: tuple[str, ...]
-    path: str
-    md5: str | None = None
-    size: int | None = None
+    urls: tuple[str, ...]  # addresses that publish it; the first one that answers is used
+    path: str  # below the data root, with slashes
+    md5: str | None = None  # None if the content is checked in another way
+    size: int | None = None  # bytes, if known
 
 
 def _idx(
@@ -121,28 +112,15 @@ def instructions(name: str, root: Path | None, files: Sequence[RemoteFile] | Non
     return f"{start}put {' and '.join(puts)}"
 
 
-def fetch(
-    name: str,
-    root: Path,
-    *,
-    files: Sequence[RemoteFile] | None = None,
-    timeout: float = 30.0,
-    progress: Progress | None = None,
-) -> tuple[Path, ...]:
+def fetch(name: str, root: Path, *, files: Sequence[RemoteFile] | None = None) -> tuple[Path, ...]:
     """Return the paths of a named public data set below `root`, downloading missing files.
 
-    A file appears whole and with the published checksum, or not at all.
-
-    Args:
-        name: a key of `FILES`.
-        root: the data root, created if missing.
-        files: files to fetch instead of the official ones.
-        timeout: seconds that a server may stay silent.
-        progress: called with (file name, bytes so far, total bytes or None).
+    A file appears whole and with the published checksum, or not at all. Other files than the
+    official ones of the name may be given.
     """
     wanted = _find_files(name) if files is None else files
     try:
-        return tuple(_fetch_file(file, root, timeout, progress) for file in wanted)
+        return tuple(_fetch_file(file, root) for file in wanted)
     except _TransferError as error:
         missing = [file for file in wanted if not (root / file.path).exists()]
         raise InputError(
@@ -163,20 +141,14 @@ def _find_files(name: str) -> Sequence[RemoteFile]:
 
 
 class _TransferError(Exception):
-    """An address did not provide its file; the message says why.
-
-    Attributes:
-        may_pass: whether another attempt may succeed, as after a broken connection.
-    """
-
-    may_pass = False
+    """An address did not provide its file; the message says why."""
 
 
 class _ConnectionLostError(_TransferError):
-    may_pass = True
+    """A connection broke, so that another attempt may succeed."""
 
 
-def _fetch_file(file: RemoteFile, root: Path, timeout: float, progress: Progress | None) -> Path:
+def _fetch_file(file: RemoteFile, root: Path) -> Path:
     """Return the path of a file, downloaded from the first of its addresses that provides it."""
     target = root / file.path
     if target.exists():
@@ -189,20 +161,18 @@ def _fetch_file(file: RemoteFile, root: Path, timeout: float, progress: Progress
         for url in file.urls:
             for _ in range(_ATTEMPTS):
                 try:
-                    _download(url, file, target, timeout, progress)
+                    _download(url, file, target)
                 except _TransferError as error:
                     failure = error
                 else:
                     return target
-                if not failure.may_pass:
+                if not isinstance(failure, _ConnectionLostError):
                     break
             failures.append(str(failure))
     raise _TransferError("; ".join(failures))
 
 
-def _download(
-    url: str, file: RemoteFile, target: Path, timeout: float, progress: Progress | None
-) -> None:
+def _download(url: str, file: RemoteFile, target: Path) -> None:
     if not url.startswith(("http://", "https://")):
         raise _TransferError(f"{url} is not a web address")
     request = urllib.request.Request(url, headers={"User-Agent": "proselflc"})
@@ -210,7 +180,7 @@ def _download(
     received = 0
     with whole_file(target) as out:
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as response:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
                 length = response.headers.get("Content-Length") or ""
                 total = file.size or (int(length) if length.isdigit() else None)
                 most = _LARGEST if total is None else total
@@ -222,8 +192,6 @@ def _download(
                         raise _TransferError(f"{url} sent more than the {most:,} bytes expected")
                     out.write(block)
                     digest.update(block)
-                    if progress is not None:
-                        progress(target.name, received, total)
         except urllib.error.HTTPError as error:
             error.close()
             raise _TransferError(f"{url} answered {error.code} {error.reason}") from error

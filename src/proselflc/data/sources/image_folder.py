@@ -60,11 +60,8 @@ def read(
     names = needs.names if needs else in_order(found["train"].values())
     parts: dict[str, Part[Ints | None]] = {}
     for split, folder_of in found.items():
-        images, labels = (
-            _labelled(path, folder_of, names)
-            if needs is None
-            else (_perhaps_labelled(path, folder_of, names))
-        )
+        labelled = _labelled if needs is None else _perhaps_labelled
+        images, labels = labelled(path, folder_of, names)
         ids = tuple(text(image) for image in images)
         files = ImageFiles(tuple(path / image for image in images))
         classes = None if needs else [folder_of[image] for image in images]
@@ -79,12 +76,8 @@ def _folders(
 ) -> tuple[dict[str, str], Found]:
     """Return the class folder of every image of a split, and what else lies there.
 
-    Args:
-        path: the root.
-        below: the folder of the split.
-        level: what that folder holds.
-        learned: the split if it is learned from, whose images all lie in class folders; None if
-            they may lie beside each other.
+    `below` is the folder of the split, and `level` what that holds. `learned` is the split if it is
+    learned from, whose images all lie in class folders; None if they may lie beside each other.
     """
     if learned and level.images:
         raise InputError(

@@ -167,9 +167,8 @@ def array(path: Path) -> Array:
 def mapped(file: BufferedReader) -> Array:
     """Return the array of an open `.npy` file, memory-mapped to be read.
 
-    Raises:
-        InputError: it holds Python objects.
-        Exception: one of `DAMAGE`, for a header that is none or declares more than is there.
+    Python objects are refused; a header that is none or declares more than is there raises one of
+    `DAMAGE`.
     """
     shape, fortran, dtype = _header(file)
     if dtype.hasobject:
@@ -372,12 +371,9 @@ def with_features(dataset: Dataset, path: Path) -> Dataset:
 def attach(parts: Mapping[str, Part[L_co]], path: Path, name: str) -> dict[str, Part[L_co]]:
     """Return the parts with features [n, D] as their inputs, row for row.
 
-    Args:
-        parts: the examples by their split.
-        path: an `.npz` with `x` for the training examples and, for each other split that there is,
-            `x_test` and `x_validation`; or an `.npy` with the rows of train, test and validation
-            one after the other.
-        name: the data set, for errors.
+    The file is an `.npz` with `x` for the training examples and, for each other split that there
+    is, `x_test` and `x_validation`; or an `.npy` with the rows of train, test and validation one
+    after the other.
     """
     values = _values(path, {split: len(parts[split]) for split in SPLITS if split in parts}, name)
     return {split: replace(part, inputs=Features(values[split])) for split, part in parts.items()}

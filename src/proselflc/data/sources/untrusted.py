@@ -62,16 +62,12 @@ class Member:
 
 
 def read_members(path: Path, wanted: Mapping[str, int]) -> Iterator[Member]:
-    """Yield the wanted files of an archive in its order.
+    """Yield the wanted files of a `.tar`, `.tar.gz` or `.tar.xz` archive in its order.
 
-    Args:
-        path: a `.tar`, `.tar.gz` or `.tar.xz`, recognised by its first bytes.
-        wanted: the largest size in bytes that each file may declare, by its path in the archive.
-
-    Raises:
-        InputError: the archive is damaged or lacks a wanted file; or it is hostile: it has a path
-            that leads out of it, a link, a device, a wanted file twice, or unpacks to far more
-            than the wanted files.
+    `wanted` is the largest size in bytes that each file may declare, by its path in the archive.
+    Refused are archives that are damaged or lack a wanted file, and hostile ones: with a path that
+    leads out of it, a link, a device, a wanted file twice, or that unpack to far more than the
+    wanted files.
     """
     missing = dict(wanted)
     try:
@@ -246,10 +242,8 @@ class _DataUnpickler(pickle.Unpickler):
 def unpickle(data: bytes, source: str) -> object:
     """Return the value in a data pickle whose checksum was compared.
 
-    No pickle can execute code here, but one made for it can exhaust memory.
-
-    Returns:
-        The value; text of Python 2 is bytes, and an array is a `PickledArray`.
+    No pickle can execute code here, but one made for it can exhaust memory. Text of Python 2 is
+    bytes, and an array is a `PickledArray`.
     """
     try:
         return _DataUnpickler(data, source).load()

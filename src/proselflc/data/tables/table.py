@@ -135,19 +135,12 @@ def read_labels(
 
 @dataclass(frozen=True)
 class LabelCells:
-    """The cells of a table that hold the training labels.
-
-    Attributes:
-        table: the whole table.
-        column: column with the labels.
-        rows: [n] rows of the training examples.
-        ids: n ids of the examples.
-    """
+    """The cells of a table that hold the training labels."""
 
     table: Table
     column: str
-    rows: Ints
-    ids: tuple[str, ...]
+    rows: Ints  # [n] rows of the training examples
+    ids: tuple[str, ...]  # of these rows
 
 
 def find_label_cells(path: Path, request: Request) -> LabelCells:

@@ -24,36 +24,22 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class CopyResult:
-    """The result of a corrected copy.
+    """The result of a corrected copy."""
 
-    Attributes:
-        changed: number of labels that differ from the table's.
-        before: name of the column with the previous labels.
-    """
-
-    changed: int
-    before: str
+    changed: int  # labels that differ from the table's
+    before: str  # name of the column with the previous labels
 
 
 @dataclass(frozen=True)
 class TableCorrection:
-    """New labels for some rows of a table.
-
-    Attributes:
-        table: the table, which is not changed.
-        column: column with the labels.
-        rows: [m] rows with known labels.
-        labels: [m] new class ids of these rows.
-        names: C texts to write for classes that no cell of the column has.
-        known: class id of each text in the column; a text that is missing has no class.
-    """
+    """New labels for some rows of a table, which is not changed itself."""
 
     table: Table
     column: str
-    rows: Ints
-    labels: Ints
-    names: Sequence[str]
-    known: Mapping[str, int]
+    rows: Ints  # [m] rows with known labels
+    labels: Ints  # [m] new class ids of these rows
+    names: Sequence[str]  # C texts to write for classes that no cell of the column has
+    known: Mapping[str, int]  # class id of each text in the column; others have no class
 
     def write(self, out: Path) -> CopyResult:
         """Write the copy, whole or not at all.

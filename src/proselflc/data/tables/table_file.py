@@ -31,21 +31,13 @@ _CHARACTERS = 1 << 28  # and their total length, about; an Arrow array of string
 
 @dataclass(frozen=True)
 class Delimited:
-    """A CSV or TSV file, whose cells are held by Arrow.
-
-    Attributes:
-        path: the file.
-        columns: names of the columns.
-        cells: the columns as Arrow strings, with white space as in the file.
-        delimiter: the character between cells.
-        has_quotes: whether a quotation mark encloses a cell, or is an ordinary character.
-    """
+    """A CSV or TSV file, whose cells are held by Arrow."""
 
     path: Path
-    columns: tuple[str, ...]
-    cells: tuple[pa.ChunkedArray, ...]
+    columns: tuple[str, ...]  # names
+    cells: tuple[pa.ChunkedArray, ...]  # strings by column, with white space as in the file
     delimiter: str
-    has_quotes: bool
+    has_quotes: bool  # whether a quotation mark encloses a cell, or is an ordinary character
 
     def __len__(self) -> int:
         return len(self.cells[0])
