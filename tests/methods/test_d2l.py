@@ -213,7 +213,7 @@ def test_labels_are_believed_by_the_schedule(
     prescribe(RISING)
     one = strategy(crowd)
     steps = train_steps(crowd.training(one, EPOCHS), crowd, crowd.snapshot)
-    in_steps = [float(one.alpha()) for _ in steps]
+    in_steps = [float(one.alpha.value) for _ in steps]
     found = in_steps[:: crowd.total]  # in the first step of every epoch
     expected = [1.0] * TURN + [
         math.exp(-(e / EPOCHS) * RISING[e] / min(RISING[: e + 1])) for e in range(TURN, EPOCHS)

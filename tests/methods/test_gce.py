@@ -19,7 +19,7 @@ from proselflc.training.recipe import Recipe
 def strategy(
     crowd: Any, epochs: int = 10, *, q: float = 0.7, k: float = 0.5, begin: float = 0.5
 ) -> TruncatedGCE:
-    return TruncatedGCE(crowd.context(epochs), q=q, truncation=k, begin=begin)
+    return TruncatedGCE(crowd.context(epochs), q=q, k=k, begin=begin)
 
 
 @pytest.mark.parametrize("q", [0.1, 0.7, 1.0])
@@ -85,7 +85,7 @@ def test_when_it_begins(crowd: Any, epochs: int, begin: float, first: int, every
 
 
 def test_a_probability_of_just_k_is_kept(crowd: Any) -> None:
-    one = TruncatedGCE(crowd.context(10), q=0.7, truncation=0.25, begin=0.5)
+    one = TruncatedGCE(crowd.context(10), q=0.7, k=0.25, begin=0.5)
     snapshot = replace(
         crowd.snapshot(torch.nn.Identity()),
         predict=lambda rows=None: iter([(torch.arange(crowd.n), torch.zeros(crowd.n, 4))]),

@@ -41,7 +41,7 @@ def context(given: Ints, epochs: int = 16, classes: int = C) -> RunContext:
 
 def strategy(given: Ints | None = None, *, hard: bool = False, **more: Any) -> Joint:
     labels = np.arange(n) % C if given is None else given
-    return Joint(context(labels, **more), hard=hard, prior_weight=1.2, entropy_weight=0.8)
+    return Joint(context(labels, **more), hard=hard, alpha=1.2, beta=0.8)
 
 
 class Clusters:

@@ -50,7 +50,7 @@ def context(trusted: Bools | None = TRUSTED) -> RunContext:
 
 
 def strategy(*, weight: float = 3.0, begin: float = 0.1, end: float = 0.6) -> PseudoLabel:
-    return PseudoLabel(context(), weight=weight, begin=begin, end=end)
+    return PseudoLabel(context(), alpha=weight, begin=begin, end=end)
 
 
 def some(index: list[int], seed: int = 0) -> tuple[Tensor, Batch]:
@@ -132,12 +132,12 @@ def test_what_is_recorded_is_what_is_taught() -> None:
 
 def test_without_trusted_examples_it_says_what_to_do() -> None:
     with pytest.raises(InputError) as caught:
-        PseudoLabel(context(None), weight=3.0, begin=0.1, end=0.6)
+        PseudoLabel(context(None), alpha=3.0, begin=0.1, end=0.6)
     assert caught.value.field == "trusted"
     assert "pseudo_label_ramped" in str(caught.value)
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="all are trusted"):
-        PseudoLabel(context(np.ones(n, np.bool_)), weight=3.0, begin=0.1, end=0.6)
+        PseudoLabel(context(np.ones(n, np.bool_)), alpha=3.0, begin=0.1, end=0.6)
 
 
 @pytest.fixture(scope="module")

@@ -44,9 +44,6 @@ def local_dimension(features: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
 
     with r_1 ≤ … ≤ r_k the distances to the k nearest of the other N − 1. It is near 0 where all of
     these are 0, and negative where all are equal, which is meaningless.
-
-    Args:
-        neighbours: k, below N.
     """
     x = features.flatten(1).double()
     distances = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
@@ -57,28 +54,18 @@ def local_dimension(features: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     return -neighbours / logs.sum(1)
 
 
-@dataclass(frozen=True)
-class FallingTrust(Trust):
-    """ε = 1 − α, with the α of the epoch."""
+class FallingTrust(Trust, nn.Module):
+    """ε = 1 − α, with the α of the epoch, the weight of the label, which checkpoints keep."""
 
-    alpha: nn.Module
     symbol = "1 − α"
-
-    def __call__(self, e: Evidence) -> float:
-        return 1 - float(self.alpha())
-
-
-class LabelWeight(nn.Module):
-    """α, the weight of the label, which checkpoints keep."""
-
     value: Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("value", torch.ones(()))
 
-    def forward(self) -> Tensor:
-        return self.value
+    def __call__(self, e: Evidence) -> float:
+        return 1 - float(self.value)
 
 
 def _window(value: int, name: str) -> int:
@@ -122,8 +109,8 @@ class DimensionalityDriven(Strategy):
     turned: Tensor
 
     def __init__(self, context: RunContext, *, begin: float, window: int) -> None:
-        alpha = LabelWeight()
-        super().__init__(Criterion(Target(HardPrediction(), FallingTrust(alpha))))
+        alpha = FallingTrust()
+        super().__init__(Criterion(Target(HardPrediction(), alpha)))
         n = context.num_examples
         if n <= NEIGHBOURS:
             raise InputError(
@@ -211,7 +198,7 @@ METHOD = Method(
     "rises.",
     parameters=Parameters,
     grid={"begin": (0.15, 0.3, 0.5)},
-    strategy=lambda p, context: DimensionalityDriven(context, begin=p.begin, window=p.window),
+    strategy=DimensionalityDriven,
     criterion="Criterion",
-    target=lambda p: Target(HardPrediction(), FallingTrust(LabelWeight())),
+    target=lambda p: Target(HardPrediction(), FallingTrust()),
 )

@@ -181,9 +181,7 @@ METHOD = Method(
     "ProSelfLC's run it is as good as that.",
     parameters=Parameters,
     grid={"epsilon": (0.125, 0.25, 0.5)},
-    strategy=lambda p, context: KnowledgeDistillation(
-        context, p.teacher, epsilon=p.epsilon, temperature=p.temperature
-    ),
+    strategy=KnowledgeDistillation,
     criterion="Distillation",
     target=lambda p: catalogue.distillation(p.epsilon, p.temperature),
 )

@@ -336,10 +336,6 @@ def normalised(losses: AnyValues, low: float, high: float) -> AnyValues:
     return ((losses - low) / (high - low + 1e-6)).clip(1e-3, 1 - 1e-3)
 
 
-def _strategy(p: Parameters, context: RunContext, *, kind: Kind) -> Strategy:
-    return DynamicBootstrapping(context, kind, alpha=p.alpha, weight=p.weight, begin=p.begin)
-
-
 GRID = {"begin": (0.2, 0.35, 0.5)}
 
 SOFT = Method(
@@ -352,7 +348,7 @@ SOFT = Method(
     "different losses, as on digits; else it is mixup.",
     parameters=Parameters,
     grid=GRID,
-    strategy=partial(_strategy, kind="soft"),
+    strategy=partial(DynamicBootstrapping, kind="soft"),
     criterion="CrossEntropy",
 )
 HARD = Method(
@@ -365,7 +361,7 @@ HARD = Method(
     "entropy on photos.",
     parameters=Parameters,
     grid=GRID,
-    strategy=partial(_strategy, kind="hard"),
+    strategy=partial(DynamicBootstrapping, kind="hard"),
     criterion="CrossEntropy",
 )
 DYNAMIC = Method(
@@ -378,6 +374,6 @@ DYNAMIC = Method(
     "entropy on photos.",
     parameters=Parameters,
     grid=GRID,
-    strategy=partial(_strategy, kind="dynamic"),
+    strategy=partial(DynamicBootstrapping, kind="dynamic"),
     criterion="CrossEntropy",
 )

@@ -60,11 +60,11 @@ class TruncatedGCE(Strategy):
     processes = 1
     kept: Tensor
 
-    def __init__(self, context: RunContext, *, q: float, truncation: float, begin: float) -> None:
+    def __init__(self, context: RunContext, *, q: float, k: float, begin: float) -> None:
         method = Generalized(q)
         super().__init__(Criterion(method, reduction="none"))
-        self.truncation = truncation
-        self.constant = (1 - self.truncation**method.q) / method.q  # L_q(k)
+        self.k = k
+        self.constant = (1 - k**method.q) / method.q  # L_q(k)
         self.begin = max(1, round(begin * context.epochs))
         self.every = max(1, round(EVERY * context.epochs))
         self.register_buffer("kept", torch.ones(context.num_examples, dtype=torch.bool))  # v
@@ -84,10 +84,10 @@ class TruncatedGCE(Strategy):
                 rows = index.cpu()
                 found = torch.softmax(logits.float(), 1).cpu()
                 p[rows] = found.gather(1, given[rows, None])[:, 0]
-        kept = p >= self.truncation
+        kept = p >= self.k
         if not kept.any():
             snapshot.note(
-                f"after epoch {epoch + 1} no label has a probability of {self.truncation:g} or "
+                f"after epoch {epoch + 1} no label has a probability of {self.k:g} or "
                 "more: all are kept"
             )
             kept = torch.ones_like(kept)
@@ -114,6 +114,6 @@ TRUNCATED = Method(
     when="When generalised cross entropy works and the worst labels should not count at all.",
     parameters=TruncatedParameters,
     grid={"q": (0.5, 0.7, 0.9), "begin": (0.3, 0.5)},
-    strategy=lambda p, context: TruncatedGCE(context, q=p.q, truncation=p.k, begin=p.begin),
+    strategy=TruncatedGCE,
     criterion="GeneralizedCrossEntropy",
 )

@@ -77,9 +77,7 @@ class Joint(Strategy):
     prior: Tensor
     epochs: Tensor
 
-    def __init__(
-        self, context: RunContext, *, hard: bool, prior_weight: float, entropy_weight: float
-    ) -> None:
+    def __init__(self, context: RunContext, *, hard: bool, alpha: float, beta: float) -> None:
         super().__init__(CrossEntropy())
         n, C = context.num_examples, context.num_classes
         check_memory(
@@ -87,8 +85,7 @@ class Joint(Strategy):
             f"{RING} predictions and a label of {n:,} examples of {C:,} classes",
         )
         self.hard = hard
-        self.prior_weight = prior_weight
-        self.entropy_weight = entropy_weight
+        self.alpha, self.beta = alpha, beta
         first, _ = spans(self.stages, context.total_steps, context.batches)
         self.begin = int(BEGIN * (first.steps // context.batches))
         self.stage = 0
@@ -112,7 +109,7 @@ class Joint(Strategy):
         log_p = torch.log_softmax(logits.float(), 1)
         log_mean = log_p.logsumexp(0) - math.log(len(log_p))
         balance = -(self.prior * log_mean).sum()
-        return self.prior_weight * balance + self.entropy_weight * entropy(log_p).mean()
+        return self.alpha * balance + self.beta * entropy(log_p).mean()
 
     def after_step(self, logits: Tensor, batch: Batch) -> None:
         if self.stage == 0:
@@ -143,10 +140,6 @@ def _distributions(weights: Tensor) -> Tensor:
     return weights / weights.sum(1, keepdim=True).clamp_min(1e-6)
 
 
-def _strategy(p: Parameters, context: RunContext, *, hard: bool) -> Strategy:
-    return Joint(context, hard=hard, prior_weight=p.alpha, entropy_weight=p.beta)
-
-
 GRID = {"alpha": (0.4, 1.0), "beta": (0.1, 0.5)}
 
 SOFT = Method(
@@ -159,7 +152,7 @@ SOFT = Method(
     "trainings; 60 were not enough on photos.",
     parameters=Parameters,
     grid=GRID,
-    strategy=partial(_strategy, hard=False),
+    strategy=partial(Joint, hard=False),
     criterion="CrossEntropy",
 )
 HARD = Method(
@@ -171,6 +164,6 @@ HARD = Method(
     when="Like Joint-soft, with hard labels: strong on digits; on photos it had too few epochs.",
     parameters=Parameters,
     grid=GRID,
-    strategy=partial(_strategy, hard=True),
+    strategy=partial(Joint, hard=True),
     criterion="CrossEntropy",
 )

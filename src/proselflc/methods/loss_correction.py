@@ -199,11 +199,6 @@ class LossCorrection(Strategy):
     estimate is mixed with the identity; see `invertible`. Its loss has no lower
     bound: a network that can fit single examples drives it towards −∞, so the forward correction is
     better wherever labels can be memorised.
-
-    Args:
-        backward: whether the loss is Σ_j (T⁻¹)_yj (−log p_j) instead of −log (Tᵀp)_y.
-        transition: [C, C] T, row = true class; None to estimate it.
-        estimate: a name in `ESTIMATES`.
     """
 
     T: Tensor
@@ -274,18 +269,20 @@ def _check_possible(T: Tensor, context: RunContext) -> None:
         )
 
 
-def _strategy(p: Parameters, context: RunContext, *, backward: bool) -> Strategy:
+def _strategy(
+    context: RunContext, *, backward: bool, transition: Path | None, estimate: str
+) -> Strategy:
     T = None
-    if p.transition is not None:
+    if transition is not None:
         check_room_for_transition(context.num_classes)
-        matrix = read_transition(p.transition)
+        matrix = read_transition(transition)
         try:
             T = torch.from_numpy(checked_transition(matrix, context.num_classes))
         except InputError as error:
             raise InputError(
-                f"{p.transition}: {error.reason}", field="method.transition", fix=error.fix
+                f"{transition}: {error.reason}", field="method.transition", fix=error.fix
             ) from None
-    return LossCorrection(context, backward=backward, transition=T, estimate=p.estimate)
+    return LossCorrection(context, backward=backward, transition=T, estimate=estimate)
 
 
 FORWARD = Method(

@@ -243,12 +243,11 @@ class _Learner(nn.Module):
             weight.clamp_(low, high)
 
 
-def _strategy(p: Parameters, context: RunContext) -> Strategy:
-    mask = None
-    if p.mask is not None:
-        check_room_for_transition(context.num_classes)  # a mask is as large as one
-        mask = torch.from_numpy(read_mask(p.mask, context.num_classes)).bool()
-    return Masking(context, mask=mask)
+def _strategy(context: RunContext, *, mask: Path | None) -> Strategy:
+    if mask is None:
+        return Masking(context)
+    check_room_for_transition(context.num_classes)  # a mask is as large as one
+    return Masking(context, mask=torch.from_numpy(read_mask(mask, context.num_classes)).bool())
 
 
 METHOD = Method(

@@ -93,7 +93,7 @@ class PseudoLabel(Strategy):
 
     trusted: Tensor
 
-    def __init__(self, context: RunContext, *, weight: float, begin: float, end: float) -> None:
+    def __init__(self, context: RunContext, *, alpha: float, begin: float, end: float) -> None:
         super().__init__(Criterion(Target(HardPrediction(), Unlabelled()), reduction="none"))
         trusted = context.trusted
         if trusted is None:
@@ -111,7 +111,7 @@ class PseudoLabel(Strategy):
                 field="trusted",
                 fix=f"lower {option('trusted')}",
             )
-        self.weight = weight
+        self.alpha = alpha
         self.ramp = Ramp(1.0, begin, end)
         self.shares = n / labelled, n / (n - labelled)
         self.num_classes = context.num_classes
@@ -124,7 +124,7 @@ class PseudoLabel(Strategy):
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
         labelled, unlabelled = self.shares
-        alpha = self.weight * self.ramp.at(progress)
+        alpha = self.alpha * self.ramp.at(progress)
         weights = torch.where(self.trusted[batch.index], labelled, alpha * unlabelled)
         return (weights * super().loss(logits, batch, progress)).mean()
 
@@ -138,7 +138,7 @@ METHOD = Method(
     needs="a trusted part",
     when="When a part of the labels is known to be right and the rest is worth little.",
     parameters=Parameters,
-    strategy=lambda p, context: PseudoLabel(context, weight=p.alpha, begin=p.begin, end=p.end),
+    strategy=PseudoLabel,
     criterion="Criterion",
     learns_trusted=True,
 )

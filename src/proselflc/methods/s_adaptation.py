@@ -169,6 +169,6 @@ METHOD = Method(
     "wrong labels.",
     parameters=Parameters,
     grid={"layer": LAYERS},
-    strategy=lambda p, context: NoiseLayer(context, layer=p.layer),
+    strategy=NoiseLayer,
     criterion="CrossEntropy",
 )

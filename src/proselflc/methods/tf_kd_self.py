@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -60,7 +61,6 @@ class Parameters(method.Parameters):
     end: float | None = None
 
 
-OWN = ("first", "epsilon", "temperature", "multiplier")
 FIRST = "method.first"
 
 
@@ -113,24 +113,31 @@ class TeacherFreeDistillation(Strategy):
         return loss if self.teacher is None else self.scale * loss
 
 
-def _strategy(p: Parameters, context: RunContext) -> Strategy:
+def _strategy(
+    context: RunContext,
+    *,
+    first: str,
+    epsilon: float,
+    temperature: float,
+    multiplier: float,
+    **of_first: Any,
+) -> Strategy:
     possible = list(filter(methods.weighs, methods.names()))
-    if p.first not in methods.names():
-        reason = f"{option(FIRST)}: {unknown('method', str(p.first), possible)}"
+    if first not in methods.names():
+        reason = f"{option(FIRST)}: {unknown('method', str(first), possible)}"
         raise InputError(reason, field=FIRST)
-    if p.first not in possible:
+    if first not in possible:
         raise invalid_option(
             FIRST,
-            f"cannot be {p.first}, which is more than a criterion",
+            f"cannot be {first}, which is more than a criterion",
             fix=f"give one of {', '.join(possible)}",
         )
-    first = methods.find(p.first)
-    others = {name: value for name, value in p.given().items() if name not in OWN}
+    of_teacher = methods.find(first)
     return TeacherFreeDistillation(
-        first.make(first.resolved(others), context).criterion,
-        alpha=p.epsilon,
-        temperature=p.temperature,
-        multiplier=p.multiplier,
+        of_teacher.make(of_teacher.resolved(of_first), context).criterion,
+        alpha=epsilon,
+        temperature=temperature,
+        multiplier=multiplier,
     )
 
 

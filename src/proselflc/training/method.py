@@ -88,7 +88,9 @@ class Method(Generic[P]):
     # Returns the target of the algebra that is taught, where the criterion alone does not say it;
     # without a strategy, that of a plain `Criterion`.
     target: Callable[[P], Target] | None = None
-    strategy: Callable[[P, RunContext], Strategy] | None = None  # if it is more than a criterion
+    # Makes the strategy of a method that is more than a criterion, from the run's context and the
+    # parameters by name.
+    strategy: Callable[..., Strategy] | None = None
     learns_trusted: bool = False  # whether trusted examples are for learning, not for validation
     name: str = ""  # by which a user chooses it; `proselflc.methods` sets it
 
@@ -166,7 +168,7 @@ class Method(Generic[P]):
 
         try:
             if self.strategy is not None:
-                return self.strategy(parameters, context)
+                return self.strategy(context, **vars(parameters))
             criterion = self.make_criterion(parameters, context.total_steps)
             return Strategy(criterion, context.sample_weight)
         except InputError:
