@@ -216,8 +216,6 @@ def _read_numbers(path: Path) -> Doubles:
     try:
         rows = [line.split(",") for line in decoded(path).splitlines() if line.strip()]
         return np.array([[float(cell) for cell in row] for row in rows], dtype=np.float64)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:  # text, or rows of different lengths
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path} does not hold a matrix of numbers: {reason}") from None

@@ -41,17 +41,13 @@ def load(
     """
     if (x_test is None) != (y_test is None):
         raise InputError("x_test and y_test go together: give both or none")
-    given, truth, test = (
-        _labels(v, w) for v, w in ((y, "y"), (clean, "clean"), (y_test, "y_test"))
-    )
-    assert given is not None
     is_named = names is not None
+    given = _labels(y, "y", as_texts=not is_named)
+    truth = None if clean is None else _labels(clean, "clean", as_texts=not is_named)
+    test = None if y_test is None else _labels(y_test, "y_test", as_texts=not is_named)
     if names is None:
-        known = [label for some in (given, truth, test) for label in (some or ())]
-        names = in_order(str(label) for label in known)
+        names = in_order(map(str, (*given, *(truth or ()), *(test or ()))))
         number: dict[object, int] = {name: k for k, name in enumerate(names)}
-        given, truth, test = (_as_texts(some) for some in (given, truth, test))
-        assert given is not None
     else:
         number = {k: k for k in range(len(names))} | {name: k for k, name in enumerate(names)}
     learned = inputs(x, "x")
@@ -146,10 +142,8 @@ def _on_cpu(x: object) -> object:
     return x if detach is None else detach().cpu().numpy()
 
 
-def _labels(y: object | None, what: str) -> list[int | str] | None:
-    """Return a list of integers or of texts."""
-    if y is None:
-        return None
+def _labels(y: object, what: str, *, as_texts: bool) -> list[int | str]:
+    """Return a list of integers or of texts, or of texts alone."""
     array = np.asarray(_on_cpu(y))
     # NumPy would make a text of what is missing from a list of texts.
     _must_be_there(y if isinstance(y, list | tuple) else array.tolist(), what)
@@ -166,7 +160,7 @@ def _labels(y: object | None, what: str) -> list[int | str] | None:
         labels = [int(label) for label in labels]
     if not all(isinstance(label, int | str) for label in labels):
         raise InputError(f"{what} has labels that are neither integers nor texts")
-    return labels
+    return [str(label) for label in labels] if as_texts else labels
 
 
 def _must_be_there(labels: object, what: str) -> None:
@@ -183,10 +177,6 @@ def _is_nan(label: object) -> bool:
     if isinstance(label, float):
         return math.isnan(label)
     return type(label).__name__ in ("NAType", "NaTType")
-
-
-def _as_texts(labels: list[int | str] | None) -> list[int | str] | None:
-    return None if labels is None else [str(label) for label in labels]
 
 
 def _class_ids(labels: Sequence[object], number: dict[object, int], what: str) -> Ints:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import mmap
 import os
 import zlib
 from collections.abc import Iterator, Mapping
@@ -25,7 +24,7 @@ from proselflc.data.inputs import Bytes, Images, Ints
 from proselflc.data.sources import download
 from proselflc.data.sources.untrusted import SUFFIXES, Member, read_members, to_array, unpickle
 from proselflc.errors import InputError, unknown
-from proselflc.files.regular import content_of, open_regular
+from proselflc.files.regular import content_of
 from proselflc.files.typed import decode_json
 from proselflc.files.whole import whole_file
 
@@ -372,7 +371,7 @@ def _write_cache(entry: Path, decoded: _Decoded) -> None:
     for name in _ARRAYS:
         with whole_file(_array_file(entry, name)) as file:
             np.save(file, getattr(decoded, name), allow_pickle=False)
-        sums[name] = _crc(_array_file(entry, name))
+        sums[name] = zlib.crc32(content_of(_array_file(entry, name)))
     line = json.dumps(asdict(_CacheIndex(decoded.names, decoded.coarse, sums))).encode()
     with whole_file(_index_file(entry)) as file:
         file.write(b"%08x\n%s" % (zlib.crc32(line), line))
@@ -388,7 +387,7 @@ def _read_cache(entry: Path) -> _Decoded | None:
         arrays: dict[str, Any] = {}
         for name in _ARRAYS:
             file = _array_file(entry, name)
-            if _crc(file) != index.crc32[name]:
+            if zlib.crc32(content_of(file)) != index.crc32[name]:
                 return None
             # Copy on write: torch wants writable arrays, and the file stays as it is.
             arrays[name] = np.asarray(np.load(file, mmap_mode="c", allow_pickle=False))
@@ -403,11 +402,3 @@ def _index_file(entry: Path) -> Path:
 
 def _array_file(entry: Path, name: str) -> Path:
     return entry.with_name(f"{entry.name}-{name}.npy")
-
-
-def _crc(path: Path) -> int:
-    with (
-        open_regular(path) as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-    ):
-        return zlib.crc32(content)

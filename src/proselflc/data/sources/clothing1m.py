@@ -20,20 +20,8 @@ from proselflc.files.regular import lines
 from proselflc.wording import option
 
 NAMES = (
-    "T-Shirt",
-    "Shirt",
-    "Knitwear",
-    "Chiffon",
-    "Sweater",
-    "Hoodie",
-    "Windbreaker",
-    "Jacket",
-    "Down Coat",
-    "Suit",
-    "Shawl",
-    "Dress",
-    "Vest",
-    "Underwear",
+    *("T-Shirt", "Shirt", "Knitwear", "Chiffon", "Sweater", "Hoodie", "Windbreaker", "Jacket"),
+    *("Down Coat", "Suit", "Shawl", "Dress", "Vest", "Underwear"),
 )
 
 _PARTS = {
@@ -51,17 +39,15 @@ def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
     without a label or an image is an error or is skipped, as `on_bad_image` says.
     """
     folder = path / "annotations" if (path / "annotations").is_dir() else path
-    wanted = [name for pair in _PARTS.values() for name in pair]
-    for file in sorted({*wanted}):
+    wanted = sorted({name for pair in _PARTS.values() for name in pair})
+    for file in wanted:
         if not (folder / file).is_file():
             raise InputError(
                 f"{folder / file} does not exist: Clothing1M as published has "
-                f"{', '.join(sorted({*wanted}))} in {path} or {path / 'annotations'}",
+                f"{', '.join(wanted)} in {path} or {path / 'annotations'}",
                 field="data_root",
             )
-    labels = {
-        file: _key_values(folder / file) for file in sorted({kv for _, kv in _PARTS.values()})
-    }
+    labels = {file: _key_values(folder / file) for file in wanted if file.endswith("_kv.txt")}
     parts: dict[str, Part] = {}
     skipped: list[Skipped] = []
     present: dict[str, frozenset[str]] = {}  # file names by folder

@@ -375,24 +375,15 @@ def attach(parts: Mapping[str, Part[L_co]], path: Path, name: str) -> dict[str, 
     is, `x_test` and `x_validation`; or an `.npy` with the rows of train, test and validation one
     after the other.
     """
-    values = _values(path, {split: len(parts[split]) for split in SPLITS if split in parts}, name)
-    return {split: replace(part, inputs=Features(values[split])) for split, part in parts.items()}
-
-
-def _values(
-    path: Path, lengths: Mapping[str, int], name: str
-) -> dict[str, npt.NDArray[np.float32]]:
-    """Return the features of every split, of one width."""
-    if path.suffix.lower() == ".npz":
-        values = _by_split(path, lengths, name)
-    else:
-        values = _in_a_row(path, lengths, name)
+    lengths = {split: len(parts[split]) for split in SPLITS if split in parts}
+    read_rows = _by_split if path.suffix.lower() == ".npz" else _in_a_row
+    values = read_rows(path, lengths, name)
     widths = {v.shape[1] for v in values.values()}
     if len(widths) > 1:
         raise InputError(
             f"{path} has splits of different widths, {sorted(widths)}: embed them alike"
         )
-    return values
+    return {split: replace(part, inputs=Features(values[split])) for split, part in parts.items()}
 
 
 def _by_split(

@@ -26,16 +26,8 @@ from proselflc.wording import option
 NAMES: dict[str, tuple[str, ...]] = {
     "mnist": tuple(str(digit) for digit in range(10)),
     "fashion-mnist": (
-        "T-shirt/top",
-        "Trouser",
-        "Pullover",
-        "Dress",
-        "Coat",
-        "Sandal",
-        "Shirt",
-        "Sneaker",
-        "Bag",
-        "Ankle boot",
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
     ),
 }
 
