@@ -51,20 +51,12 @@ Series: TypeAlias = npt.NDArray[np.float64]  # [points], NaN if unknown
 
 @dataclass(frozen=True)
 class Style:
-    """The style of a line, or of a swatch of the legend.
+    """The style of a line, or of a swatch of the legend."""
 
-    Attributes:
-        colour: name in `svg.COLOURS`.
-        dash: lengths of dashes and gaps; empty for a solid line.
-        marker: matplotlib's name of the marker.
-        width: width of the line; 0 for a swatch.
-        opacity: opacity of line and marker.
-    """
-
-    colour: str
-    dash: tuple[float, ...] = ()
-    marker: str = ""
-    width: float = 1.4
+    colour: str  # name in `svg.COLOURS`
+    dash: tuple[float, ...] = ()  # lengths of dashes and gaps
+    marker: str = ""  # matplotlib's name
+    width: float = 1.4  # of the line; 0 for a swatch
     opacity: float = 1.0
 
     @property
@@ -87,19 +79,10 @@ def run_style(k: int) -> Style:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A plot with its title above and its legend below.
+    """A plot with its title above and its legend below, and the margins of the plot."""
 
-    Attributes:
-        title: title in a few words.
-        note: how to read it, in about sixty letters.
-        plot: function that draws into the axes.
-        legend: meaning of the styles.
-        left, right, below: margins of the plot.
-        height: height of the plot.
-    """
-
-    title: str
-    note: str
+    title: str  # in a few words
+    note: str  # how to read it, in about sixty letters
     plot: Callable[[Axes], None] = field(repr=False)
     legend: Legend = ()
     left: float = 36.0
@@ -110,31 +93,17 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a page.
+    """A figure of a page; its title is part of the files but not of the element."""
 
-    Attributes:
-        name: stem of its files and beginning of its ids.
-        title: title in a few words, which is part of the files but not of the element.
-        alt: alternative text with the most important numbers.
-        svg: element for a page; see `svg.inline`.
-        drawing: drawing that it was made from.
-    """
-
-    name: str
+    name: str  # stem of its files and beginning of its ids
     title: str
-    alt: str
-    svg: str = field(repr=False)
+    alt: str  # alternative text with the most important numbers
+    svg: str = field(repr=False)  # element for a page; see `svg.inline`
     drawing: Drawing = field(repr=False, compare=False)
 
 
 def figure(name: str, drawing: Drawing, alt: str) -> Figure:
-    """Return a figure of a drawing.
-
-    Args:
-        name: letters, digits, _ and -.
-        drawing: what to draw.
-        alt: alternative text of a sentence or two.
-    """
+    """Return a figure of a drawing, with a name of letters, digits, _ and -."""
     drawn = _rendered(drawing, "svg", titled=False)
     title = drawing.title
     return Figure(name, title, alt, svg.inline(drawn, name=name, title=title, alt=alt), drawing)
@@ -164,14 +133,9 @@ def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
 
 
 def line(axes: Axes, x: Series, y: Series, style: Style, *, marks: int, shift: int = 0) -> None:
-    """Draw a line with gaps where y is NaN, and a few markers on it.
+    """Draw a line with gaps where y is NaN, and about `marks` markers on it.
 
-    Args:
-        axes: axes to draw into.
-        x, y: [points].
-        style: style of the line.
-        marks: approximate number of markers.
-        shift: offset of the markers, which keeps those of overlapping lines visible.
+    The markers are shifted to keep those of overlapping lines visible.
     """
     (drawn,) = axes.plot(
         x,

@@ -30,36 +30,21 @@ class Tile:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
-
-    Attributes:
-        text: text on the page.
-        title: tooltip with the whole text, if it was shortened.
-        order: number to sort by; None for text and unknown values.
-        is_best: whether it is the best of its column.
-    """
+    """A cell of a table."""
 
     text: str
-    title: str = ""
-    order: float | None = None
-    is_best: bool = False
+    title: str = ""  # tooltip with the whole text, if it was shortened
+    order: float | None = None  # number to sort by; None for text and unknown values
+    is_best: bool = False  # of its column
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a page.
+    """A table of a page."""
 
-    Attributes:
-        label: what it shows, for screen readers.
-        heading: title of each column.
-        numeric: whether each column holds numbers.
-        rows: cells of each row.
-        is_sortable: whether the reader can sort it.
-    """
-
-    label: str
+    label: str  # what it shows, for screen readers
     heading: tuple[str, ...]
-    numeric: tuple[bool, ...]
+    numeric: tuple[bool, ...]  # whether each column holds numbers
     rows: tuple[tuple[Cell, ...], ...]
     is_sortable: bool = False
 
@@ -85,12 +70,7 @@ def _environment() -> jinja2.Environment:
 
 
 def render(page: object, template: str) -> str:
-    """Return a page as HTML.
-
-    Args:
-        page: value of `page` in the template.
-        template: path in the package, such as "reporting/templates/report.html".
-    """
+    """Return a page as HTML: `page` for a template, named by its path in the package."""
     css, script = _source("look.css") + _source("report.css"), _source("report.js")
     policy = "; ".join(
         (

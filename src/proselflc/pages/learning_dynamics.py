@@ -48,13 +48,10 @@ Histories = Mapping[str, Sequence[Json]]
 
 @dataclass(frozen=True)
 class _Panel:
-    """A measure over the epochs.
+    """A measure over the epochs: name, title and note of its figure, and where later stages begin.
 
-    Attributes:
-        name, title, note: name, title and note of the figure.
-        scale: "percent" from 0 to 100, "part" for the range that was reached, "trust" from 0 to 1,
-            or "nats" from 0.
-        begins: first epoch and name of each later stage.
+    The scale is "percent" from 0 to 100, "part" for the range that was reached, "trust" from 0
+    to 1, or "nats" from 0.
     """
 
     name: str
@@ -139,11 +136,8 @@ def dynamics(histories: Histories, later: Sequence[Json] = ()) -> list[Figure]:
     """Return the paper's six panels and the trust over the epochs, all runs in each.
 
     Panels without values are omitted. Most panels need the true labels; if a run does not know
-    them, agreement with the given labels and entropy are drawn too.
-
-    Args:
-        histories: lines of `history.jsonl` by the run's name.
-        later: stages from `Run.stages`, without the first of each run.
+    them, agreement with the given labels and entropy are drawn too. `later` has the stages of
+    the runs, without the first of each.
     """
     begins = _begins(later)
     panels = dict(_PAPER)
@@ -223,14 +217,9 @@ def _overlaid(
     *,
     top: float = 1.0,
 ) -> Figure:
-    """Return a figure with the lines of a panel.
+    """Return a figure with the lines of a panel, and others beneath with a legend of their own.
 
-    Args:
-        panel: measure that the lines show.
-        lines: lines by their text in the legend.
-        others: lines drawn beneath them.
-        legend: legend of the others.
-        top: largest entropy of all panels.
+    `top` is the largest entropy of all panels.
     """
     every = [*others, *lines.values()]
     most = max(12, min(_MOST, _POINTS // len(every)))

@@ -44,18 +44,12 @@ _OMITTED_ELEMENTS = ("metadata", "style")  # a style sheet would be the whole pa
 
 
 def inline(drawn: bytes, *, name: str, title: str, alt: str) -> str:
-    """Return a matplotlib drawing as an element of a page.
+    """Return a matplotlib drawing in the colours of `COLOURS` as an element of a page.
 
-    It fills the available width, and has `role="img"`, its title and its alternative text. Every id
-    begins with `name`, so that a page can hold several; nothing refers to anything outside. There
-    is no style sheet and no style attribute, so that the policy of the page can forbid them;
-    colours and sizes are attributes, and the font is the page's.
-
-    Args:
-        drawn: SVG file in the colours of `COLOURS`.
-        name: letters, digits, _ and -; unique on the page.
-        title: title of the figure.
-        alt: alternative text.
+    It fills the available width, and has `role="img"`, its title and its alternative text.
+    Every id begins with `name`, so that a page can hold several; nothing refers to anything
+    outside. There is no style sheet and no style attribute, so that the policy of the page can
+    forbid them; colours and sizes are attributes, and the font is the page's.
     """
     root = _parsed(drawn)
     box = root.attrib["viewBox"]
@@ -242,14 +236,11 @@ def _share_styles(parent: ET.Element) -> None:
 
 
 def learning_curve(p_given: Probabilities, p_other: Probabilities) -> str:
-    """Return a small chart of p of the given label and the largest other p over the epochs.
+    """Return a small chart of p of the given label and the largest other p, both [epochs].
 
-    It is an inline SVG of at most 600 bytes, since a page holds hundreds. The page styles its paths
-    by their classes: "given", "other", and "frame" at p = 0 and p = 1.
-
-    Args:
-        p_given: [epochs] in [0, 1]; NaN, a gap, for an epoch that did not see the example.
-        p_other: [epochs], likewise.
+    NaN is a gap, for an epoch that did not see the example. It is an inline SVG of at most 600
+    bytes, since a page holds hundreds. The page styles its paths by their classes: "given",
+    "other", and "frame" at p = 0 and p = 1.
     """
     given, other = _shares(p_given), _shares(p_other)
     description = f"p of the given label {_ends(given)}, of another class {_ends(other)}"

@@ -19,18 +19,12 @@ LARGEST = 4096  # characters of an address
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A picture that is part of a page.
+    """A picture that is part of a page."""
 
-    Attributes:
-        address: `data:image/…;base64,…`, at most `LARGEST` characters.
-        width, height: size on the page in pixels.
-        is_enlarged: whether the picture is smaller, so that its pixels appear as squares.
-    """
-
-    address: str
-    width: int
+    address: str  # `data:image/…;base64,…`, at most `LARGEST` characters
+    width: int  # on the page, in pixels
     height: int
-    is_enlarged: bool
+    is_enlarged: bool  # so that its pixels appear as squares
 
 
 def of_picture(picture: Image.Image) -> Thumbnail:

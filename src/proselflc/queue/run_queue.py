@@ -70,17 +70,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue of entries, each with a name.
-
-    Attributes:
-        storage: one of Optuna's.
-        name: of Optuna's study, the same for all workers on all machines.
-        folder: the directory for the locks of claims; workers on a machine share it.
-    """
+    """A queue of entries, each with a name."""
 
     storage: BaseStorage
-    name: str
-    folder: Path
+    name: str  # of Optuna's study, the same for all workers on all machines
+    folder: Path  # for the locks of claims, which workers on a machine share
 
     def entries(self) -> dict[Name, Entry]:
         """Return the entries that some worker has claimed, by name."""
@@ -180,19 +174,14 @@ class Claim:
 
     The worker sends heartbeats within the context. An entry that is not finished at its end is
     released to other workers.
-
-    Attributes:
-        name: of the entry.
-        values: the parameters that an earlier attempt has fixed.
-        reports: what was reported, by step, also by earlier attempts.
     """
 
     def __init__(
         self, storage: BaseStorage, trial: int, name: Name, start: FrozenTrial, lock: BaseFileLock
     ) -> None:
         self.name = name
-        self.values = dict(start.params)
-        self.reports = dict(start.intermediate_values)
+        self.values = dict(start.params)  # fixed by an earlier attempt
+        self.reports = dict(start.intermediate_values)  # by step, also of earlier attempts
         self._storage = storage
         self._trial = trial
         self._lock = lock

@@ -34,12 +34,10 @@ _IGNORED = (*MAY_CHANGE, "eval_epochs", "eval_steps")  # evaluation does not cha
 def key(config: Config, dataset: Dataset | None = None) -> str:
     """Return 16 hexadecimal digits that identify everything a run's result depends on.
 
-    These are the options, except those that may change between the parts of a run and the interval
-    of evaluations. A file counts by its content, not by its path.
-
-    Args:
-        config: the options; omitted parameters of a method count as their defaults.
-        dataset: the data, instead of what the config names.
+    These are the options, except those that may change between the parts of a run and the
+    interval of evaluations. A file counts by its content, not by its path, and omitted
+    parameters of a method count as their defaults. A dataset replaces the data that the config
+    names.
     """
     method = {"name": config.method, **methods.resolved(config.method, config.parameters).given()}
     depends: dict[str, Any] = {k: str(v) for k, v in config.table().items() if k not in _IGNORED}

@@ -58,13 +58,10 @@ def opened(
     *,
     cure: str | None = None,
 ) -> BaseStorage:
-    """Open the storage of a queue.
+    """Open the storage of a queue: a journal, a database for SQLAlchemy, or grpc://host:port.
 
-    Args:
-        journal: the file that holds the queue if there is no address.
-        url: the address of a database, as SQLAlchemy takes it, or grpc://host:port; or None.
-        report: receives sentences about what the user may not expect.
-        cure: what to do about a damaged journal; by default, to overwrite the study.
+    `report` receives sentences about what the user may not expect, and `cure` says what to do
+    about a damaged journal; by default, to overwrite the study.
     """
     if url is None:
         overwrite = f"start the study again with {option('overwrite', True)}"

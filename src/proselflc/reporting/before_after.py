@@ -34,17 +34,11 @@ _NO_CHANGE = 0.0005  # difference of accuracy that counts as none
 
 @dataclass(frozen=True)
 class Change:
-    """Two runs, the second of which was trained on the corrected labels of the first.
-
-    Attributes:
-        sentences: sentences about the change and its effect.
-        measures: measures of both runs.
-        classes: classes whose test accuracy changed most; None if unknown.
-    """
+    """Two runs, the second of which was trained on the corrected labels of the first."""
 
     sentences: tuple[str, ...]
-    measures: Table
-    classes: Table | None
+    measures: Table  # of both runs
+    classes: Table | None  # whose test accuracy changed most, if known
 
 
 def decided(review: Review) -> Iterator[str]:

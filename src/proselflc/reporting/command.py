@@ -22,19 +22,12 @@ NAME = "report.html"
 
 @dataclass(frozen=True)
 class Written:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        path: the page.
-        figures: files of the figures.
-        shown: number of suspects on the page.
-        notes: a sentence for each thing that could not be read or shown.
-    """
-
-    path: Path
-    figures: tuple[Path, ...]
-    shown: int
-    notes: tuple[str, ...]
+    path: Path  # of the page
+    figures: tuple[Path, ...]  # their files
+    shown: int  # number of suspects on the page
+    notes: tuple[str, ...]  # on what could not be read or shown
 
 
 def report(
@@ -88,13 +81,8 @@ def write(
 ) -> Written:
     """Write the page of some runs and, if a folder is named, its figures as SVG and PNG files.
 
-    Args:
-        runs: directories of the runs.
-        out: path of the page, or None for the default of `report`.
-        inputs: examples of the first run, or None to open its data.
-        data: current location of that data, if it has moved.
-        folder: folder for the figures, or None.
-        overwrite: replace a file that is not a report, or a report that shows more.
+    The defaults are those of `report`; `data` is where the data of the first run is now, if it
+    has moved.
     """
     reported = run_facts.read_runs(runs)
     path = out or (reported[0].run.directory.report if len(runs) == 1 else Path(NAME))

@@ -47,17 +47,11 @@ _SUSPECT = Style("ink", width=1.3)
 
 @dataclass(frozen=True)
 class Source:
-    """What the figures of a page are drawn from.
+    """What the figures of a page are drawn from."""
 
-    Attributes:
-        runs: runs on the page; figures of one run are those of the first.
-        examples: `examples.parquet` of the first run, or None.
-        transition: [C, C] transition matrix that its method worked with, or None.
-    """
-
-    runs: Sequence[RunFacts]
-    examples: pa.Table | None = None
-    transition: ClassMatrix | None = None
+    runs: Sequence[RunFacts]  # on the page; figures of one run are those of the first
+    examples: pa.Table | None = None  # of the first run
+    transition: ClassMatrix | None = None  # [C, C] that its method worked with
 
 
 def draw(source: Source) -> dict[str, list[Figure]]:
@@ -117,8 +111,7 @@ class _Bins:
 def reliability(evaluations: Mapping[str, Json]) -> Figure | None:
     """Return a figure of the accuracy in bins of confidence, or None without bins.
 
-    Args:
-        evaluations: measures of `evaluation.json` on the test set by the run's name.
+    The evaluations are the measures on the test set by the run's name.
     """
     found: dict[str, _Bins] = {}
     for k, (run, measures) in enumerate(evaluations.items()):
@@ -200,12 +193,7 @@ def _bins(value: object, style: Style) -> _Bins | None:
 
 
 def quality(examples: pa.Table, *, run: str = "") -> Figure | None:
-    """Return a histogram of quality with the suspects and, if known, the wrong labels.
-
-    Args:
-        examples: `examples.parquet` from `Run.examples`.
-        run: name of the run, if a page has this figure for several.
-    """
+    """Return a histogram of quality with the suspects and, if known, the wrong labels."""
     import pyarrow.compute as pc
 
     scores = examples["quality"].to_numpy().astype(np.float64)

@@ -25,29 +25,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The facts about a run.
-
-    Attributes:
-        run: the run.
-        name: short name that no other run on the page has.
-        summary, config: content of the files.
-        history: evaluation points, at most `POINTS`; unknown values are None.
-        test, validation: numbers measured on that part; empty if there are none.
-        audit: audit of the run, or None.
-        stages: stages from `Run.stages`.
-        notes: a sentence for each file that cannot be read.
-    """
+    """The facts about a run."""
 
     run: Run
-    name: str
+    name: str  # short, and different from that of any other run on the page
     summary: Json
     config: Json
-    history: tuple[Json, ...]
-    test: Json
+    history: tuple[Json, ...]  # at most `POINTS` evaluations; unknown values are None
+    test: Json  # numbers measured on that part; empty if there are none
     validation: Json
     audit: Audit | None
     stages: tuple[Json, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # a sentence for each file that cannot be read
 
     @property
     def method(self) -> str:

@@ -39,14 +39,10 @@ _STRONGEST = 0.5  # opacity of a cell with a number, legible in either theme
 
 
 def transitions(audit: Audit, used: ClassMatrix | None = None, *, run: str = "") -> list[Figure]:
-    """Return the estimated transition matrix, the realised one and the one used, if known.
+    """Return the estimated transition matrix, the realised one and the one used [C, C], if known.
 
-    Rows are true classes, columns given ones, and rows sum to 1. Beyond `NAMED` classes a matrix is
-    an image, and a figure of the largest flows follows.
-
-    Args:
-        used: [C, C] transition matrix that its method worked with, or None.
-        run: name of the run, if a page has these figures for several.
+    Rows are true classes, columns given ones, and rows sum to 1. Beyond `NAMED` classes a
+    matrix is an image, and a figure of the largest flows follows.
     """
     found = [_matrix(audit, audit.joint, "estimated", run)]
     if audit.realised is not None:

@@ -25,11 +25,7 @@ _NOISE = {
 
 
 def of_one(facts: RunFacts, suspects: int | None) -> tuple[str, str]:
-    """Return the result of one run.
-
-    Args:
-        suspects: number of suspects, or None if it cannot be read.
-    """
+    """Return the result of one run; the number of suspects is None if it cannot be read."""
     return _learned(facts), _found(facts, suspects)
 
 
@@ -77,8 +73,7 @@ def of_several(reported: Sequence[RunFacts]) -> tuple[str, str]:
 def warnings(facts: RunFacts, unseen: float | None) -> list[str]:
     """Return sentences about why the results of a run may not be trustworthy.
 
-    Args:
-        unseen: share of examples that were never seen, or None.
+    `unseen` is the share of examples that were never seen, if known.
     """
     classes = 2 if facts.audit is None else len(facts.audit.names)
     found = [_sentence(one) for one in caveats(facts.history, classes, facts.config)]

@@ -29,21 +29,13 @@ _PORTS = 50  # ports to try
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Where the page is served.
+    """Where the page is served."""
 
-    Attributes:
-        host: name or address of this machine, as typed into a browser.
-        port: the first port to try.
-        by: the reviewer's name; None for the name of the logged-in user.
-        opens_browser: whether to open a browser.
-        patience: seconds that a client may keep a connection waiting before it is closed.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = PORT
-    by: str | None = None
+    host: str = "127.0.0.1"  # name or address of this machine, as typed into a browser
+    port: int = PORT  # the first to try
+    by: str | None = None  # the reviewer; None for the name of the logged-in user
     opens_browser: bool = True
-    patience: float = PATIENCE
+    patience: float = PATIENCE  # seconds that a client may keep a connection waiting
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -64,18 +56,9 @@ def review(
 ) -> Review:
     """Serve the page of a run until the user stops it; return the review.
 
-    Args:
-        run: a finished run.
-        options: where to serve the page.
-        data: the new location of the run's data, if it has moved.
-        sample: number of suspects to draw at random; None for all suspects.
-        seed: the seed of that draw.
-        note: called with each note for the user.
-        announce: called with the address of the page.
-
-    Raises:
-        InputError: decisions could not be saved, there is nothing to review, or the server cannot
-            be started.
+    `data` is where the run's data is now, if it has moved. A sample is that many suspects,
+    drawn at random. `note` is called with each note for the user, and `announce` with the
+    address of the page.
     """
     try:
         import uvicorn
@@ -155,11 +138,7 @@ def _numbers(precision: Precision) -> Json:
 
 
 def describe(review: Review, data: str | None = None) -> str:
-    """Return the number of decisions as text, and the commands to run next.
-
-    Args:
-        data: the new location of the run's data, if it has moved.
-    """
+    """Return the number of decisions as text, and the commands to run next."""
     precision = review.whole_precision
     total = precision.decided + precision.unsure
     if not total:

@@ -18,15 +18,10 @@ _CHECKS = 4  # checks of a connection within its patience
 
 
 class Connection(H11Protocol):
-    """A connection that is closed when its client keeps the server waiting.
+    """A connection that is closed when its client keeps the server waiting."""
 
-    Attributes:
-        patience: seconds that a client may keep the server waiting.
-        most: connections at a time; above it, the one that has stalled longest is closed.
-    """
-
-    patience = 20.0
-    most = MOST_CONNECTIONS
+    patience = 20.0  # seconds
+    most = MOST_CONNECTIONS  # at a time; above it, the one that has stalled longest is closed
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -28,13 +28,10 @@ _CACHED = 64  # classes whose features are kept
 class Neighbours:
     """Finds confidently labelled examples of a class that are similar to another example.
 
-    Similarity is the cosine between the inputs of the model's last linear layer, or between logits
-    if the model has no such layer. Of each class, the `POOL` examples with the highest quality are
-    compared; suspects are left out.
-
-    Args:
-        run: a finished run.
-        inputs: its training examples, row for row.
+    Similarity is the cosine between the inputs of the model's last linear layer, or between
+    logits if the model has no such layer. Of each class, the `POOL` examples with the highest
+    quality are compared; suspects are left out. The inputs are the training examples of the
+    run, row for row.
     """
 
     def __init__(self, run: Run, inputs: Inputs) -> None:

@@ -85,29 +85,20 @@ class ViewQuery:
 
 @dataclass(frozen=True)
 class DecisionRequest:
-    """A decision about one example, or an undo.
+    """A decision about one example, or an undo."""
 
-    Attributes:
-        index: the position of the example.
-        base: the line of the decision that it replaces; 0 for none.
-        label: a class id, or None for "cannot tell".
-        undo: whether to take back the decision at `base` instead.
-    """
-
-    index: Count
-    base: Count
-    label: int | None = _ANY
-    undo: bool = False
+    index: Count  # the position of the example
+    base: Count  # the line of the decision that it replaces; 0 for none
+    label: int | None = _ANY  # a class id, or None for "cannot tell"
+    undo: bool = False  # whether to take back the decision at `base` instead
 
 
 @dataclass(frozen=True)
 class DecisionsRequest:
-    """The body of `/api/decide`.
+    """The body of `/api/decide`, with at most one decision for each example.
 
-    Attributes:
-        key: random text that identifies the request, so that repeating it changes nothing.
-        since: the line of `review.jsonl` up to which the page knows the decisions.
-        decisions: at most one for each example.
+    The key is random text that identifies the request, so that repeating it changes nothing,
+    and `since` the line of `review.jsonl` up to which the page knows the decisions.
     """
 
     key: Annotated[str, Meta(pattern=r"\A[0-9A-Za-z]{8,64}\Z")]
@@ -119,14 +110,12 @@ class DecisionsRequest:
 class AccessGuard:
     """Passes on requests from the page that was opened with the key, and refuses all others.
 
-    Attributes:
-        hosts: `name:port` under which the page may be requested.
-        token: the key in the address of the page.
-        session: the value of the cookie that is set in exchange for the key.
+    The token is the key in the address of the page, and the session the value of the cookie
+    that is set in exchange for it.
     """
 
     app: ASGIApp
-    hosts: frozenset[str]
+    hosts: frozenset[str]  # `name:port` under which the page may be requested, in lower case
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     session: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
@@ -311,12 +300,7 @@ class Api:
 
 
 def create_app(view: ReviewView, hosts: frozenset[str]) -> AccessGuard:
-    """Return the application that serves the page of a review.
-
-    Args:
-        view: the content of the page.
-        hosts: `name:port` under which it may be requested, in lower case.
-    """
+    """Return the application that serves the page of a review under the names of `hosts`."""
     api = Api(view)
     get = {
         **dict.fromkeys(SOURCES, api.page),

@@ -74,13 +74,7 @@ class Picture:
 
 
 class ReviewView:
-    """The content of the page of a review.
-
-    Args:
-        review: the review of a run.
-        by: the name of the reviewer.
-        data: the new location of the run's data, if it has moved.
-    """
+    """The content of the page of a review, for one reviewer."""
 
     def __init__(self, review: Review, by: str, *, data: str | None = None) -> None:
         self.review, self.by, self._data = review, by, data
@@ -159,11 +153,9 @@ class ReviewView:
         }
 
     def items(self, rows: Ints, *, beside: int | None = None) -> list[Json]:
-        """Return list entries for the examples at these positions.
+        """Return list entries for the examples at the positions [k].
 
-        Args:
-            rows: [k] positions.
-            beside: an example to compare with: entries of a table show the same columns.
+        Entries of a table show the columns of the example that they are `beside`.
         """
         review = self.review
         return [
@@ -326,12 +318,7 @@ class ReviewView:
 
 
 def next_steps(run: Run, data: str | None = None) -> list[str]:
-    """Return the commands that retrain on the reviewed labels and compare the two runs.
-
-    Args:
-        run: the run that was reviewed.
-        data: the new location of its data, if it has moved.
-    """
+    """Return the commands that retrain on the reviewed labels and compare the two runs."""
     reviewed = f"{run.path}-reviewed"
     retrain = command(
         "train",

@@ -42,25 +42,15 @@ TRUSTED = "0.2"  # share of the training data, if the user names no trusted exam
 
 @dataclass(frozen=True)
 class Options:
-    """How to search.
+    """How to search."""
 
-    Attributes:
-        space: the candidates; see `search_space.read`.
-        trials: number of trials in a stage that has a range.
-        prune: end a trial that is behind the median of the others, from half of training on.
-        storage: address of a database for the trials, or None for a journal in the study.
-        jobs: processes on this machine.
-        retrain: train on all the training data at the end.
-        quiet: print no line for each trial.
-    """
-
-    space: tuple[str, ...] = ()
-    trials: int = 20
-    prune: bool = False
-    storage: str | None = None
-    jobs: int = 1
-    retrain: bool = True
-    quiet: bool = False
+    space: tuple[str, ...] = ()  # the candidates; see `search_space.read`
+    trials: int = 20  # in a stage that has a range
+    prune: bool = False  # end a trial behind the median of the others, from half of training on
+    storage: str | None = None  # address of a database; None for a journal in the study
+    jobs: int = 1  # processes on this machine
+    retrain: bool = True  # train on all the training data at the end
+    quiet: bool = False  # print no line for each trial
 
     def __post_init__(self) -> None:
         check_least(self, {"trials": 1, "jobs": 1}, {"jobs": MOST_PROCESSES})
@@ -77,20 +67,9 @@ def search(
 ) -> SearchOutcome:
     """Search as the paper does, or continue a search; other processes may work on it too.
 
-    Args:
-        config: the data, its noise and the fixed options; its method is one name, or several
-            separated by commas. Without trusted data, the data's own validation part or a fifth
-            of the training data chooses.
-        options: how to search.
-        start: the directory of the study.
-        display: shows the progress of the current run.
-        dataset: replaces the data that the config names.
-        runs: a folder of runs to share with other studies; by default the study's own.
-
-    Raises:
-        InputError: the input, the data, the study or the storage is not valid.
-        SearchError: no trial of a stage is complete.
-        Interrupted: the search was stopped; the message says how to continue.
+    The method of the config is one name, or several separated by commas. Without trusted data,
+    the data's own validation part or a fifth of the training data chooses. A dataset replaces
+    the data that the config names, and `runs` is a folder of runs to share with other studies.
     """
     queue_storage.check_installed("search")
     if os.environ.get("WORLD_SIZE", "1") != "1":

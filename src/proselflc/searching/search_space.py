@@ -66,15 +66,10 @@ Candidates: TypeAlias = Values | Range
 
 @dataclass(frozen=True)
 class Space:
-    """The candidates of a search.
+    """The candidates of a search."""
 
-    Attributes:
-        recipe: candidates for Γ and the optimiser's options, for all methods.
-        methods: candidates for the parameters of each method.
-    """
-
-    recipe: Mapping[str, Candidates]
-    methods: Mapping[str, Mapping[str, Candidates]]
+    recipe: Mapping[str, Candidates]  # for Γ and the optimiser's options, for all methods
+    methods: Mapping[str, Mapping[str, Candidates]]  # for the parameters of each
 
     def words(self) -> list[str]:
         """Return the space as `read` takes it."""
@@ -101,15 +96,10 @@ def grid(space: Mapping[str, Candidates]) -> Iterator[dict[str, Value]]:
 def read(words: Sequence[str], names: Sequence[str], asked: Config, resolved: Config) -> Space:
     """Return the search space that the words describe, completed by defaults.
 
-    By default, Γ and the learning rate are searched unless the user has fixed them, and for each
-    method the parameters of its grid that are not fixed.
-
-    Args:
-        words: each NAME=VALUE,VALUE…, NAME=LOW..HIGH or NAME=LOW..HIGH:log; a parameter applies to
-            all methods that take it, METHOD.NAME to one.
-        names: the methods.
-        asked: the options that the user has fixed.
-        resolved: the same with the defaults of the model filled in.
+    A word is NAME=VALUE,VALUE…, NAME=LOW..HIGH or NAME=LOW..HIGH:log; a parameter applies to
+    all methods that take it, METHOD.NAME to one. By default, Γ and the learning rate are
+    searched unless the user has fixed them in `asked`, and for each method the parameters of
+    its grid that are not fixed. `resolved` has the defaults of the model filled in.
     """
     for name in names:
         methods.resolved(name, _own(name, asked.parameters))
@@ -145,13 +135,7 @@ def read(words: Sequence[str], names: Sequence[str], asked: Config, resolved: Co
 
 
 def applied(config: Config, method: str, recipe: Chosen, parameters: Chosen) -> Config:
-    """Return a config with a method and the chosen values.
-
-    Args:
-        config: resolved options; parameters that the method does not take are ignored.
-        method: its name.
-        recipe, parameters: the chosen values.
-    """
+    """Return a config with a method and the chosen values, without parameters it does not take."""
     changes: dict[str, Any] = dict(recipe)
     if "epochs" in changes:
         changes["steps"] = None
@@ -262,10 +246,6 @@ def check(space: Space, config: Config, context: RunContext) -> None:
     """Refuse values that a recipe or a method does not accept, before any training.
 
     Each method is checked with the shortest training that may be chosen.
-
-    Args:
-        config: the resolved options, except for parameters.
-        context: the context of the methods, except for Γ.
     """
     from proselflc.training.strategy import spans
 

@@ -23,24 +23,17 @@ NOISY = (
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """Everything that the result of a study depends on.
-
-    Attributes:
-        config: the resolved options of a trial; each method uses those parameters that it takes.
-        trials, prune: as in `Options`.
-        labels, trusted_labels: fingerprints of the labels that train and of those that choose.
-        knows_truth: whether the labels that choose are trusted.
-    """
+    """Everything that the result of a study depends on."""
 
     data: str
-    config: Config
+    config: Config  # resolved options of a trial; each method uses the parameters that it takes
     methods: tuple[str, ...]
     space: Space
     trials: int
     prune: bool
-    labels: str
-    trusted_labels: str
-    knows_truth: bool
+    labels: str  # the fingerprint of the labels that train
+    trusted_labels: str  # and of those that choose
+    knows_truth: bool  # whether the labels that choose are trusted
 
     @property
     def options(self) -> dict[str, Any]:
@@ -62,15 +55,10 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class SearchStage:
-    """The trials among which one choice is made.
-
-    Attributes:
-        is_first: whether Γ and the optimiser are chosen, for all methods.
-        importance: see `Trials.importance`.
-    """
+    """The trials among which one choice is made."""
 
     method: str
-    is_first: bool
+    is_first: bool  # whether Γ and the optimiser are chosen, for all methods
     records: tuple[TrialRecord, ...]
     importance: Mapping[str, float] = field(default_factory=dict)
 
@@ -87,19 +75,13 @@ class SearchStage:
 
 @dataclass(frozen=True)
 class MethodChoice:
-    """The parameters chosen for a method.
-
-    Attributes:
-        accuracy: validation accuracy of the best trial.
-        config: the options of the run on all the training data.
-        run, summary: the directory and summary of that run; None if it was not requested.
-    """
+    """The parameters chosen for a method."""
 
     method: str
     values: Chosen
-    accuracy: float
-    config: Config
-    run: Path | None = None
+    accuracy: float  # validation accuracy of the best trial
+    config: Config  # of the run on all the training data
+    run: Path | None = None  # the directory of that run, if it was requested
     summary: Mapping[str, Any] | None = None
 
     @property
@@ -116,19 +98,14 @@ class MethodChoice:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """The result of a search.
-
-    Attributes:
-        recipe: the options chosen for all methods.
-        validation: the number of examples that chose.
-    """
+    """The result of a search."""
 
     directory: StudyDirectory
     plan: StudyPlan
-    recipe: Chosen
+    recipe: Chosen  # the options chosen for all methods
     stages: tuple[SearchStage, ...]
     choices: tuple[MethodChoice, ...]
-    validation: int
+    validation: int  # the number of examples that chose
 
     @property
     def best(self) -> MethodChoice:

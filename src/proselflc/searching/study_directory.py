@@ -29,20 +29,13 @@ _LOCK = re.compile(rf"\.({_RUN.pattern}|claim-[0-9a-f]{{16}})\.lock")
 
 @dataclass(frozen=True)
 class StudyFacts:
-    """The table [study] of study.toml.
+    """The table [study] of study.toml."""
 
-    Attributes:
-        version: the version of proselflc that began the study.
-        key: the key of its plan, under which a storage has its trials.
-        labels, trusted_labels: fingerprints of the labels that train and of those that choose.
-        storage: "journal", or the address of a database without its password.
-    """
-
-    version: str = ""
+    version: str = ""  # of proselflc, that began the study
     key: Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")] | None = None
-    labels: str = ""
-    trusted_labels: str = ""
-    storage: str = ""
+    labels: str = ""  # the fingerprint of the labels that train
+    trusted_labels: str = ""  # and of those that choose
+    storage: str = ""  # "journal", or the address of a database without its password
 
 
 @dataclass(frozen=True)
@@ -189,12 +182,7 @@ class StudyDirectory:
             return None
 
     def write(self, options: Mapping[str, Any], facts: StudyFacts) -> None:
-        """Write study.toml.
-
-        Args:
-            options: the options of the runs and of the search, as TOML holds them.
-            facts: its table [study].
-        """
+        """Write study.toml: the options of the runs and of the search, and its table [study]."""
         import tomli_w
 
         tables = {key: value for key, value in options.items() if isinstance(value, dict)}
@@ -205,11 +193,7 @@ class StudyDirectory:
             tomli_w.dump(content, file)
 
     def check_same(self, options: Mapping[str, Any], facts: StudyFacts) -> None:
-        """Refuse to continue the study with a different search.
-
-        Args:
-            options, facts: as `write` takes them, for the search that is requested now.
-        """
+        """Refuse to continue the study with a different search."""
         stored, stored_facts = self._read()
         again = f"use that, or begin a study with {_another_out()}"
         for name in OPTIONS:

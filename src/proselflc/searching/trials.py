@@ -31,20 +31,13 @@ State = Literal["waiting", "running", "complete", "pruned", "diverged"]
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """The current state of a trial.
+    """The current state of a trial."""
 
-    Attributes:
-        number: its place in the queue, from 0.
-        values: its values, as far as they are fixed yet.
-        accuracy: validation accuracy at the end of training; None if not complete.
-        seconds: seconds from its first claim to its end.
-    """
-
-    number: int
+    number: int  # its place in the queue, from 0
     state: State
-    values: Chosen
-    accuracy: float | None = None
-    seconds: float | None = None
+    values: Chosen  # as far as they are fixed yet
+    accuracy: float | None = None  # validation accuracy at the end of training, if it is complete
+    seconds: float | None = None  # from its first claim to its end
     run: str = ""
 
     @property
@@ -61,18 +54,13 @@ def best(records: Sequence[TrialRecord]) -> TrialRecord | None:
 
 @dataclass(frozen=True)
 class Trials:
-    """The trials of one stage.
-
-    Attributes:
-        count: the number of trials if there is a range among the candidates.
-        prune: whether a trial that is behind is ended early.
-    """
+    """The trials of one stage."""
 
     queue: Queue
     candidates: Mapping[str, Candidates]
-    count: int
+    count: int  # of trials, if there is a range among the candidates
     seed: int
-    prune: bool
+    prune: bool  # whether a trial that is behind is ended early
 
     @property
     def size(self) -> int:

@@ -56,28 +56,18 @@ class _Job:
 
 @dataclass(frozen=True)
 class SearchWorker:
-    """A worker of a search; all workers do the same, and each trial is trained by one of them.
-
-    Attributes:
-        display: shows the progress of the current run.
-        dataset: replaces the data that the config names.
-        quiet: whether to print no line for each trial.
-    """
+    """A worker of a search; all do the same, and each trial is trained by one of them."""
 
     plan: StudyPlan
     directory: StudyDirectory
     storage: BaseStorage
     runs: Path
-    display: Display
-    dataset: Dataset | None
-    quiet: bool
+    display: Display  # of the progress of the current run
+    dataset: Dataset | None  # replaces the data that the config names
+    quiet: bool  # whether to print no line for each trial
 
     def work(self) -> tuple[Chosen, tuple[SearchStage, ...], tuple[MethodChoice, ...]]:
-        """Train trials until none is left; return the recipe, the stages and the choices.
-
-        Raises:
-            SearchError: no trial of a stage is complete.
-        """
+        """Train trials until none is left; return the recipe, the stages and the choices."""
         plan, stages = self.plan, []
         recipe: Chosen = {}
         if plan.space.recipe:
@@ -109,12 +99,7 @@ class SearchWorker:
         return run_store.stored_run(choice.config, self.runs, self.dataset).is_finished
 
     def retrained(self, choice: MethodChoice) -> MethodChoice:
-        """Return the choice with its run on all the training data, which is trained if needed.
-
-        Raises:
-            InputError: the labels of the run differ from those of the trials.
-            SearchError: training diverged.
-        """
+        """Return the choice with its run on all the training data, which is trained if needed."""
         title = methods.find(choice.method).title
         if not self.is_retrained(choice):
             self._print(f"{title}: training on all the training data")
@@ -249,12 +234,7 @@ def _best(stage: SearchStage) -> TrialRecord:
 
 
 def _validation_accuracy(run: RunDirectory, labels: str) -> float:
-    """Return the validation accuracy of a trial at the end of training.
-
-    Args:
-        run: the run of the trial.
-        labels: the fingerprint of the labels that it must have been trained on.
-    """
+    """Return the final validation accuracy of a trial, which was trained on the given labels."""
     if read_toml(run.config).get("fingerprint") != labels:
         raise InputError(f"{run.path} was trained on other labels than this study's", fix=_again())
     part = run.read_json(run.evaluation).get("validation")
