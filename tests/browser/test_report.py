@@ -18,8 +18,8 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 from proselflc.data.inputs import Features, Images, Texts
+from proselflc.reporting import command as report
 from proselflc.reporting import figures
-from proselflc.reporting import page as report
 from proselflc.reporting.run_facts import read_runs
 from proselflc.run.reader import load_run
 

@@ -15,7 +15,7 @@ import pytest
 from proselflc.auditing.caveats import OWN_CORRECTIONS
 from proselflc.data.labels.decisions import DecisionChange
 from proselflc.data.labels.labels import Labels
-from proselflc.reporting import page as report
+from proselflc.reporting import command as report
 from proselflc.reporting import verdict
 from proselflc.reporting.before_after import changes, decided
 from proselflc.reporting.run_facts import read_runs

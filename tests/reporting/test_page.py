@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from proselflc.data.inputs import Features, Images, Texts
 from proselflc.errors import InputError
 from proselflc.pages import html_page
+from proselflc.reporting import command as report
 from proselflc.reporting import figures
-from proselflc.reporting import page as report
 from proselflc.reporting.run_facts import read_runs
 
 HOSTILE = (

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from proselflc.cli import app as cli
-from proselflc.reporting import page as report
+from proselflc.reporting import command as report
 from proselflc.reporting import run_facts
 from proselflc.reviewing.view import next_steps
 from proselflc.run.reader import Run, load_run

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import io
 import logging
-import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -304,17 +302,3 @@ def text_width(text: str, size: float) -> float:
     """Return the approximate width of a text in points, in a wide font, without drawing it."""
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return size * (0.58 * len(text) + 0.42 * wide)
-
-
-def figure_name(run: str, name: str) -> str:
-    """Return the name of a run's figure, which differs from that of any other run.
-
-    >>> figure_name("", "quality"), figure_name("a b", "quality")
-    ('quality', 'a-b-c8687a08-quality')
-    """
-    plain = re.sub(r"[^A-Za-z0-9]+", "-", run[:40]).strip("-")
-    if plain != run:
-        plain = (
-            f"{plain or 'run'}-{sha256(run.encode('utf-8', 'backslashreplace')).hexdigest()[:8]}"
-        )
-    return f"{plain}-{name}" if run else name

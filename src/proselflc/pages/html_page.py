@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from proselflc import __version__
 from proselflc.files.regular import open_regular
-from proselflc.pages.values import NAME, TITLE, shorten
+from proselflc.pages.values import NAME, TITLE, percent, shorten
 
 if TYPE_CHECKING:
     import jinja2
@@ -53,6 +53,13 @@ def name_cell(words: str, limit: int = NAME) -> Cell:
     """Return a cell with a name, and its whole text as tooltip if it is shortened."""
     short = shorten(words, limit)
     return Cell(short, shorten(words, TITLE) if short.endswith("…") else "")
+
+
+def share_cell(value: float | None, digits: int = 1, *, is_best: bool = False) -> Cell:
+    """Return a cell with a share as a percentage, or a dash if it is unknown."""
+    if value is None:
+        return Cell("–")
+    return Cell(percent(value, digits), order=value, is_best=is_best)
 
 
 @functools.cache

@@ -90,7 +90,9 @@ def train_once(
     """
     directory = stored_run(config, folder, dataset)
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(directory.path):
+    path = directory.path
+    must_be_own_folder(path)
+    with locked(path.with_name(f".{path.name}.lock"), path):
         if directory.is_begun and directory.is_finished:
             return directory
         resume = directory.is_begun and checkpoint.can_go_on(directory.checkpoints)
@@ -101,15 +103,14 @@ def train_once(
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a run, after waiting for other processes that train it."""
-    must_be_own_folder(path)
-    lock = file_lock(path.with_name(f".{path.name}.lock"))
+def locked(lock: Path, path: Path) -> Iterator[None]:
+    """Hold the lock of a run or a study, after waiting for other processes."""
+    held = file_lock(lock)
     try:
-        lock.acquire()
+        held.acquire()
     except OSError as error:
         raise InputError(f"cannot lock {path}: {error.strerror or error}") from None
     try:
         yield
     finally:
-        lock.release()
+        held.release()

@@ -76,13 +76,11 @@ def _journal(journal: Path, report: Callable[[str], None] | None, cure: str) -> 
     def damaged(reason: str) -> InputError:
         return InputError(f"{journal} is damaged ({reason})", fix=cure)
 
-    lock: Any = _Lock(journal.with_name(f".{journal.name}.lock"))
+    # A lock that ends with its process; Optuna's own outlives a killed process by 30 seconds.
+    lock: Any = file_lock(journal.with_name(f".{journal.name}.lock"))
     try:
-        lock.acquire()
-        try:
+        with lock:
             _drop_damaged_line(journal, report)
-        finally:
-            lock.release()
         return JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
     except InputError:
         raise
@@ -218,20 +216,6 @@ def _secrets(url: str) -> list[str]:
     values = itertools.chain(*made.normalized_query.values())
     found = (written and written[1], made.password, url.partition("?")[2], *values)
     return sorted({str(one) for one in found if one}, key=len, reverse=True)
-
-
-class _Lock:
-    """A lock that ends with its process; Optuna's own outlives a killed process by 30 seconds."""
-
-    def __init__(self, path: Path) -> None:
-        self._lock = file_lock(path)
-
-    def acquire(self) -> bool:
-        self._lock.acquire()
-        return True
-
-    def release(self) -> None:
-        self._lock.release()
 
 
 def _drop_damaged_line(journal: Path, report: Callable[[str], None] | None) -> None:

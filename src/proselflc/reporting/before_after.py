@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from proselflc.auditing import caveats
-from proselflc.pages.html_page import Cell, Table, name_cell
+from proselflc.pages.html_page import Cell, Table, name_cell, share_cell
 from proselflc.pages.values import NAME, number, percent, share, shorten, text
 from proselflc.reporting.run_facts import RunFacts
 from proselflc.reporting.tables import written_options
@@ -155,11 +155,11 @@ def _measures(before: RunFacts, after: RunFacts) -> Iterator[tuple[Cell, ...]]:
             "labels right",
             [share(one.summary, "label_accuracy_before") for one in (before, after)],
         ),
-        (_LOOK_WRONG, [_estimated(one) for one in (before, after)]),
+        (_LOOK_WRONG, [one.noise_rate for one in (before, after)]),
     ):
         known = [value for value in values if value is not None]
         if len(known) == 2:
-            cells = (Cell(percent(value), order=value) for value in known)
+            cells = map(share_cell, known)
             says_nothing = title == _LOOK_WRONG and is_own_judge
             gain = Cell("–") if says_nothing else _gain(known[1] - known[0])
             yield (Cell(title), *cells, gain)
@@ -181,7 +181,7 @@ def _classes(before: RunFacts, after: RunFacts) -> Table | None:
     kept = sorted(gains, key=lambda k: -abs(gains[k]))[:MOST_CLASSES]
     rows = []
     for k in sorted(kept, key=lambda k: -gains[k]):
-        cells = (Cell(percent(one[k]), order=one[k]) for one in both)
+        cells = (share_cell(one[k]) for one in both)
         rows.append((name_cell(names[k]), *cells, _gain(gains[k])))
     if not rows:
         return None
@@ -221,10 +221,6 @@ def _chance(before: RunFacts, after: RunFacts, part: str) -> float | None:
             return None
         total += p * (1 - p) / n
     return 1.96 * math.sqrt(total)
-
-
-def _estimated(facts: RunFacts) -> float | None:
-    return None if facts.audit is None else facts.audit.estimated_noise_rate
 
 
 def _gain(value: float) -> Cell:

@@ -21,7 +21,6 @@ from proselflc.pages.drawing import (
     Series,
     Style,
     figure,
-    figure_name,
     label,
     list_first,
     run_style,
@@ -192,7 +191,7 @@ def _bins(value: object, style: Style) -> _Bins | None:
     return _Bins(confidence, accuracy, counts / counts.sum(), style) if good.any() else None
 
 
-def quality(examples: pa.Table, *, run: str = "") -> Figure | None:
+def quality(examples: pa.Table) -> Figure | None:
     """Return a histogram of quality with the suspects and, if known, the wrong labels."""
     import pyarrow.compute as pc
 
@@ -233,7 +232,7 @@ def quality(examples: pa.Table, *, run: str = "") -> Figure | None:
         legend = (legend[0], (f"wrong labels · {bad:,}", _WRONG), good)
         alt += f"; {bad:,} are wrong, and {int((wrong & suspects).sum()):,} of these are suspect"
     return figure(
-        figure_name(run, "quality"),
+        "quality",
         Drawing("Quality of the labels", "number of labels by quality", plot, legend),
         f"{alt}.",
     )

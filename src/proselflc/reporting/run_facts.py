@@ -49,9 +49,10 @@ class RunFacts:
         """Return the name of the data."""
         return shorten(text(self.summary, "data"), 80) or "the data"
 
-    def number(self, name: str) -> float | None:
-        """Return a number of the summary."""
-        return number(self.summary, name)
+    @property
+    def noise_rate(self) -> float | None:
+        """Return the share of labels that the audit takes to be wrong."""
+        return None if self.audit is None else finite(self.audit.estimated_noise_rate)
 
     @property
     def accuracy(self) -> float | None:
@@ -83,33 +84,33 @@ def _own_name(path: Path) -> str:
 
 def _read_run(run: Run, name: str) -> RunFacts:
     notes = list(run.notes)
-    none: list[Json] = []
     directory = run.directory
-
-    def part(read: Callable[[], T], otherwise: T) -> T:
-        try:
-            return read()
-        except InputError as error:
-            notes.append(str(error))
-            return otherwise
 
     def measured() -> Json:
         return run.evaluation if directory.checked(directory.evaluation).exists() else {}
 
-    nothing: Json = {}
-    evaluation = part(measured, nothing)
+    evaluation = or_note(measured, notes) or {}
     return RunFacts(
         run=run,
         name=name,
         summary=run.summary,
         config=run.config,
-        history=_points(part(lambda: run.history, none)),
+        history=_points(or_note(lambda: run.history, notes) or []),
         test=_measures(evaluation.get("test")),
         validation=_measures(evaluation.get("validation")),
-        audit=part(lambda: run.audit, None),
-        stages=tuple(part(lambda: run.stages, none)),
+        audit=or_note(lambda: run.audit, notes),
+        stages=tuple(or_note(lambda: run.stages, notes) or []),
         notes=tuple(notes),
     )
+
+
+def or_note(read: Callable[[], T], notes: list[str]) -> T | None:
+    """Return what is read, or None with a note on why it cannot be."""
+    try:
+        return read()
+    except InputError as error:
+        notes.append(str(error))
+        return None
 
 
 def _points(history: Sequence[Json]) -> tuple[Json, ...]:
@@ -137,17 +138,18 @@ def _measures(part: object) -> Json:
     rows = part.get("calibration")
     if isinstance(rows, list):
         found["calibration"] = [
-            {"T": number(row, "T"), "ece": share(row, "ece"), **_words(row)}
+            {
+                "T": number(row, "T"),
+                "ece": share(row, "ece"),
+                "reading": text(row, "reading"),
+                "measure": text(row, "measure"),
+            }
             for row in rows[:100]
             if isinstance(row, dict)
             and number(row, "T") is not None
             and share(row, "ece") is not None
         ]
     return found
-
-
-def _words(row: Mapping[str, Any]) -> Json:
-    return {name: text(row, name) for name in ("reading", "measure")}
 
 
 def _are_bins(bins: Mapping[str, Any]) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 
 from proselflc.auditing.detection import suspect_pairs
 from proselflc.data.labels.class_matrix import ClassMatrix
-from proselflc.pages.html_page import Cell, Table, name_cell
-from proselflc.pages.values import NAME, TITLE, finite, flattened, percent, share, shorten
+from proselflc.pages.html_page import Cell, Table, name_cell, share_cell
+from proselflc.pages.values import NAME, TITLE, flattened, number, percent, share, shorten
 from proselflc.reporting.gallery import codes
 from proselflc.reporting.run_facts import RunFacts
 
@@ -54,9 +54,9 @@ def runs(reported: Sequence[RunFacts]) -> Table:
         ("wrong labels fitted", _of_summary("wrong_fitting"), percent, -1),
         ("AUROC of quality", _auroc, lambda value: f"{value:.3f}", 1),
         ("calibration error", _of_summary("ece"), lambda value: f"{value:.3f}", -1),
-        ("labels look wrong", _estimated, percent, 0),
+        ("labels look wrong", lambda one: one.noise_rate, percent, 0),
         ("suspects", _suspects, lambda value: f"{value:,.0f}", 0),
-        ("seconds", lambda one: one.number("seconds"), lambda value: f"{value:,.0f}", 0),
+        ("seconds", lambda one: number(one.summary, "seconds"), lambda value: f"{value:,.0f}", 0),
     ]
     known = [c for c in columns if any(c[1](one) is not None for one in reported)]
     made = []
@@ -148,9 +148,9 @@ def classes(facts: RunFacts, table: pa.Table) -> tuple[Table, int]:
     for k in sorted(kept[:MOST_CLASSES]):
         cells = [name_cell(names[k])]
         cells += [Cell(f"{count:,}", order=count) for count in counts[k]]
-        cells += [_share(wrong[k]) for wrong in (estimated, realised) if wrong is not None]
+        cells += [share_cell(wrong[k]) for wrong in (estimated, realised) if wrong is not None]
         if tested:
-            cells.append(_share(tested[k]))
+            cells.append(share_cell(tested[k]))
         rows.append(tuple(cells))
     heading = ["class", "examples", "suspects"]
     if audit is not None:
@@ -213,10 +213,6 @@ def _auroc(facts: RunFacts) -> float | None:
     return share(found, "auroc") if isinstance(found, dict) else None
 
 
-def _estimated(facts: RunFacts) -> float | None:
-    return None if facts.audit is None else finite(facts.audit.estimated_noise_rate)
-
-
 def _suspects(facts: RunFacts) -> float | None:
     return None if facts.audit is None else float(facts.audit.suspects)
 
@@ -237,10 +233,6 @@ def _wrong(joint: ClassMatrix) -> list[float | None]:
         1 - right / total if total > 0 else None
         for total, right in zip(totals, rights, strict=True)
     ]
-
-
-def _share(value: float | None) -> Cell:
-    return Cell("–") if value is None else Cell(percent(value), order=value)
 
 
 def _written(value: object) -> str:

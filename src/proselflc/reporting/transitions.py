@@ -19,7 +19,6 @@ from proselflc.pages.drawing import (
     Figure,
     Style,
     figure,
-    figure_name,
     label,
     text_width,
 )
@@ -38,24 +37,24 @@ _SMALLEST = 7.2  # font size of a class's name; 9 pixels on a phone
 _STRONGEST = 0.5  # opacity of a cell with a number, legible in either theme
 
 
-def transitions(audit: Audit, used: ClassMatrix | None = None, *, run: str = "") -> list[Figure]:
+def transitions(audit: Audit, used: ClassMatrix | None = None) -> list[Figure]:
     """Return the estimated transition matrix, the realised one and the one used [C, C], if known.
 
     Rows are true classes, columns given ones, and rows sum to 1. Beyond `NAMED` classes a
     matrix is an image, and a figure of the largest flows follows.
     """
-    found = [_matrix(audit, audit.joint, "estimated", run)]
+    found = [_matrix(audit, audit.joint, "estimated")]
     if audit.realised is not None:
-        found.append(_matrix(audit, audit.realised, "realised", run))
+        found.append(_matrix(audit, audit.realised, "realised"))
     if used is not None and used.shape[0] == len(audit.names):
         true = audit.joint.sum(1) if audit.realised is None else audit.realised.sum(1)
-        found.append(_matrix(audit, used * true[:, None], "used by the method", run))
+        found.append(_matrix(audit, used * true[:, None], "used by the method"))
     if len(audit.names) > NAMED and _flows(audit.joint):
-        found.append(_largest(audit, run))
+        found.append(_largest(audit))
     return found
 
 
-def _matrix(audit: Audit, counts: ClassMatrix, kind: str, run: str) -> Figure:
+def _matrix(audit: Audit, counts: ClassMatrix, kind: str) -> Figure:
     C = len(audit.names)
     wrong = 1 - counts.trace() / max(counts.sum(), 1e-300)
     flows = _flows(counts)
@@ -79,7 +78,7 @@ def _matrix(audit: Audit, counts: ClassMatrix, kind: str, run: str) -> Figure:
         note = f"true (rows) by given labels; {together} of {C} classes per cell"
         drawing = _picture(title, note, _rates(blocks), C)
         alt += f". Each cell sums {together} neighbouring classes"
-    return figure(figure_name(run, f"transition_{kind.split()[0]}"), drawing, f"{alt}.")
+    return figure(f"transition_{kind.split()[0]}", drawing, f"{alt}.")
 
 
 def _named(title: str, note: str, audit: Audit, rates: Matrix) -> Drawing:
@@ -204,7 +203,7 @@ def _flows(counts: ClassMatrix) -> list[tuple[int, int]]:
     return [(i, j) for i, j in where if wrong[i, j] >= 0.5]
 
 
-def _largest(audit: Audit, run: str) -> Figure:
+def _largest(audit: Audit) -> Figure:
     """Return bars of the largest estimated flows, with the realised numbers if known."""
     flows = _flows(audit.joint)
     estimated = np.array([audit.joint[i, j] for i, j in flows])
@@ -243,7 +242,7 @@ def _largest(audit: Audit, run: str) -> Figure:
         f"{text} {number:.0f}" for text, number in zip(texts[:3], estimated[:3], strict=True)
     )
     return figure(
-        figure_name(run, "confusions"),
+        "confusions",
         Drawing(
             "Largest flows of labels",
             "true class → given label, estimated number of labels",

@@ -6,7 +6,7 @@ examples that are compared.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from functools import lru_cache
 from threading import Lock
 
 import numpy as np
@@ -41,13 +41,13 @@ class Neighbours:
         quality[table["is_suspect"].to_numpy()] = -1
         self._quality: Floats = quality
         self._given: Ints = run.labels.given
-        self._features: OrderedDict[int, tuple[Ints, Floats]] = OrderedDict()
+        self._features = lru_cache(_CACHED)(self._class_features)
         self._lock = Lock()  # the model is not safe to use from two threads
 
     def nearest(self, index: int, label: int, count: int) -> Ints:
         """Return the positions of the `count` most similar examples of a class, nearest first."""
         with self._lock:
-            rows, features = self._class_features(label)
+            rows, features = self._features(label)
             if not len(rows):
                 return rows
             own = self._features_of(np.array([index], np.int64))[0]
@@ -63,15 +63,8 @@ class Neighbours:
 
     def _class_features(self, label: int) -> tuple[Ints, Floats]:
         """Return the positions and the features [pool, D] of the compared examples of a class."""
-        if label in self._features:
-            self._features.move_to_end(label)
-            return self._features[label]
         rows = self._pool(label)
-        found = rows, self._features_of(rows) if len(rows) else np.zeros((0, 1), np.float32)
-        self._features[label] = found
-        while len(self._features) > _CACHED:
-            self._features.popitem(last=False)
-        return found
+        return rows, self._features_of(rows) if len(rows) else np.zeros((0, 1), np.float32)
 
     def _pool(self, label: int) -> Ints:
         rows = np.flatnonzero((self._given == label) & (self._quality >= 0)).astype(np.int64)

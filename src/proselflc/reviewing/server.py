@@ -230,7 +230,8 @@ class Api:
         picture = self.view.picture(self._index(request), size) if size in SIDES else None
         if picture is None:
             raise HTTPException(404, "there is no such picture")
-        return Response(picture.content, media_type=picture.kind)
+        content, kind = picture
+        return Response(content, media_type=kind)
 
     async def decide(self, request: Request) -> Response:
         try:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import io
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +24,6 @@ from proselflc.run.reader import Run
 from proselflc.run.review import Precision, Review
 from proselflc.training.run_directory import Json
 from proselflc.wording import command
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 LONGEST_TEXT = 20_000  # characters of an example
 SNIPPET = 160  # characters of an example in the grid
@@ -63,14 +58,6 @@ def source(address: str) -> tuple[bytes, str]:
     name, kind = SOURCES[address]
     package = "proselflc.pages" if name == "look.css" else "proselflc.reviewing"
     return (files(package) / "templates" / name).read_bytes(), kind
-
-
-@dataclass(frozen=True)
-class Picture:
-    """An encoded image and its media type."""
-
-    content: bytes
-    kind: str
 
 
 class ReviewView:
@@ -210,8 +197,8 @@ class ReviewView:
         items = {name: self.items(rows, beside=index) for name, rows in chosen.items()}
         return {"how": how, "why": why, **items}
 
-    def picture(self, index: int, size: str) -> Picture | None:
-        """Return a picture of an example; None if there is none."""
+    def picture(self, index: int, size: str) -> tuple[bytes, str] | None:
+        """Return a picture of an example and its media type; None if there is none."""
         return None if self.inputs is None else encode(self.inputs, index, SIDES[size])
 
     @property
@@ -362,21 +349,20 @@ def _plain_text(text: str) -> str:
     return "\n".join(shorten(line, LONGEST_TEXT) for line in text.splitlines())
 
 
-def encode(inputs: Inputs, index: int, side: int) -> Picture | None:
-    """Return a picture of an example, encoded again from its pixels, so it is always an image.
+def encode(inputs: Inputs, index: int, side: int) -> tuple[bytes, str] | None:
+    """Return a picture of an example, encoded again from its pixels, and its media type.
 
     Its longer side has at most `side` pixels; small images keep their size. Return None if the
     example is not an image, or its file is missing or damaged.
     """
     picture = inputs.preview(index, side).picture
-    return None if picture is None else _encode(picture, side)
-
-
-def _encode(picture: Image.Image, side: int) -> Picture:
+    if picture is None:
+        return None
     picture = bare(resized(picture, side) if max(picture.size) > side else picture)
+    is_small = max(picture.size) <= SMALL
     file = io.BytesIO()
-    if max(picture.size) <= SMALL:
+    if is_small:
         picture.save(file, "PNG")
-        return Picture(file.getvalue(), "image/png")
-    picture.save(file, "JPEG", quality=90)
-    return Picture(file.getvalue(), "image/jpeg")
+    else:
+        picture.save(file, "JPEG", quality=90)
+    return file.getvalue(), "image/png" if is_small else "image/jpeg"

@@ -15,7 +15,8 @@ from proselflc import __version__
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular
 from proselflc.files.typed import convert
-from proselflc.files.whole import file_lock, must_be_own, must_be_own_folder, whole_file
+from proselflc.files.whole import must_be_own, must_be_own_folder, whole_file
+from proselflc.queue.run_store import locked
 from proselflc.run.config import OutputOptions, differences, versions
 from proselflc.training.run_directory import FORMAT, RunDirectory, check_format, read_toml
 from proselflc.wording import option
@@ -38,45 +39,21 @@ class StudyFacts:
     storage: str = ""  # "journal", or the address of a database without its password
 
 
-@dataclass(frozen=True)
 class StudyDirectory:
     """The files of a study."""
 
-    path: Path
-
-    @property
-    def study(self) -> Path:
-        """Return the file of options, search space, version and fingerprints."""
-        return self.path / "study.toml"
-
-    @property
-    def journal(self) -> Path:
-        """Return Optuna's journal of the trials, unless they are in a database."""
-        return self.path / "journal.log"
-
-    @property
-    def runs(self) -> Path:
-        """Return the folder of the trials' runs."""
-        return self.path / "runs"
-
-    @property
-    def chosen(self) -> Path:
-        """Return the file of the best run's options, a config for training."""
-        return self.path / "chosen.toml"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.study = path / "study.toml"  # options, search space, version and fingerprints
+        self.journal = path / "journal.log"  # Optuna's, unless the trials are in a database
+        self.runs = path / "runs"  # of the trials
+        self.chosen = path / "chosen.toml"  # the best run's options, a config for training
+        self.summary = path / "summary.json"  # the outcome
+        self.report = path / "report.html"  # the page
 
     def chosen_of(self, method: str) -> Path:
         """Return the file of a method's best options, written if several methods were searched."""
         return self.path / f"chosen-{method}.toml"
-
-    @property
-    def summary(self) -> Path:
-        """Return the file of the outcome."""
-        return self.path / "summary.json"
-
-    @property
-    def report(self) -> Path:
-        """Return the page of the study."""
-        return self.path / "report.html"
 
     @property
     def is_begun(self) -> bool:
@@ -111,15 +88,8 @@ class StudyDirectory:
         """Hold the lock of the study, waiting for other processes."""
         must_be_own_folder(self.runs)
         must_be_own(self.journal)
-        lock = file_lock(self.path / ".lock")
-        try:
-            lock.acquire()
-        except OSError as error:
-            raise InputError(f"cannot lock {self.path}: {error.strerror or error}") from None
-        try:
+        with locked(self.path / ".lock", self.path):
             yield
-        finally:
-            lock.release()
 
     def check_start(self, start: OutputOptions) -> None:
         """Refuse to touch an existing study or other files without permission."""

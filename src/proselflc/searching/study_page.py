@@ -11,7 +11,7 @@ import numpy as np
 from proselflc import methods
 from proselflc.models.factory import names_code
 from proselflc.pages.drawing import ROUND, Drawing, Figure, Legend, Series, Style, figure, label
-from proselflc.pages.html_page import Cell, Table, Tile, name_cell, render
+from proselflc.pages.html_page import Cell, Table, Tile, name_cell, render, share_cell
 from proselflc.pages.values import NAME, flattened, percent, shorten, shorten_middle
 from proselflc.searching.search_space import Range
 from proselflc.searching.study import NOISY, MethodChoice, SearchOutcome, SearchStage, StudyPlan
@@ -112,14 +112,13 @@ def _methods(choices: Sequence[MethodChoice]) -> Table:
     has_test = any(choice.test_accuracy is not None for choice in choices)
     rows = []
     for choice in choices:
-        accuracy, test = choice.accuracy, choice.test_accuracy
         cells = [
             Cell(choice.title),
             Cell(join_values(choice.values) or "–"),
-            Cell(percent(accuracy), order=accuracy, is_best=accuracy == best),
+            share_cell(choice.accuracy, is_best=choice.accuracy == best),
         ]
         if has_test:
-            cells.append(Cell("–") if test is None else Cell(percent(test), order=test))
+            cells.append(share_cell(choice.test_accuracy))
         path = "" if choice.run is None else str(choice.run)
         run = shorten_middle(path, NAME) or "–"
         cells.append(Cell(run, path if run.endswith("…") else ""))
@@ -173,9 +172,7 @@ def _trials(stage: SearchStage, names: list[str], titles: Mapping[str, str]) -> 
     rows = []
     for trial in stage.records[:MOST_TRIALS]:
         is_chosen = trial is stage.best
-        accuracy = seconds = Cell("–")
-        if trial.accuracy is not None:
-            accuracy = Cell(percent(trial.accuracy, 2), order=trial.accuracy, is_best=is_chosen)
+        accuracy, seconds = share_cell(trial.accuracy, 2, is_best=is_chosen), Cell("–")
         if trial.seconds is not None:
             seconds = Cell(f"{trial.seconds:,.0f}", order=trial.seconds)
         state = {"complete": "", "pruned": "ended early"}.get(trial.state, trial.state)

@@ -10,7 +10,7 @@ import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from proselflc.queue.run_queue import Claim, Entry, Queue
 from proselflc.searching import search_space
@@ -26,15 +26,13 @@ FIRST_DECILE = 5  # the first at which it may be pruned: Γ/2
 STARTUP = 4  # complete trials before any is pruned
 ENOUGH = 8  # complete trials before importance is computed
 
-State = Literal["waiting", "running", "complete", "pruned", "diverged"]
-
 
 @dataclass(frozen=True)
 class TrialRecord:
     """The current state of a trial."""
 
     number: int  # its place in the queue, from 0
-    state: State
+    state: str  # "waiting", "running", "complete", "pruned" or "diverged"
     values: Chosen  # as far as they are fixed yet
     accuracy: float | None = None  # validation accuracy at the end of training, if it is complete
     seconds: float | None = None  # from its first claim to its end
@@ -174,24 +172,16 @@ def _distribution(candidates: Candidates) -> BaseDistribution:
 def _record(number: int, entry: Entry, planned: Chosen) -> TrialRecord:
     from optuna.trial import TrialState
 
-    states: dict[TrialState, State] = {
-        TrialState.WAITING: "waiting",
-        TrialState.RUNNING: "running",
-        TrialState.COMPLETE: "complete",
-        TrialState.PRUNED: "pruned",
-        TrialState.FAIL: "diverged",
-    }
     trial = entry.current
     values = {**planned, **entry.values}
     if trial is None:
         return TrialRecord(number, "waiting", values)
-    began = next(
-        (attempt.datetime_start for attempt in entry.attempts if attempt.datetime_start), None
-    )
+    state = "diverged" if trial.state == TrialState.FAIL else trial.state.name.lower()
+    began = next((one.datetime_start for one in entry.attempts if one.datetime_start), None)
     ended = trial.datetime_complete
     return TrialRecord(
         number,
-        states[trial.state],
+        state,
         values,
         trial.value if trial.state == TrialState.COMPLETE else None,
         None if began is None or ended is None else (ended - began).total_seconds(),
