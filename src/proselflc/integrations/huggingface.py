@@ -45,35 +45,21 @@ if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < _OLDES
 
 @dataclass
 class _Partial:
-    """The sums over the micro-batches of the current step.
+    """The sums over the micro-batches of the current step."""
 
-    Attributes:
-        weight: the sum of class weights, over all processes.
-        loss: the sum of the returned losses.
-    """
-
-    weight: Tensor | None = None
-    loss: Tensor | None = None
+    weight: Tensor | None = None  # of classes, over all processes
+    loss: Tensor | None = None  # of the returned losses
 
 
 @dataclass(frozen=True)
 class _TrainerClock:
-    """The progress of a Trainer.
+    """The progress of a Trainer."""
 
-    Attributes:
-        step: completed optimiser steps.
-        total: Γ.
-        batches: micro-batches that are accumulated per step.
-        model: the model in training.
-        across: whether the Trainer counts labels across processes.
-        partial: the sums over the current step.
-    """
-
-    step: int
-    total: int
-    batches: int
-    model: nn.Module | None = None
-    across: bool = False
+    step: int  # completed optimiser steps
+    total: int  # Γ
+    batches: int  # micro-batches that are accumulated per step
+    model: nn.Module | None = None  # in training
+    across: bool = False  # whether the Trainer counts labels across processes
     partial: _Partial = field(default_factory=_Partial)
 
 
@@ -266,14 +252,9 @@ def _counts_alike(criterion: Criterion) -> bool:
 def _weighted_mean(
     total: Tensor, criterion: Criterion, y: Tensor, items: Tensor, clock: _TrainerClock | None
 ) -> Tensor:
-    """Return the sum over a micro-batch divided by the class weights of its labels.
+    """Return the sum of losses of a micro-batch divided by the class weights of its labels y [N].
 
-    Args:
-        total: the sum of the losses.
-        criterion: the criterion with the class weights.
-        y: [N] the labels of the micro-batch.
-        items: the number of labels that the Trainer counted in the step.
-        clock: the progress of the Trainer, if it is training with a callback.
+    `items` is the number of labels that the Trainer counted in the step.
     """
     counts = y != criterion.ignore_index
     weights = torch.ones((), device=y.device).expand(y.shape)
@@ -307,10 +288,6 @@ class _PositionColumn:
 
     The Trainer passes a model only the columns that its forward accepts, and passes a loss only the
     labels. So the forward gets one more parameter, whose value is kept here.
-
-    Args:
-        model: the model whose forward is changed.
-        column: the name of the parameter.
     """
 
     @classmethod
@@ -339,16 +316,14 @@ class _PositionColumn:
                 fix="choose another column for the positions",
             )
         # A parameter **kwargs must stay the last.
-        given = list(signature.parameters.values())
-        rest = [parameter for parameter in given if parameter.kind is inspect.Parameter.VAR_KEYWORD]
         named = inspect.Parameter(column, inspect.Parameter.KEYWORD_ONLY, default=None)
+        parameters = sorted((*signature.parameters.values(), named), key=lambda p: p.kind)
 
         @functools.wraps(plain)
         def forward(*args: Any, **kwargs: Any) -> Any:
             self._last = kwargs.pop(column, None)
             return plain(*args, **kwargs)
 
-        parameters = [*(one for one in given if one not in rest), named, *rest]
         forward.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         forward.positions = self  # type: ignore[attr-defined]
         model.forward = types.MethodType(forward, model) if is_method else forward

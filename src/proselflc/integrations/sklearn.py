@@ -214,14 +214,17 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = classes
         weight = self._by_class(_weights(sample_weight, X), given)
         counts = weight > 0
-        rows = _Rows(X[counts], given[counts], weight[counts], merged=methods.weighs(self.method))
+        part, weights, place = _distinct_rows(
+            X[counts], given[counts], weight[counts], merged=methods.weighs(self.method)
+        )
         names = tuple(map(str, self.classes_))
-        dataset = checked(Dataset("y", rows.part, names, sample_weight=rows.weight))
+        dataset = checked(Dataset("y", part, names, sample_weight=weights))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        batch_size = self._batch_size(len(rows.part))
+        batch_size = self._batch_size(len(part))
         with _fitting, contextlib.ExitStack() as stack:
             model = self._learned_model() if goes_on else self._model(seed)
-            if isinstance(model, nn.Module) and _size(model) * batch_size < SMALL:
+            size = SMALL if isinstance(model, str) else sum(w.numel() for w in model.parameters())
+            if size * batch_size < SMALL:
                 stack.enter_context(one_thread())  # on a busy machine much faster than two
             run = fit(
                 dataset,
@@ -238,7 +241,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.model_.double()  # so that a prediction does not depend on the other rows
         self.history_, self.n_iter_ = run.history, int(self.epochs)
         self._widths = self._hidden()
-        self._audit(run, given, counts, rows.place)
+        self._audit(run, given, counts, place)
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
@@ -361,35 +364,23 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.corrected_labels_ = self.classes_[suggested]
 
 
-class _Rows:
-    """The distinct rows to learn from, in an order that does not depend on that of X.
+def _distinct_rows(
+    X: Floats, given: Ints, weight: npt.NDArray[np.float64], *, merged: bool
+) -> tuple[Part, Floats | None, Ints]:
+    """Return the m distinct pairs of row and label, in an order that does not depend on that of X.
 
-    Args:
-        X: [n, D] rows.
-        given: [n] class ids.
-        weight: [n] positive weights.
-        merged: whether to merge equal rows; if not, the rows are kept as they are.
-
-    Attributes:
-        part: m distinct pairs of row and label.
-        weight: [m] the sums of their weights, scaled so that the largest is 1; None if all are 1.
-        place: [n] the position in `part` of each row.
+    Also returned are the sums of their weights [m], scaled so that the largest is 1, or None if all
+    are 1; and the position [n] of each row among them. If rows may not be merged, all are kept.
     """
-
-    def __init__(
-        self, X: Floats, given: Ints, weight: npt.NDArray[np.float64], *, merged: bool
-    ) -> None:
-        first = place = np.arange(len(X))
-        if merged:
-            pairs = np.column_stack((X, given))
-            _, first, place = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
-        self.place: Ints = place.reshape(-1)  # its shape differs in numpy 2.0
-        ids = tuple(str(k) for k in range(len(first)))
-        self.part = Part(Features(X[first]), given[first], ids)
-        total = np.bincount(self.place, weight)
-        self.weight: Floats | None = (total / total.max()).astype(np.float32)
-        if (self.weight == 1).all():
-            self.weight = None
+    first = place = np.arange(len(X))
+    if merged:
+        pairs = np.column_stack((X, given))
+        _, first, place = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+    place = place.reshape(-1)  # its shape differs in numpy 2.0
+    total = np.bincount(place, weight)
+    scaled: Floats = (total / total.max()).astype(np.float32)
+    part = Part(Features(X[first]), given[first], tuple(map(str, range(len(first)))))
+    return part, None if (scaled == 1).all() else scaled, place
 
 
 def _check_taken(method: object, own: Mapping[str, Any]) -> None:
@@ -401,11 +392,6 @@ def _check_taken(method: object, own: Mapping[str, Any]) -> None:
         raise InputError(
             f"method {method} has no {_NESTED}{extra}: it takes {listed}", field=f"method.{extra}"
         )
-
-
-def _size(model: nn.Module) -> int:
-    """Return the number of weights."""
-    return sum(weight.numel() for weight in model.parameters())
 
 
 def _weights(sample_weight: object | None, X: Floats) -> npt.NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -111,6 +111,7 @@ def fit(
         >>> result.examples["is_suspect"].to_numpy()[:60].mean() > 0.8
         np.True_
     """
+    given = locals()
     if resume and out is None:
         raise InputError(
             "resume=True needs out=, the directory of the run to continue", field="out"
@@ -121,9 +122,15 @@ def fit(
             f"{type(preprocessing).__name__}",
             field="preprocessing",
         )
+    if not isinstance(parameters or {}, Mapping):
+        raise InputError(
+            'parameters= must be a mapping such as {"epsilon": 0.2}, got '
+            f"{type(parameters).__name__}",
+            field="parameters",
+        )
     config = Config(
         method=method,
-        parameters=_parameters(parameters or {}),
+        parameters=parameters or {},
         model=model if isinstance(model, str) else None,
         weights=None if weights is None else Path(weights),
         noise=noise,
@@ -131,25 +138,7 @@ def fit(
         normalize=normalize,
         augment=augment,
         image_size=image_size,
-        recipe=Recipe(
-            epochs=epochs,
-            steps=steps,
-            batch_size=batch_size,
-            optimizer=optimizer,
-            lr=lr,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            schedule=schedule,
-            warmup=warmup,
-            precision=precision,
-            accumulate=accumulate,
-            clip=clip,
-            ema=ema,
-            channels_last=channels_last,
-            compile=compile,
-            deterministic=deterministic,
-            seed=seed,
-        ),
+        recipe=Recipe(**{f.name: given[f.name] for f in fields(Recipe) if f.name in given}),
         eval_epochs=eval_epochs,
         eval_steps=eval_steps,
         eval_examples=eval_examples,
@@ -203,12 +192,3 @@ def _temporary_run() -> Iterator[None]:
             stopped.where,
             "and nothing of it is kept: proselflc.fit(…, out=…) keeps a run that can be resumed",
         ) from None
-
-
-def _parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise InputError(
-            f'parameters= must be a mapping such as {{"epsilon": 0.2}}, got {type(given).__name__}',
-            field="parameters",
-        )
-    return given

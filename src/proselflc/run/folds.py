@@ -36,15 +36,10 @@ _WIDTH = 256  # least width of an example in the choice of how many are predicte
 
 @dataclass(frozen=True)
 class Data:
-    """The present source of a run's examples.
+    """The present source of a run's examples."""
 
-    Attributes:
-        dataset: the data of the run, or None to open it again.
-        path: the present location of the data, if it has moved.
-    """
-
-    dataset: Dataset | None = None
-    path: str | None = None
+    dataset: Dataset | None = None  # None to open it again
+    path: str | None = None  # the present location of data that has moved
 
 
 def predict(run: Run, folds: int, data: Data, display: Display) -> None:
@@ -74,7 +69,8 @@ def predict(run: Run, folds: int, data: Data, display: Display) -> None:
         whole = _examples(run, data)
         for k, split in enumerate(splits, 1):
             directory = run.directory.fold(k, folds)
-            dataset = _without_fold(whole, split, f"fold {k} of {folds}")
+            dataset = whole.learning_from(split.train)  # all class names stay
+            dataset = replace(dataset, name=f"{whole.name}, fold {k} of {folds}")
             own = fold_config(config, len(whole.train), len(dataset.train))
             _train(own, directory, dataset, scaling, display)
             _predict(own, directory, whole.train, split.validation, run.made_by)
@@ -177,24 +173,16 @@ def _examples(run: Run, data: Data) -> Dataset:
             from proselflc.data.sources import npz
 
             found = npz.with_features(found, features)
-    inputs = found.train.inputs
-    if not np.array_equal(rows, np.arange(len(inputs))):
-        inputs = inputs.take(rows)
     labels = run.labels
     return Dataset(
         found.name,
-        Part(inputs, labels.given, labels.ids),
+        Part(original.taken(found, rows), labels.given, labels.ids),
         labels.names,
         clean=labels.clean,
         coarse=found.coarse if found.names == labels.names else None,
         trusted=labels.trusted,
         sample_weight=None if found.sample_weight is None else found.sample_weight[rows],
     )
-
-
-def _without_fold(whole: Dataset, split: Split, name: str) -> Dataset:
-    """Return the examples without a fold; all class names stay."""
-    return replace(whole.learning_from(split.train), name=f"{whole.name}, {name}")
 
 
 def _train(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import numpy as np
 from proselflc.data import kept_inputs, opening, splits
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Inputs, Ints
-from proselflc.data.labels.labels import Labels
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.errors import InputError
@@ -63,8 +63,11 @@ def with_trusted(run: Run, found: Dataset) -> Dataset:
 
     A share of the data is in it already; examples from a file or folder are opened again.
     """
+    if run.labels.trusted is None:
+        return found
     path = str(run.config.get("trusted"))
-    if run.labels.trusted is None or _is_number(path):
+    with suppress(ValueError):
+        float(path)
         return found
     if not Path(path).exists():
         raise InputError(
@@ -104,22 +107,25 @@ def inputs(run: Run, *, data: str | None = None) -> Inputs:
                 "of another run"
             )
         return kept
-    found, rows = dataset(run, data=data)
-    if np.array_equal(rows, np.arange(len(found.train))):
-        return found.train.inputs
-    return found.train.inputs.take(rows)
+    return taken(*dataset(run, data=data))
 
 
-def find_ids(ids: Sequence[str], data_ids: Sequence[str], name: str) -> Ints:
-    """Return [len(ids)] the position of each id of a run among the ids of data called `name`."""
+def taken(found: Dataset, rows: Ints) -> Inputs:
+    """Return the training inputs at some positions, without a copy if these are all."""
+    inputs = found.train.inputs
+    return inputs if np.array_equal(rows, np.arange(len(inputs))) else inputs.take(rows)
+
+
+def find_ids(ids: Sequence[str], data_ids: Sequence[str], what: str) -> Ints:
+    """Return [len(ids)] the position of each id of a run among the ids of data called `what`."""
     if tuple(ids) == tuple(data_ids):
         return np.arange(len(ids))
-    position = {one: i for i, one in enumerate(data_ids)}
-    rows = np.array([position.get(one, -1) for one in ids], dtype=np.int64)
+    position = {name: i for i, name in enumerate(data_ids)}
+    rows = np.array([position.get(name, -1) for name in ids], dtype=np.int64)
     missing = np.flatnonzero(rows < 0)
     if len(missing):
         raise InputError(
-            f"{name} has changed since training: {len(missing):,} of {len(ids):,} examples are "
+            f"{what} has changed since training: {len(missing):,} of {len(ids):,} examples are "
             f'missing, the first is "{ids[int(missing[0])]}"',
             field="data",
             fix="restore them",
@@ -143,40 +149,25 @@ def _check_exists(run: Run, stored: Request) -> None:
 
 def _check_unchanged(run: Run, what: str, found: Dataset, rows: Ints) -> None:
     """Refuse data whose labels have changed: its rows may have changed too."""
-    expected, current = _labels_of_data(run.labels, found, rows, is_noisy="noise" in run.config)
+    labels, current = run.labels, found.train.labels[rows]
+    expected: Ints | None = labels.given
+    # Noise starts from the true labels, and trusted examples have them, if the data holds them.
+    clean = current if found.clean is None else found.clean[rows]
+    if "noise" in run.config:
+        expected, current = labels.clean, clean
+    elif labels.trusted is not None:
+        current = np.where(labels.trusted, clean, current)
     if expected is None:
         return
     names = np.array(found.names, dtype=object)[current]
-    own = np.array(run.labels.names, dtype=object)[expected]
+    own = np.array(labels.names, dtype=object)[expected]
     other = np.flatnonzero(names != own)
     if len(other):
         row = int(other[0])
         raise InputError(
             f"{what} has changed since training: "
-            f'"{run.labels.ids[row]}" was "{own[row]}" and is "{names[row]}" now'
+            f'"{labels.ids[row]}" was "{own[row]}" and is "{names[row]}" now'
             f"{f', and {len(other) - 1:,} more' if len(other) > 1 else ''}",
             field="data",
             fix="restore the old data",
         )
-
-
-def _labels_of_data(
-    labels: Labels, found: Dataset, rows: Ints, *, is_noisy: bool
-) -> tuple[Ints | None, Ints]:
-    """Return [n] the labels that the run read from its data, and those of the data now.
-
-    Noise starts from the true labels, and trusted examples have them, if the data holds them.
-    """
-    given = found.train.labels[rows]
-    clean = given if found.clean is None else found.clean[rows]
-    if is_noisy:
-        return labels.clean, clean
-    return labels.given, given if labels.trusted is None else np.where(labels.trusted, clean, given)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

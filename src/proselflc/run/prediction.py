@@ -32,16 +32,12 @@ _COLUMNS = ("label_column", "id_column", "text_column", "path_column")
 class TopPredictions:
     """The likeliest class of n examples, where all probabilities would not fit into memory.
 
-    Attributes:
-        classes: [n] the likeliest class id of each example.
-        confidence: [n] its probability.
-        names: C class names.
-        batches: runs the model again and yields probabilities [N, C] in the order of the examples.
+    `batches` runs the model again and yields probabilities [N, C] in the order of the examples.
     """
 
-    classes: Ints
-    confidence: Floats
-    names: tuple[str, ...]
+    classes: Ints  # [n]
+    confidence: Floats  # [n] its probability
+    names: tuple[str, ...]  # of the C classes
     batches: Callable[[], Iterator[Floats]]
 
     @property
@@ -52,19 +48,12 @@ class TopPredictions:
 
 @dataclass(frozen=True)
 class PredictedExamples:
-    """Examples and a model's predictions for them.
+    """Examples and a model's predictions for them."""
 
-    Attributes:
-        data: what the user asked for.
-        examples: n examples, labelled or not.
-        predictions: of the n examples.
-        skipped: examples that could not be read.
-    """
-
-    data: str
+    data: str  # what the user asked for
     examples: Part[Ints | None]
     predictions: Predictions | TopPredictions
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[Skipped, ...] = ()  # examples that could not be read
 
     @property
     def accuracy(self) -> float | None:

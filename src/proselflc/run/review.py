@@ -32,19 +32,12 @@ State: TypeAlias = Literal["all", "open", "decided"]
 
 @dataclass(frozen=True)
 class Precision:
-    """The precision of suspects and suggestions, by people's decisions.
+    """The precision of suspects and suggestions, by people's decisions."""
 
-    Attributes:
-        decided: number of suspects with a definite decision.
-        wrong: number of those whose given label was wrong.
-        confirmed: number of those whose suggested label was right.
-        unsure: number of suspects marked as unsure.
-    """
-
-    decided: int
-    wrong: int
-    confirmed: int
-    unsure: int
+    decided: int  # suspects with a definite decision
+    wrong: int  # of those, whose given label was wrong
+    confirmed: int  # of those, whose suggested label was right
+    unsure: int  # suspects marked as unsure
 
     @property
     def interval_of_wrong(self) -> tuple[float, float]:
@@ -59,33 +52,21 @@ class Precision:
 
 @dataclass(frozen=True)
 class View:
-    """A selection of suspects and their order.
+    """A selection of suspects and their order, which `Review.view` explains."""
 
-    Attributes:
-        given, suggested: class ids, or None for any.
-        low, high: range of the suggestion's probability.
-        order: lowest quality first, most informative first, or as a sample was drawn: see
-            `Review.view`.
-        state: all suspects, or those that were undecided, or decided, at `line`.
-        line: number of lines in `review.jsonl` when the view was requested.
-    """
-
-    given: int | None = None
+    given: int | None = None  # class id, or None for any
     suggested: int | None = None
-    low: float = 0.0
+    low: float = 0.0  # least probability of the suggestion
     high: float = 1.0
     order: Order = "quality"
-    state: State = "all"
-    line: int = 0
+    state: State = "all"  # or those that were undecided, or decided, at `line`
+    line: int = 0  # number of lines in `review.jsonl` when the view was requested
 
 
 class Review:
-    """The suspects of a run and the decisions about them.
+    """The suspects of a run and the decisions about them; `refresh` reads those of others.
 
     Attributes:
-        run: the finished run.
-        decisions: decisions about the run; `refresh` reads those that others have written.
-        given, suggested: [n] class ids.
         quality: [n] quality of the given label, low is bad; NaN if it is unknown.
         sure: [n] probability of the suggestion; 0 if it is unknown.
         suspects: [S] positions of the suspects to review, in the order of the examples; those of a
@@ -111,13 +92,12 @@ class Review:
         self.suggested: Ints = self._classes(table["suggested_label"].to_pylist())
         self.quality: Floats = table["quality"].to_numpy().astype(np.float32)
         self.sure: Floats = np.nan_to_num(table["p_suggested"].to_numpy().astype(np.float32))
-        self.suspects: Ints = np.flatnonzero(table["is_suspect"].to_numpy()).astype(np.int64)
+        self.suspects: Ints = np.flatnonzero(table["is_suspect"].to_numpy())
         self.all_suspects = self.suspects
         self.label: Ints = np.full(len(self.ids), UNDECIDED, np.int64)
         self.line: Ints = np.zeros(len(self.ids), np.int64)
         self._views: OrderedDict[View, Ints] = OrderedDict()
-        self._is_suspect = np.zeros(len(self.ids), np.bool_)
-        self._is_suspect[self.suspects] = True
+        self._is_suspect = table["is_suspect"].to_numpy()
         self._lines = 0  # of the decisions that have been applied
         self._lock = RLock()
         self.refresh()
