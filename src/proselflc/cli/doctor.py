@@ -18,29 +18,18 @@ from typing import Any
 
 from proselflc import __version__
 
-# What each extra is for; a test compares it with pyproject.toml.
+# What each extra is for, and its packages, whose import names are the same: they are tried in a
+# source tree that is not installed. A test compares them with pyproject.toml.
 EXTRAS = {
-    "cleanlab": "comparisons with cleanlab, data frames of label issues",
-    "hf": "Hugging Face models and Trainer",
-    "hub": "Hugging Face data sets",
-    "lightning": "Lightning's Trainer",
-    "review": "the page of `proselflc review`",
-    "search": "`proselflc search`",
-    "skorch": "skorch",
-    "tensorboard": "`--tracker tensorboard`",
-    "timm": "models of timm",
-}
-# The packages of each extra, for a source tree that is not installed. Import names are the same.
-PACKAGES = {
-    "cleanlab": ("cleanlab",),
-    "hf": ("transformers",),
-    "hub": ("datasets",),
-    "lightning": ("lightning",),
-    "review": ("starlette", "uvicorn"),
-    "search": ("optuna",),
-    "skorch": ("skorch",),
-    "tensorboard": ("tensorboard",),
-    "timm": ("timm",),
+    "cleanlab": ("comparisons with cleanlab, data frames of label issues", ("cleanlab",)),
+    "hf": ("Hugging Face models and Trainer", ("transformers",)),
+    "hub": ("Hugging Face data sets", ("datasets",)),
+    "lightning": ("Lightning's Trainer", ("lightning",)),
+    "review": ("the page of `proselflc review`", ("starlette", "uvicorn")),
+    "search": ("`proselflc search`", ("optuna",)),
+    "skorch": ("skorch", ("skorch",)),
+    "tensorboard": ("`--tracker tensorboard`", ("tensorboard",)),
+    "timm": ("models of timm", ("timm",)),
 }
 MALICIOUS = {"lightning": ("2.6.2", "2.6.3")}  # GHSA-w37p-236h-pfx3
 AVOID_AMX = "ONEDNN_MAX_CPU_ISA"
@@ -136,8 +125,8 @@ def packages() -> tuple[Package, ...]:
             result.append(Package(wanted.name, str(wanted.specifier), version, extra, fits))
             break
     listed = {package.extra for package in result}
-    unlisted = {extra: names for extra, names in PACKAGES.items() if extra not in listed}
-    for extra, name in ((extra, name) for extra, names in unlisted.items() for name in names):
+    tried = {name: extra for extra in EXTRAS if extra not in listed for name in EXTRAS[extra][1]}
+    for name, extra in tried.items():
         installed = _version(name)
         may_run = installed is not None and installed not in MALICIOUS.get(name, ())
         fits = may_run and _run_python(f"import {name}").returncode == 0
@@ -161,7 +150,7 @@ def describe(found: Diagnosis) -> str:
         *(f"{what:11} {place}" for what, place in found.places.items()),
         "",
     ]
-    for extra, purpose in EXTRAS.items():
+    for extra, (purpose, _) in EXTRAS.items():
         needed = [package for package in found.packages if package.extra == extra]
         missing = [package.name for package in needed if package.installed is None]
         broken = [package.name for package in needed if not package.wanted and not package.fits]

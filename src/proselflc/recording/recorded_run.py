@@ -22,9 +22,8 @@ from proselflc.files.manifest import Written
 from proselflc.files.whole import fleeting
 from proselflc.recording.recorded_examples import RecordedExamples
 from proselflc.run.config import OutputOptions, check_output, write_config
-from proselflc.run.measurement import history_line
 from proselflc.run.reader import epochs_of
-from proselflc.run.summary import write_results
+from proselflc.run.summary import history_line, write_results
 from proselflc.training.observations import Recorder
 from proselflc.training.run_directory import RECORDED, Json, RunDirectory, read_toml
 

@@ -15,7 +15,7 @@ from proselflc.data import noise
 from proselflc.data import splits as splits_of
 from proselflc.data.batches import Order, random_stream
 from proselflc.data.dataset import Dataset, Part
-from proselflc.data.inputs import Bools, Ints
+from proselflc.data.inputs import Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON, Request
@@ -93,22 +93,16 @@ def split_examples(labels: Labels, folds: int, seed: int) -> tuple[Split, ...]:
             "examples for an audit by folds",
             field="folds",
         )
-    if labels.trusted is not None:
-        _check_trusted(labels.trusted, splits)
-    return splits
-
-
-def _check_trusted(trusted: Bools, splits: tuple[Split, ...]) -> None:
-    """Refuse folds that leave a model without trusted, or without other, examples."""
-    for kind, mask in (("trusted", trusted), ("other", ~trusted)):
+    masks = {} if labels.trusted is None else {"trusted": labels.trusted, "other": ~labels.trusted}
+    for kind, mask in masks.items():
         if not all(mask[split.train].any() for split in splits):
             raise InputError(
-                f"the method learns from trusted and other examples, and {len(splits)} folds would "
-                f"leave a model without {kind} ones: the run has {int(mask.sum())} such of "
-                f"{len(mask)}",
+                f"the method learns from trusted and other examples, and {folds} folds would leave "
+                f"a model without {kind} ones: the run has {int(mask.sum())} such of {n}",
                 field="folds",
                 fix=f"train the run with another {option('trusted')}",
             )
+    return splits
 
 
 def fold_config(config: Config, n: int, m: int) -> Config:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections import OrderedDict
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from threading import RLock
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -96,7 +96,7 @@ class Review:
         self.all_suspects = self.suspects
         self.label: Ints = np.full(len(self.ids), UNDECIDED, np.int64)
         self.line: Ints = np.zeros(len(self.ids), np.int64)
-        self._views: OrderedDict[View, Ints] = OrderedDict()
+        self._views = lru_cache(_VIEWS)(self._chosen)
         self._is_suspect = table["is_suspect"].to_numpy()
         self._lines = 0  # of the decisions that have been applied
         self._lock = RLock()
@@ -130,13 +130,7 @@ class Review:
         if wanted.state == "all":
             wanted = replace(wanted, line=0)
         with self._lock:
-            if wanted in self._views:
-                self._views.move_to_end(wanted)
-                return self._views[wanted]
-            found = self._views[wanted] = self._chosen(wanted)
-            while len(self._views) > _VIEWS:
-                self._views.popitem(last=False)
-            return found
+            return self._views(wanted)
 
     def _chosen(self, wanted: View) -> Ints:
         chosen = self.suspects
@@ -210,7 +204,7 @@ class Review:
             self.decisions.draw(drawn, by)
             sentence = f"a sample of {size:,} of {len(self.all_suspects):,} suspects was drawn"
         self.suspects = np.array([self._position[name] for name in drawn.examples], np.int64)
-        self._views.clear()
+        self._views.cache_clear()
         return sentence
 
     def sampled(self) -> tuple[Precision, int] | None:

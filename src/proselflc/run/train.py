@@ -22,7 +22,7 @@ from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
 from proselflc.models.factory import names_code
-from proselflc.run import measurement, resumption
+from proselflc.run import resumption
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
 from proselflc.run.observers import (
     Checkpointer,
@@ -34,7 +34,13 @@ from proselflc.run.observers import (
     check_tracker,
 )
 from proselflc.run.prepare import PreparedRun, prepare, resumed_config
-from proselflc.run.summary import write_model, write_results, write_transition
+from proselflc.run.summary import (
+    evaluate,
+    final_measures,
+    write_model,
+    write_results,
+    write_transition,
+)
 from proselflc.terminal import Display, Interrupted, showing, stop_signals
 from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
@@ -100,7 +106,7 @@ def train(
             preprocessing=preprocessing,
             shard=(accelerator.process_index, count),
             begun_in=begun_in,
-            report=display.note if accelerator.is_main_process else _ignore,
+            report=display.note if accelerator.is_main_process else lambda note: None,
         )
         run = TrainingRun(prepared, directory, accelerator, display)
         run.begin(start.resume)
@@ -247,7 +253,7 @@ class TrainingRun:
         """Write the model, the audit and the summary."""
         prepared, directory, training = self.prepared, self.directory, self.training
         training.share_buffers()
-        measured = measurement.final_measures(prepared, training, directory.path)
+        measured = final_measures(prepared, training, directory.path)
         if self.is_main:
             self.records.recorder.end()
             write_model(directory, prepared, training.evaluated)
@@ -323,7 +329,7 @@ class TrainingRun:
     def _evaluate(self, result: StepResult) -> Json | None:
         if not self.prepared.is_point(result.step):
             return None
-        return measurement.evaluate(self.prepared, self.training, self.meter, result)
+        return evaluate(self.prepared, self.training, self.meter, result)
 
     def _snapshot(self, model: nn.Module) -> Snapshot:
         """Return what a strategy may read when a stage begins or an epoch ends."""
@@ -388,7 +394,3 @@ def _isolated_torch_state(deterministic: bool) -> Iterator[None]:
             yield
         finally:
             torch.use_deterministic_algorithms(was, warn_only=warned_only)
-
-
-def _ignore(note: str) -> None:
-    """Drop a note, in a process that is not the main one."""
