@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from proselflc.errors import InputError
-from proselflc.training.features import Caller, FeatureHook, capture_features, last_linear
+from proselflc.training.inference import Caller, FeatureHook, capture_features, last_linear
 
 
 def instead() -> str:

@@ -9,9 +9,11 @@ import functools
 import inspect
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+
+from proselflc.errors import unknown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -123,6 +125,17 @@ def kept_share(value: float, name: str) -> float:
     """Return the share of an average that an update keeps."""
     meaning = "it is the share of the old average that an update keeps"
     return number(value, name, "at least 0 and below 1", meaning, fits=lambda x: 0 <= x < 1)
+
+
+def one_of(known: Collection[str]) -> Callable[[str, str], str]:
+    """Return the check for one of the known names."""
+
+    def check(value: str, name: str) -> str:
+        if value not in known:
+            raise ValueError(unknown(name, str(value), known))
+        return value
+
+    return check
 
 
 def whole_number(value: int, name: str, meaning: str, *, least: int) -> int:

@@ -19,7 +19,7 @@ from proselflc.correction.trust import Trust
 from proselflc.data.batches import generator_for
 from proselflc.errors import InputError
 from proselflc.training import method
-from proselflc.training.features import Caller, capture_features, last_linear
+from proselflc.training.inference import Caller, capture_features, last_linear
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import RunContext, Snapshot, Strategy
 from proselflc.wording import option

@@ -19,12 +19,13 @@ from torch import Tensor, nn
 
 from proselflc.correction.criteria import BackwardCorrection, CrossEntropy, ForwardCorrection
 from proselflc.correction.criterion import Criterion
+from proselflc.correction.parameter import one_of
 from proselflc.data.labels.class_matrix import (
     check_room_for_transition,
     checked_transition,
     read_transition,
 )
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError
 from proselflc.training import method
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import (
@@ -172,12 +173,6 @@ def _about(which: Tensor, names: Sequence[str], sentence: str) -> tuple[str, ...
     return (sentence.format(what),)
 
 
-def _estimate(value: str, name: str) -> str:
-    if value not in ESTIMATES:
-        raise ValueError(unknown(name, str(value), ESTIMATES))
-    return value
-
-
 @dataclass(frozen=True)
 class Parameters(method.Parameters):
     """The parameters of forward and backward correction.
@@ -189,7 +184,7 @@ class Parameters(method.Parameters):
     """
 
     transition: Path | None = None
-    estimate: str = checked("percentile", _estimate)
+    estimate: str = checked("percentile", one_of(ESTIMATES))
 
 
 class LossCorrection(Strategy):

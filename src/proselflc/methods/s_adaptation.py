@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from proselflc.correction.criteria import CrossEntropy
+from proselflc.correction.parameter import one_of
 from proselflc.data.batches import Batch
 from proselflc.data.memory_budget import keeps_all
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError
 from proselflc.training import method
-from proselflc.training.features import Caller, FeatureHook, last_linear
+from proselflc.training.inference import Caller, FeatureHook, last_linear
 from proselflc.training.method import Method, checked
 from proselflc.training.strategy import (
     RunContext,
@@ -38,12 +39,6 @@ def _instead() -> str:
 CALLER = Caller("the complex noise layer", _instead)
 
 
-def _layer(value: str, name: str) -> str:
-    if value not in LAYERS:
-        raise ValueError(unknown(name, str(value), LAYERS))
-    return value
-
-
 @dataclass(frozen=True)
 class Parameters(method.Parameters):
     """The parameters of S-adaptation.
@@ -52,7 +47,7 @@ class Parameters(method.Parameters):
         layer: the noise layer: "simple", or "complex", which depends on features.
     """
 
-    layer: str = checked("simple", _layer)
+    layer: str = checked("simple", one_of(LAYERS))
 
 
 class NoiseLayer(Strategy):

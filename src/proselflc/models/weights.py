@@ -104,10 +104,6 @@ def _other_classes(shapes: list[tuple[torch.Size, torch.Size]]) -> bool:
     return same and len(outputs) == 1 and all(own != other for own, other in shapes)
 
 
-def _fits(own: Tensor, value: Tensor) -> bool:
-    return is_lazy(own) or own.shape == value.shape
-
-
 def _mismatch(module: nn.Module, state: dict[str, Tensor]) -> str:
     """Return what is missing, unexpected or of another shape; empty if nothing is."""
     own = module.state_dict()
@@ -118,7 +114,7 @@ def _mismatch(module: nn.Module, state: dict[str, Tensor]) -> str:
     shapes = [
         f"{name} is {list(state[name].shape)} instead of {list(own[name].shape)}"
         for name in own
-        if name in state and not _fits(own[name], state[name])
+        if name in state and not is_lazy(own[name]) and own[name].shape != state[name].shape
     ]
     found = (
         ("missing: ", missing),
