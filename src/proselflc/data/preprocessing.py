@@ -152,15 +152,10 @@ class Standardization(Preprocessing):
 
 @dataclass(frozen=True)
 class Bags:
-    """A bag of bucket numbers for each of n texts.
+    """A bag of bucket numbers for each of n texts."""
 
-    Attributes:
-        numbers: [total] int32 ≥ 1, the bags one after the other.
-        bounds: [n + 1] int64: the bag of text i is numbers[bounds[i] : bounds[i + 1]].
-    """
-
-    numbers: npt.NDArray[np.int32]
-    bounds: Ints
+    numbers: npt.NDArray[np.int32]  # [total] ≥ 1, the bags one after the other
+    bounds: Ints  # [n + 1]: the bag of text i is numbers[bounds[i] : bounds[i + 1]]
 
     def padded(self, index: Ints) -> Tensor:
         """Return [N, L] int64 the bags of the texts at index [N], padded with 0 to the longest."""

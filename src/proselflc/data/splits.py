@@ -11,10 +11,10 @@ from decimal import Decimal
 
 import numpy as np
 
-from proselflc.data.dataset import Dataset, Part, checked
+from proselflc.data.dataset import Dataset, Part, checked, class_ids
 from proselflc.data.inputs import Ints
 from proselflc.data.noise import exact
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -106,20 +106,14 @@ def with_trusted(dataset: Dataset, trusted: Dataset) -> Dataset:
     Classes are matched by name; `trusted` may lack some of them. Its true labels count where it
     has them beside the given ones.
     """
-    ids = {name: i for i, name in enumerate(dataset.names)}
-    strange = [name for name in trusted.names if name not in ids]
-    if strange:
-        raise InputError(
-            f"the trusted data {trusted.name} does not fit {dataset.name}: "
-            + unknown("class", strange[0], dataset.names)
-        )
+    what = f"the trusted data {trusted.name} does not fit {dataset.name}"
+    to_class = class_ids(trusted.names, dataset.names, what)
     expected, came = dataset.train.inputs.describe(), trusted.train.inputs.describe()
     if came != expected:
         raise InputError(
             f"the trusted data {trusted.name} has {came}, but {dataset.name} has {expected}: "
             "give trusted examples of the same form"
         )
-    to_class = np.array([ids[name] for name in trusted.names], dtype=np.int64)
     labels = trusted.train.labels if trusted.clean is None else trusted.clean
     validation = Part(trusted.train.inputs, to_class[labels], trusted.train.ids)
     return checked(replace(dataset, validation=validation))

@@ -95,10 +95,8 @@ def from_json(value: object, source: Path) -> Files:
 def checked(folder: Path, path: Path, *, or_replaced: bool = False) -> Path:
     """Return the path of a file of a run after checking that the file is what the run wrote.
 
-    Args:
-        folder: the run; if it has no manifest, every file passes.
-        path: the file, which need not exist if the manifest does not list it.
-        or_replaced: whether a file passes that an interrupted command was about to replace.
+    Every file passes in a folder without a manifest, and a file need not exist that the manifest
+    does not list. With `or_replaced`, one passes that an interrupted command was about to replace.
     """
     files = read(folder)
     if files is None:

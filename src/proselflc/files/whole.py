@@ -120,11 +120,8 @@ def file_lock(path: Path, timeout: float = -1) -> BaseFileLock:
     """Return a lock, not acquired yet, which is released when the process that holds it ends.
 
     Some versions of filelock follow links and empty the file that they lock, so a link or a file
-    with a second name is refused.
-
-    Args:
-        path: the lock file, which is created and stays empty.
-        timeout: seconds to wait for another process; for ever if negative.
+    with a second name is refused. The lock file is created and stays empty; a negative timeout in
+    seconds waits for ever.
     """
     from filelock import FileLock
 

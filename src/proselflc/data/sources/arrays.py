@@ -28,16 +28,11 @@ def load(
     names: Sequence[str] | None = None,
     ids: Sequence[str] | None = None,
 ) -> Dataset:
-    """Return a data set of what is in memory already.
+    """Return a data set of what is in memory already; see `inputs` for x.
 
-    Args:
-        x: see `inputs`.
-        y: n labels: class ids 0 … C−1 where `names` are given, else any integers or texts.
-        x_test, y_test: the same to test on.
-        clean: n true labels, in the form of y.
-        names: C class names; left out, the labels themselves, sorted as people do.
-        ids: n distinct names of the examples; left out, the index of a data frame if that names
-            them, else their positions.
+    Labels are class ids 0 … C−1 where the C class names are given, else any integers or texts,
+    which then are the names, sorted as people do. Ids are distinct; left out, they are the index of
+    a data frame if that names the examples, else their positions.
     """
     if (x_test is None) != (y_test is None):
         raise InputError("x_test and y_test go together: give both or none")
@@ -73,13 +68,11 @@ def load(
 
 
 def inputs(x: object, what: str = "x") -> Inputs:
-    """Return the inputs in an array, a frame or a list.
+    """Return the inputs in an array, a frame or a list, which `what` names in messages.
 
-    Args:
-        x: numbers [n, D]; images as uint8, or as floats in 0 … 1, shaped [n, H, W], [n, H, W, C] or
-            [n, C, H, W]; n texts; or n paths (`pathlib.Path`) of image files. Arrays, tensors, data
-            frames and lists of rows are all taken.
-        what: its name, for messages.
+    They are numbers [n, D]; images as uint8, or as floats in 0 … 1, shaped [n, H, W], [n, H, W, C]
+    or [n, C, H, W]; n texts; or n paths (`pathlib.Path`) of image files. Arrays, tensors, data
+    frames and lists of rows are all taken.
     """
     if isinstance(x, str | bytes | Path):
         raise InputError(f"{what} is one {type(x).__name__}: give a list of them")

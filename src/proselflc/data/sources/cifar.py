@@ -117,13 +117,8 @@ def find(name: Name, path: Path, *, fetch: bool = False) -> Path:
     for suffix in SUFFIXES:
         if (path / (layout.archive + suffix)).is_file():
             return path / (layout.archive + suffix)
-    if fetch:
-        return download.fetch(name, path)[0]
-    raise InputError(
-        f"{name} was not found in {path}",
-        field="data_root",
-        fix=download.instructions(name, path),
-    )
+    missing = f"{name} was not found"
+    return download.fetch_missing(name, path, allowed=fetch, missing=missing)[0]
 
 
 def load(

@@ -71,14 +71,8 @@ def find(name: str, data_root: Path, *, fetch: bool = False) -> Path:
             path = data_root / folder / (release.file + suffix)
             if path.is_file():
                 return path
-    base = name.partition(":")[0]
-    if fetch:
-        return download.fetch(base, data_root)[0]
-    raise InputError(
-        f"the labels of {name} were not found in {data_root}",
-        field="data_root",
-        fix=download.instructions(base, data_root),
-    )
+    base, missing = name.partition(":")[0], f"the labels of {name} were not found"
+    return download.fetch_missing(base, data_root, allowed=fetch, missing=missing)[0]
 
 
 def with_human_labels(images: Dataset, path: Path, column: str, name: str) -> Dataset:

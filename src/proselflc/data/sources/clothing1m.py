@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from proselflc.data.dataset import Dataset, Part, Skipped, checked
+from proselflc.data.dataset import Contents, Dataset, Part, Skipped
 from proselflc.data.images.image import OnBadImage
-from proselflc.data.inputs import ImageFiles
+from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.errors import InputError
 from proselflc.files.regular import lines
 from proselflc.wording import option
@@ -48,7 +48,7 @@ def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
                 field="data_root",
             )
     labels = {file: _key_values(folder / file) for file in wanted if file.endswith("_kv.txt")}
-    parts: dict[str, Part] = {}
+    parts: dict[str, Part[Ints | None]] = {}
     skipped: list[Skipped] = []
     present: dict[str, frozenset[str]] = {}  # file names by folder
     for split, (list_file, label_file) in _PARTS.items():
@@ -69,16 +69,8 @@ def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
             np.array([known[key] for key in good], dtype=np.int64),
             tuple(good),
         )
-    return checked(
-        Dataset(
-            "clothing1m",
-            parts["train"],
-            _names(folder / "category_names_eng.txt"),
-            test=parts["test"],
-            validation=parts["validation"],
-            skipped=tuple(skipped),
-        )
-    )
+    names = _names(folder / "category_names_eng.txt")
+    return Contents("clothing1m", parts, names, skipped=tuple(skipped)).dataset()
 
 
 def _keys(path: Path) -> list[str]:

@@ -112,6 +112,17 @@ def instructions(name: str, root: Path | None, files: Sequence[RemoteFile] | Non
     return f"{start}put {' and '.join(puts)}"
 
 
+def fetch_missing(name: str, root: Path | None, *, allowed: bool, missing: str) -> tuple[Path, ...]:
+    """Return the files of a data set that was not found; if none may be fetched, say what to do.
+
+    `missing` is the beginning of that sentence, such as "cifar10 was not found".
+    """
+    if allowed and root is not None:
+        return fetch(name, root)
+    where = "" if root is None else f" in {root}"
+    raise InputError(missing + where, field="data_root", fix=instructions(name, root))
+
+
 def fetch(name: str, root: Path, *, files: Sequence[RemoteFile] | None = None) -> tuple[Path, ...]:
     """Return the paths of a named public data set below `root`, downloading missing files.
 

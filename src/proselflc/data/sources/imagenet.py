@@ -60,7 +60,7 @@ def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
     test: Part | None = None
     val = next((name for name in ("val", "validation") if (base / name).is_dir()), None)
     if val is not None:
-        test_examples, unlabelled, links = _validation(path, base, val, synsets)
+        test_examples, unlabelled, links = _validation(path, base, val, class_ids)
         if unlabelled and on_bad_image == "error":
             raise InputError(
                 f"{base / unlabelled[0].id} cannot be used: {unlabelled[0].reason}",
@@ -101,10 +101,10 @@ def _synset_folders(base: Path, split: str) -> tuple[Found, list[str]]:
 
 
 def _validation(
-    path: Path, base: Path, val: str, synsets: list[str]
+    path: Path, base: Path, val: str, class_ids: dict[str, int]
 ) -> tuple[list[tuple[str, int]], list[Skipped], list[Skipped]]:
     """Return the validation images with their class ids, those without one, and links."""
-    class_ids = {name: k for k, name in enumerate(synsets)}
+    synsets = list(class_ids)
     found, folders = _synset_folders(base, val)
     examples: list[tuple[str, int]] = []
     links = found.left_out(f"{val}/")

@@ -34,7 +34,7 @@ from proselflc.data.dataset import (
     choose_splits,
     renumbered,
 )
-from proselflc.data.inputs import Features, Images, Inputs, Ints
+from proselflc.data.inputs import Features, Images, Ints
 from proselflc.errors import InputError
 from proselflc.files.regular import open_regular
 
@@ -112,7 +112,11 @@ def read(path: Path, needs: ModelNeeds | None = None) -> Contents:
             y = renumbered(y, names, needs.names, str(path), or_numbers="names" not in found)
             part = replace(part, labels=y)
         parts[split] = part
-        _check_alike(next(iter(parts.values())).inputs, part.inputs, f"x{suffix}", path)
+        expected, came = next(iter(parts.values())).inputs.describe(), part.inputs.describe()
+        if came != expected:
+            raise InputError(
+                f"{path} has {expected} in x, but {came} in x{suffix}", fix="they must be alike"
+            )
     clean = labels.get("clean")
     if clean is not None:
         _check_rows(len(parts["train"]), clean, "clean", "x", path)
@@ -330,14 +334,6 @@ def _check_rows(rows: int, labels: Ints, name: str, of: str, path: Path) -> None
 def _check_classes(labels: Ints, name: str, names: Collection[str], path: Path) -> None:
     if len(labels) and int(labels.max()) >= len(names):
         raise InputError(f"{path} has label {labels.max()} in {name}, but {len(names)} classes")
-
-
-def _check_alike(inputs: Inputs, others: Inputs, name: str, path: Path) -> None:
-    if others.describe() != inputs.describe():
-        raise InputError(
-            f"{path} has {inputs.describe()} in x, but {others.describe()} in {name}",
-            fix="they must be alike",
-        )
 
 
 def images(x: Array, what: str) -> npt.NDArray[np.uint8]:

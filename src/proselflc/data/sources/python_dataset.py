@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Dataset, Part, checked, in_order
+from proselflc.data.dataset import Contents, Dataset, Part, in_order
 from proselflc.data.images.image import rgb
 from proselflc.data.inputs import Bytes, Features, Floats, Images, Inputs, Ints, Texts
 from proselflc.data.labels.label_values import LabelValues, like
@@ -42,22 +42,19 @@ def load(dataset: object, *, test: object | None = None, name: str = "dataset") 
     read = {split: _read(part, _what(split, name)) for split, part in splits.items()}
     names, class_ids = _classes(splits["train"], read["train"], name)
     columns = read["train"].columns
-    parts: dict[str, Part] = {}
+    parts: dict[str, Part[Ints | None]] = {}
     for split, examples in read.items():
         what = _what(split, name)
         labels = _encode(examples.labels, class_ids, what)
         parts[split] = Part(_stacked(examples.inputs, columns, what), labels, examples.ids)
-        _same_kind(parts["train"].inputs, parts[split].inputs, what)
-    return checked(
-        Dataset(
-            name,
-            parts["train"],
-            names,
-            test=parts.get("test"),
-            validation=parts.get("validation"),
-            label_values=_values(read["train"], names, class_ids),
-        )
-    )
+        expected, came = (part.inputs.describe() for part in (parts["train"], parts[split]))
+        if came != expected:
+            raise InputError(
+                f"{what} has {came}, but those to learn from are {expected}",
+                fix="give both the same kind and size of inputs",
+            )
+    values = _values(read["train"], names, class_ids)
+    return replace(Contents(name, parts, names).dataset(), label_values=values)
 
 
 @dataclass(frozen=True)
@@ -356,11 +353,3 @@ def _words(x: _Input) -> str:
     if x.ndim == 1:
         return f"a row of {len(x)} numbers"
     return f"an image of {x.shape[0]} × {x.shape[1]} pixels"
-
-
-def _same_kind(train: Inputs, other: Inputs, what: str) -> None:
-    if train.describe() != other.describe():
-        raise InputError(
-            f"{what} has {other.describe()}, but those to learn from are {train.describe()}",
-            fix="give both the same kind and size of inputs",
-        )

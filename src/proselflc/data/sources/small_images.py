@@ -57,14 +57,8 @@ def find(name: str, data_root: Path | None, *, fetch: bool = False) -> Path:
     for place in (*places, *_SYSTEM[name]):
         if all(_existing(place, split, what) for split in _SPLITS for what in ("images", "labels")):
             return place
-    if fetch and data_root is not None:
-        return download.fetch(name, data_root)[0].parent
-    where = "" if data_root is None else f" in {data_root}"
-    raise InputError(
-        f"{name} was not found{where}",
-        field="data_root",
-        fix=download.instructions(name, data_root),
-    )
+    missing = f"{name} was not found"
+    return download.fetch_missing(name, data_root, allowed=fetch, missing=missing)[0].parent
 
 
 def load(directory: Path, name: str) -> Dataset:

@@ -72,7 +72,8 @@ def read(path: Path, request: Request = ALL_COLUMNS, needs: ModelNeeds | None = 
     needed = None if needs is None else needs.columns
     roles = find_roles(table, request, needed)
     label = roles.label if needs else require_label(table, roles.label)
-    _require_rows(table)
+    if len(table) == 0:
+        raise InputError(f"{path} has column names but no rows: add one row per example")
     given = [] if needs or label is None else _filled(table, label, "label")
     rows_of = _split_rows(table, roles.split)
     true = [] if needs else _true_labels(table, roles.clean, rows_of["train"], given)
@@ -168,11 +169,6 @@ def columns_there(path: Path, names: Sequence[str]) -> tuple[str, ...]:
 def column_names(path: Path) -> tuple[str, ...]:
     """Return the names of a table's columns."""
     return open_table(path).columns
-
-
-def _require_rows(table: Table) -> None:
-    if len(table) == 0:
-        raise InputError(f"{table.path} has column names but no rows: add one row per example")
 
 
 def _inputs(
