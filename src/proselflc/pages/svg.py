@@ -6,6 +6,7 @@ Without them, and in a separate file, a drawing has the colours of `COLOURS`.
 
 from __future__ import annotations
 
+import math
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
@@ -242,30 +243,23 @@ def learning_curve(p_given: Probabilities, p_other: Probabilities) -> str:
     bytes, since a page holds hundreds. The page styles its paths by their classes: "given",
     "other", and "frame" at p = 0 and p = 1.
     """
-    given, other = _shares(p_given), _shares(p_other)
+    given, other = (np.asarray(p, np.float64).clip(0, 1) for p in (p_given, p_other))
     description = f"p of the given label {_ends(given)}, of another class {_ends(other)}"
     return (
         f'<svg class="curve" viewBox="0 0 {_CURVE_WIDTH} {_CURVE_HEIGHT}" '
         'preserveAspectRatio="none" '
         f'role="img" aria-label="{description}" fill="none" stroke-linecap="round">'
         f'<path class="frame" d="M0 0h{_CURVE_WIDTH}M0 {_CURVE_HEIGHT}h{_CURVE_WIDTH}"/>'
-        f'<path class="other" d="{_curve_path(_means(other))}" stroke="var(--line-1)"/>'
-        f'<path class="given" d="{_curve_path(_means(given))}" stroke="var(--line-2)"/></svg>'
+        f'<path class="other" d="{_curve_path(other)}" stroke="var(--line-1)"/>'
+        f'<path class="given" d="{_curve_path(given)}" stroke="var(--line-2)"/></svg>'
     )
 
 
-def _shares(values: Probabilities) -> npt.NDArray[np.float64]:
-    return np.asarray(values, np.float64).clip(0, 1)
-
-
-def _means(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return [≤ CURVE_POINTS] means over neighbouring epochs, NaN if none saw the example."""
-    parts = np.array_split(p, min(len(p), CURVE_POINTS)) if len(p) else []
-    return np.array([_mean(part[np.isfinite(part)]) for part in parts])
-
-
-def _mean(known: npt.NDArray[np.float64]) -> float:
-    return float(known.mean()) if len(known) else float("nan")
+def means(p: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.float64]:
+    """Return [≤ most] means over neighbouring epochs, NaN if none saw the example."""
+    parts = np.array_split(p, min(len(p), most)) if len(p) else []
+    known = (part[np.isfinite(part)].clip(0, 1) for part in parts)
+    return np.array([float(part.mean()) if len(part) else math.nan for part in known])
 
 
 def _ends(p: npt.NDArray[np.float64]) -> str:
@@ -278,6 +272,7 @@ def _curve_path(p: npt.NDArray[np.float64]) -> str:
 
     A single point is a line of zero length, which round ends make visible.
     """
+    p = means(p, CURVE_POINTS)
     text, x, y = "", 0, 0
     for k, value in enumerate(p):
         if not np.isfinite(value):

@@ -84,7 +84,8 @@ def table2(plan: RunPlan) -> Output:
             logits = _logits_with_confidence(confidence)
             y = 0 if is_consistent else 1
             criterion = criteria.ProSelfLC(1, SHARPNESS)
-            found = criterion.correct(logits, torch.tensor([y]), progress=_progress_at(g))
+            progress = 0.5 + math.log(g / (1 - g)) / SHARPNESS  # the inverse of g(t)
+            found = criterion.correct(logits, torch.tensor([y]), progress=progress)
             changes = int(found.target.argmax()) != y
             cells.append(f"{float(found.trust):.2f}{' (class changes)' if changes else ''}")
         rows.append(tuple(cells))
@@ -103,11 +104,6 @@ def table2(plan: RunPlan) -> Output:
         "ε > 1/2 and p favours another class.",
     )
     return Output("Table 2: case analysis", tables, words)
-
-
-def _progress_at(g: float) -> float:
-    """Return the progress at which g(t) has the given value, by the inverse of g."""
-    return 0.5 + math.log(g / (1 - g)) / SHARPNESS
 
 
 def _logits_with_confidence(confidence: float) -> Tensor:
@@ -232,13 +228,10 @@ def _trials(plan: RunPlan) -> tuple[tuple[str, ...], ...]:
     for method in own_methods():
         found = [plan.trial_accuracies("cifar100", noise, method) for noise in printed.NOISES]
         for value in found[0]:
-            cells = (_percent(accuracies[value]) for accuracies in found)
+            shares = [accuracies[value] for accuracies in found]
+            cells = [None if share is None else 100 * share for share in shares]
             rows.append((_row(method, value), *(mean_std([cell]) for cell in cells)))
     return tuple(rows)
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
 
 
 def agreement(

@@ -82,8 +82,12 @@ def changes(reported: Sequence[RunFacts]) -> list[Change]:
     found = []
     for after in reported:
         before = next((one for one in reported if is_from(after, one)), None)
-        if before is not None:
-            found.append(_change(before, after))
+        if before is None:
+            continue
+        heading, numeric = ("", "before", "after", "change"), (False, True, True, True)
+        measures = Table("Before and after", heading, numeric, tuple(_measures(before, after)))
+        classes = _classes(before, after)
+        found.append(Change(tuple(_sentences(before, after, classes)), measures, classes))
     return found
 
 
@@ -96,14 +100,6 @@ def is_from(after: RunFacts, before: RunFacts) -> bool:
     named = Path(path)
     # The path in the config may be relative to another folder than the current one.
     return named.resolve() == own or (not named.exists() and named.name == own.name)
-
-
-def _change(before: RunFacts, after: RunFacts) -> Change:
-    rows = list(_measures(before, after))
-    heading = ("", "before", "after", "change")
-    table = Table("Before and after", heading, (False, True, True, True), tuple(rows))
-    classes = _classes(before, after)
-    return Change(tuple(_sentences(before, after, classes)), table, classes)
 
 
 def _sentences(before: RunFacts, after: RunFacts, classes: Table | None) -> Iterator[str]:

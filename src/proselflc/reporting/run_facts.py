@@ -70,16 +70,8 @@ def read_runs(paths: Sequence[Path]) -> list[RunFacts]:
             field="run",
             fix=f"report at most {MOST_RUNS} at once",
         )
-    return [
-        _read_run(load_run(path), name)
-        for path, name in zip(
-            paths, distinct_names([_own_name(path) for path in paths]), strict=True
-        )
-    ]
-
-
-def _own_name(path: Path) -> str:
-    return path.name or path.resolve().name
+    names = distinct_names([path.name or path.resolve().name for path in paths])
+    return [_read_run(load_run(path), name) for path, name in zip(paths, names, strict=True)]
 
 
 def _read_run(run: Run, name: str) -> RunFacts:

@@ -175,12 +175,7 @@ def _rates(counts: Matrix) -> Matrix:
 
 def _blocks(counts: ClassMatrix, together: int) -> Matrix:
     """Return the sums over blocks of neighbouring classes."""
-    C = counts.shape[0]
-    if isinstance(counts, np.ndarray):
-        begins = np.arange(0, C, together)
-        blocks: Matrix = np.add.reduceat(np.add.reduceat(counts, begins, axis=0), begins, axis=1)
-        return blocks
-    many = -(-C // together)
+    many = -(-counts.shape[0] // together)
     rows, columns, values = class_matrix.cells(counts)
     block = rows // together * many + columns // together
     sums = np.bincount(block, values, minlength=many * many)
@@ -189,18 +184,10 @@ def _blocks(counts: ClassMatrix, together: int) -> Matrix:
 
 def _flows(counts: ClassMatrix) -> list[tuple[int, int]]:
     """Return true and given class of the largest numbers of wrong labels, largest first."""
-    if not isinstance(counts, np.ndarray):
-        rows, columns, values = class_matrix.cells(counts)
-        beside = np.flatnonzero((rows != columns) & (values >= 0.5))
-        first = beside[np.argsort(-values[beside], kind="stable")[:FLOWS]]
-        return [(int(rows[k]), int(columns[k])) for k in first]
-    wrong = counts.copy()
-    np.fill_diagonal(wrong, 0)
-    most = min(FLOWS, wrong.size)
-    cells = np.argpartition(-wrong, most - 1, axis=None)[:most]
-    cells = cells[np.lexsort((cells, -wrong.flat[cells]))]
-    where = ((int(k) // len(wrong), int(k) % len(wrong)) for k in cells)
-    return [(i, j) for i, j in where if wrong[i, j] >= 0.5]
+    rows, columns, values = class_matrix.cells(counts)
+    wrong = np.flatnonzero((rows != columns) & (values >= 0.5))
+    first = wrong[np.argsort(-values[wrong], kind="stable")[:FLOWS]]
+    return [(int(rows[k]), int(columns[k])) for k in first]
 
 
 def _largest(audit: Audit) -> Figure:

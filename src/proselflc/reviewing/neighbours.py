@@ -77,10 +77,11 @@ class Neighbours:
         run.preprocessing.check(inputs)
         part = Part(inputs, np.zeros(n, np.int64), tuple(str(k) for k in range(n)))
         captured: list[Tensor] = []
-        last = _last_linear(run.model)
-        hook = None
-        if last is not None:
-            hook = last.register_forward_pre_hook(lambda _, args: captured.append(args[0].detach()))
+        layers = [module for module in run.model.modules() if isinstance(module, nn.Linear)]
+        hooks = [
+            last.register_forward_pre_hook(lambda _, args: captured.append(args[0].detach()))
+            for last in layers[-1:]
+        ]
         try:
             batches = loader(part, run.preprocessing, Order(32, shuffle=False), workers=0)
             device = next((p.device for p in run.model.parameters()), torch.device("cpu"))
@@ -97,13 +98,8 @@ class Neighbours:
             reason = " ".join(str(error).split())[:200]
             raise InputError(f"the model of {run.path} fails on its data: {reason}") from None
         finally:
-            if hook is not None:
+            for hook in hooks:
                 hook.remove()
         assert stacked is not None
         normalised: Floats = nn.functional.normalize(stacked, dim=1).numpy()
         return normalised
-
-
-def _last_linear(model: nn.Module) -> nn.Linear | None:
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    return layers[-1] if layers else None

@@ -11,11 +11,11 @@ from functools import lru_cache
 from importlib.resources import files
 
 import numpy as np
-import numpy.typing as npt
 
 from proselflc.data.inputs import Features, Floats, Inputs, Ints
 from proselflc.errors import InputError
 from proselflc.models.factory import names_code
+from proselflc.pages.svg import means
 from proselflc.pages.thumbnails import SMALL, bare, resized
 from proselflc.pages.values import TITLE, code_warning, shorten, shorten_middle
 from proselflc.reviewing.neighbours import Neighbours
@@ -173,7 +173,8 @@ class ReviewView:
             "curveGone": why,
         }
         if (text := self._text(index)) is not None:
-            found["text"] = _plain_text(text[:LONGEST_TEXT])
+            lines = text[:LONGEST_TEXT].splitlines()
+            found["text"] = "\n".join(shorten(line, LONGEST_TEXT) for line in lines)
             found["cut"] = max(0, len(text) - LONGEST_TEXT)
         if self._features is not None:
             found["columns"], found["moreColumns"] = self._columns(self._features, index)
@@ -248,12 +249,13 @@ class ReviewView:
             return None, "the records of the epochs belong to other examples"
         if not epochs:
             return None, ""
-        parts = np.array_split(np.array(epochs), min(len(epochs), POINTS))
-        given, other = (
-            [_mean(part[name].astype(np.float64)) for part in parts]
-            for name in ("p_given", "p_other")
-        )
-        return {"epochs": len(epochs), "given": given, "other": other}, ""
+        lines = {"given": [epoch["p_given"] for epoch in epochs]}
+        lines["other"] = [epoch["p_other"] for epoch in epochs]
+        curve = {
+            name: [_finite(p, 4) for p in means(np.array(line, np.float64), POINTS)]
+            for name, line in lines.items()
+        }
+        return {"epochs": len(epochs), **curve}, ""
 
     def _columns(self, features: Features, index: int) -> tuple[list[Json], int]:
         """Return the columns of an example, the most unusual first, and how many are left out."""
@@ -335,18 +337,8 @@ def _precision(precision: Precision) -> Json:
     }
 
 
-def _finite(value: float) -> float | None:
-    return round(float(value), 6) if math.isfinite(value) else None
-
-
-def _mean(values: npt.NDArray[np.float64]) -> float | None:
-    known = values[np.isfinite(values)].clip(0, 1)
-    return round(float(known.mean()), 4) if len(known) else None
-
-
-def _plain_text(text: str) -> str:
-    """Return the text line by line, with control codes made visible."""
-    return "\n".join(shorten(line, LONGEST_TEXT) for line in text.splitlines())
+def _finite(value: float, digits: int = 6) -> float | None:
+    return round(float(value), digits) if math.isfinite(value) else None
 
 
 def encode(inputs: Inputs, index: int, side: int) -> tuple[bytes, str] | None:

@@ -130,7 +130,10 @@ def read(words: Sequence[str], names: Sequence[str], asked: Config, resolved: Co
     if not recipe:
         recipe |= _default_recipe(asked, resolved)
     for name in names:
-        own[name] = own[name] or _default_parameters(name, asked.parameters)
+        grid = methods.find(name).grid
+        own[name] = own[name] or {
+            k: Values(v) for k, v in grid.items() if k not in asked.parameters
+        }
     return Space(recipe, own)
 
 
@@ -175,11 +178,6 @@ def _default_recipe(asked: Config, resolved: Config) -> dict[str, Candidates]:
         assert resolved.recipe.lr is not None
         found["lr"] = Values(tuple(float(f"{resolved.recipe.lr * rate:.2g}") for rate in RATES))
     return found
-
-
-def _default_parameters(method: str, fixed: Mapping[str, Any]) -> dict[str, Candidates]:
-    grid = methods.find(method).grid
-    return {name: Values(values) for name, values in grid.items() if name not in fixed}
 
 
 def _candidates(name: str, text: str, hint: Any, word: str) -> Candidates:

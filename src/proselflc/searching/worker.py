@@ -18,7 +18,6 @@ from proselflc.errors import InputError, RunError, printable
 from proselflc.queue import run_store
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Claim, Queue
-from proselflc.run.config import Config
 from proselflc.searching import search_space
 from proselflc.searching.search_space import Chosen
 from proselflc.searching.study import MethodChoice, SearchStage, StudyPlan, format_values
@@ -41,20 +40,6 @@ class SearchError(RunError):
 
 
 @dataclass(frozen=True)
-class _Job:
-    """A stage in progress: its method, its recipe and its trials."""
-
-    method: str
-    recipe: Chosen
-    trials: Trials
-    is_first: bool = False
-
-    @property
-    def title(self) -> str:
-        return SearchStage(self.method, self.is_first, ()).title
-
-
-@dataclass(frozen=True)
 class SearchWorker:
     """A worker of a search; all do the same, and each trial is trained by one of them."""
 
@@ -68,17 +53,19 @@ class SearchWorker:
 
     def work(self) -> tuple[Chosen, tuple[SearchStage, ...], tuple[MethodChoice, ...]]:
         """Train trials until none is left; return the recipe, the stages and the choices."""
-        plan, stages = self.plan, []
+        stages: list[SearchStage] = []
         recipe: Chosen = {}
-        if plan.space.recipe:
-            stages += self._complete([_Job(FIRST, {}, self.trials(None), is_first=True)])
+        if self.plan.space.recipe:
+            stages = self._complete([None], {})
             recipe = _best(stages[0]).values
-        own = self._complete([_Job(name, recipe, self.trials(name)) for name in plan.methods])
+        own = self._complete(self.plan.methods, recipe)
         choices = []
         for stage in own:
             winner = _best(stage)
             assert winner.accuracy is not None
-            config = self._final_config(stage.method, recipe, winner.values)
+            config = search_space.applied(self.plan.config, stage.method, recipe, winner.values)
+            if is_share(config.trusted):  # the final run holds nothing out
+                config = replace(config, trusted=None)
             choices.append(MethodChoice(stage.method, winner.values, winner.accuracy, config))
         return recipe, (*stages, *own), tuple(choices)
 
@@ -114,34 +101,37 @@ class SearchWorker:
         )
         return replace(choice, run=run.path, summary=run.read_json(run.summary))
 
-    def _complete(self, jobs: Sequence[_Job]) -> list[SearchStage]:
-        """Train the trials of some stages until all, including other workers', are over."""
+    def _complete(self, names: Sequence[str | None], recipe: Chosen) -> list[SearchStage]:
+        """Train the trials of methods until all, including other workers', are over.
+
+        The name None stands for Γ and the optimiser.
+        """
+        trials = [self.trials(name) for name in names]
         is_waiting = False
         while True:
-            for job in jobs:
-                while (claim := job.trials.claim()) is not None:
+            for name, own in zip(names, trials, strict=True):
+                while (claim := own.claim()) is not None:
                     with claim:
-                        self._run_trial(claim, job)
-            records = [tuple(job.trials.records()) for job in jobs]
-            others = sum(not trial.is_over for stage in records for trial in stage)
+                        self._run_trial(claim, name, own, recipe)
+            stages = [
+                SearchStage(name or FIRST, name is None, tuple(own.records()))
+                for name, own in zip(names, trials, strict=True)
+            ]
+            others = sum(not trial.is_over for stage in stages for trial in stage.records)
             if not others:
-                break
+                return stages
             if not is_waiting:
                 self._print(f"waiting for {others} trial{'s' * (others > 1)} of other processes")
                 is_waiting = True
             time.sleep(POLL)
-        return [
-            SearchStage(job.method, job.is_first, stage)
-            for job, stage in zip(jobs, records, strict=True)
-        ]
 
-    def _run_trial(self, claim: Claim, job: _Job) -> None:
+    def _run_trial(self, claim: Claim, name: str | None, trials: Trials, recipe: Chosen) -> None:
         """Train a claimed trial to its end, unless its run exists already."""
-        recipe, own = (claim.values, {}) if job.is_first else (job.recipe, claim.values)
-        config = self._config(job.method, recipe, own)
+        chosen = (claim.values, {}) if name is None else (recipe, claim.values)
+        config = search_space.applied(self.plan.config, name or FIRST, *chosen)
         run = run_store.stored_run(config, self.runs, self.dataset)
         began = time.monotonic()
-        pruner, display = _Pruner(job.trials, claim), _ProgressBar(self.display)
+        pruner, display = _Pruner(trials, claim), _ProgressBar(self.display)
         try:
             run_store.train_once(
                 config, self.runs, display, dataset=self.dataset, observers=(pruner,)
@@ -162,22 +152,15 @@ class SearchWorker:
                 accuracy = _validation_accuracy(run, self.plan.labels)
                 claim.complete(accuracy, run.path.name)
                 result = f"validation {accuracy:.2%}"
-        number = f"trial {int(claim.name) + 1} of {job.trials.size}"
+        number = f"trial {int(claim.name) + 1} of {trials.size}"
         parts = [part for part in (number, format_values(claim.values), result) if part]
-        self._print(f"{job.title}: {'  '.join(parts)}  ({time.monotonic() - began:.0f} s)")
+        title = SearchStage(name or FIRST, name is None, ()).title
+        self._print(f"{title}: {'  '.join(parts)}  ({time.monotonic() - began:.0f} s)")
 
     def _print(self, text: str) -> None:
         if not self.quiet:
             sys.stderr.write(printable(text) + "\n")
             sys.stderr.flush()
-
-    def _config(self, method: str, recipe: Chosen, parameters: Chosen) -> Config:
-        return search_space.applied(self.plan.config, method, recipe, parameters)
-
-    def _final_config(self, method: str, recipe: Chosen, parameters: Chosen) -> Config:
-        """Return the config of the run on all the training data, with nothing held out."""
-        config = self._config(method, recipe, parameters)
-        return replace(config, trusted=None) if is_share(config.trusted) else config
 
 
 class _ProgressBar(Silent):
