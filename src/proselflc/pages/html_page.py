@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +48,14 @@ class Table:
     numeric: tuple[bool, ...]  # whether each column holds numbers
     rows: tuple[tuple[Cell, ...], ...]
     is_sortable: bool = False
+
+    @classmethod
+    def of_columns(
+        cls, label: str, columns: Iterable[tuple[str, bool, Sequence[Cell]]], is_sortable: bool
+    ) -> Table:
+        """Return a table of columns, each with its title, whether it holds numbers, and cells."""
+        heading, numeric, cells = zip(*columns, strict=True)
+        return cls(label, heading, numeric, tuple(zip(*cells, strict=True)), is_sortable)
 
 
 def name_cell(words: str, limit: int = NAME) -> Cell:

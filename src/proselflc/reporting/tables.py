@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,74 +57,67 @@ def runs(reported: Sequence[RunFacts]) -> Table:
         ("suspects", _suspects, lambda value: f"{value:,.0f}", 0),
         ("seconds", lambda one: number(one.summary, "seconds"), lambda value: f"{value:,.0f}", 0),
     ]
-    known = [c for c in columns if any(c[1](one) is not None for one in reported)]
-    made = []
-    for _, value, words, sense in known:
+    shown: list[tuple[str, bool, Sequence[Cell]]] = [
+        ("run", False, [Cell(one.name) for one in reported]),
+        ("method", False, [name_cell(one.method) for one in reported]),
+    ]
+    for title, value, words, sense in columns:
         values = [value(one) for one in reported]
-        best = max((sense * v for v in values if v is not None), default=0.0)
-        made.append(
-            [
-                Cell("–")
-                if v is None
-                else Cell(words(v), order=v, is_best=sense != 0 and sense * v == best)
-                for v in values
-            ]
-        )
-    rows = tuple(
-        (Cell(one.name), name_cell(one.method), *cells)
-        for one, *cells in zip(reported, *made, strict=True)
-    )
-    heading = ("run", "method", *(column[0] for column in known))
-    return Table("Runs compared", heading, (False, False) + (True,) * len(known), rows, True)
+        best = max((sense * v for v in values if v is not None), default=None)
+        if best is None:
+            continue
+        cells = [
+            Cell("–")
+            if v is None
+            else Cell(words(v), order=v, is_best=sense != 0 and sense * v == best)
+            for v in values
+        ]
+        shown.append((title, True, cells))
+    return Table.of_columns("Runs compared", shown, True)
 
 
 def calibration(reported: Sequence[RunFacts]) -> Table | None:
     """Return the calibration errors for the paper's temperatures; None if no run has any."""
-    keys = [(how, what) for how in ("divide", "multiply") for what in ("max_p", "entropy")]
-    rows = []
-    for facts in reported:
-        found: dict[float, dict[tuple[str, str], float]] = {}
+    errors: dict[tuple[int, float], dict[tuple[str, str], float]] = {}
+    for k, facts in enumerate(reported):
         for row in facts.test.get("calibration") or []:  # type: ignore[attr-defined]
-            found.setdefault(row["T"], {})[row["reading"], row["measure"]] = row["ece"]
-        for T, errors in found.items():
-            cells = [
-                Cell(f"{errors[key]:.3f}", order=errors[key]) if key in errors else Cell("–")
-                for key in keys
-            ]
-            rows.append((Cell(facts.name), Cell(_fraction(T), order=T), *cells))
-    if not rows:
+            found = errors.setdefault((k, row["T"]), {})
+            found[row["reading"], row["measure"]] = row["ece"]
+    if not errors:
         return None
+    columns: list[tuple[str, bool, Sequence[Cell]]] = []
+    if len(reported) > 1:
+        columns.append(("run", False, [Cell(reported[k].name) for k, _ in errors]))
+    columns.append(("T", True, [Cell(_fraction(T), order=T) for _, T in errors]))
     measures = {
         "max_p": "max\N{NO-BREAK SPACE}p",
         "entropy": "1\N{NO-BREAK SPACE}−\N{NO-BREAK SPACE}H(p)/H(u)",
     }
-    signs = {"divide": "÷", "multiply": "×"}
-    titles = (
-        f"logits\N{NO-BREAK SPACE}{signs[how]}\N{NO-BREAK SPACE}T, {measures[what]}"
-        for how, what in keys
-    )
-    heading = ("run", "T", *titles)
-    numeric = (False, True, True, True, True, True)
-    table = Table("Expected calibration error", heading, numeric, tuple(rows))
-    return _without_first(table) if len(reported) == 1 else table
+    for reading, sign in (("divide", "÷"), ("multiply", "×")):
+        for measure, name in measures.items():
+            cells = [
+                Cell("–") if ece is None else Cell(f"{ece:.3f}", order=ece)
+                for ece in (found.get((reading, measure)) for found in errors.values())
+            ]
+            title = f"logits\N{NO-BREAK SPACE}{sign}\N{NO-BREAK SPACE}T, {name}"
+            columns.append((title, True, cells))
+    return Table.of_columns("Expected calibration error", columns, False)
 
 
 def pairs(table: pa.Table) -> Table | None:
     """Return the most frequent pairs of given and suggested class; None without suspects."""
-    known = "clean_label" in table.column_names
-    rows = []
-    for pair in suspect_pairs(table, MOST_PAIRS):
-        cells = [name_cell(pair.given_label), name_cell(pair.suggested_label)]
-        cells.append(Cell(f"{pair.count:,}", order=pair.count))
-        if known:
-            part = (pair.right or 0) / pair.count
-            cells.append(Cell(percent(part, 0), order=part))
-        rows.append(tuple(cells))
-    if not rows:
+    found = suspect_pairs(table, MOST_PAIRS)
+    if not found:
         return None
-    heading = ("given", "suggested", "examples", *(("right",) if known else ()))
-    numeric = (False, False, True, *((True,) if known else ()))
-    return Table("Suspects by suggested label", heading, numeric, tuple(rows), True)
+    columns: list[tuple[str, bool, Sequence[Cell]]] = [
+        ("given", False, [name_cell(pair.given_label) for pair in found]),
+        ("suggested", False, [name_cell(pair.suggested_label) for pair in found]),
+        ("examples", True, [Cell(f"{pair.count:,}", order=pair.count) for pair in found]),
+    ]
+    if "clean_label" in table.column_names:
+        right = [share_cell((pair.right or 0) / pair.count, 0) for pair in found]
+        columns.append(("right", True, right))
+    return Table.of_columns("Suspects by suggested label", columns, True)
 
 
 def classes(facts: RunFacts, table: pa.Table) -> tuple[Table, int]:
@@ -142,25 +134,21 @@ def classes(facts: RunFacts, table: pa.Table) -> tuple[Table, int]:
         (int(given[place[n]]), int(suspect[place[n]])) if n in place else (0, 0) for n in names
     ]
     kept = sorted(range(len(names)), key=lambda k: (-counts[k][1], -counts[k][0], k))
-    estimated = None if audit is None else _wrong(audit.joint)
-    realised = None if audit is None or audit.realised is None else _wrong(audit.realised)
-    rows = []
-    for k in sorted(kept[:MOST_CLASSES]):
-        cells = [name_cell(names[k])]
-        cells += [Cell(f"{count:,}", order=count) for count in counts[k]]
-        cells += [share_cell(wrong[k]) for wrong in (estimated, realised) if wrong is not None]
-        if tested:
-            cells.append(share_cell(tested[k]))
-        rows.append(tuple(cells))
-    heading = ["class", "examples", "suspects"]
+    shown = sorted(kept[:MOST_CLASSES])
+    columns: list[tuple[str, bool, Sequence[Cell]]] = [
+        ("class", False, [name_cell(names[k]) for k in shown]),
+        ("examples", True, [Cell(f"{counts[k][0]:,}", order=counts[k][0]) for k in shown]),
+        ("suspects", True, [Cell(f"{counts[k][1]:,}", order=counts[k][1]) for k in shown]),
+    ]
+    shares = {"test accuracy": tested} if tested else {}
     if audit is not None:
-        heading.append("look wrong")
+        wrong = {"look wrong": _wrong(audit.joint)}
         if audit.realised is not None:
-            heading.append("are wrong")
-    if tested:
-        heading.append("test accuracy")
-    numeric = (False,) + (True,) * (len(heading) - 1)
-    return Table("Numbers by class", tuple(heading), numeric, tuple(rows), True), len(names)
+            wrong["are wrong"] = _wrong(audit.realised)
+        shares = {**wrong, **shares}
+    for title, values in shares.items():
+        columns.append((title, True, [share_cell(values[k]) for k in shown]))
+    return Table.of_columns("Numbers by class", columns, True), len(names)
 
 
 def options(reported: Sequence[RunFacts]) -> tuple[Table, Table | None]:
@@ -219,11 +207,6 @@ def _suspects(facts: RunFacts) -> float | None:
 
 def _fraction(T: float) -> str:
     return f"1/{round(1 / T)}" if 0 < T < 1 and math.isclose(round(1 / T) * T, 1) else f"{T:g}"
-
-
-def _without_first(table: Table) -> Table:
-    rows = tuple(row[1:] for row in table.rows)
-    return replace(table, heading=table.heading[1:], numeric=table.numeric[1:], rows=rows)
 
 
 def _wrong(joint: ClassMatrix) -> list[float | None]:
