@@ -113,20 +113,16 @@ def _points(history: Sequence[Json]) -> tuple[Json, ...]:
 
 
 def _measures(part: object) -> Json:
-    """Return the measures of a part of `evaluation.json` that have the form of `Evaluation`."""
+    """Return the measures of a part of `evaluation.json` that a page shows, where they are valid."""
     if not isinstance(part, dict):
         return {}
-    found: Json = {
-        name: number(part, name)
-        for name in ("n", "accuracy", "top5", "nll", "brier", "ece", "ece_entropy", "temperature")
-    }
+    found: Json = {name: number(part, name) for name in ("n", "accuracy")}
     classes = part.get("per_class")
     if isinstance(classes, list):
         found["per_class"] = [in_unit(one) for one in classes]
-    for name in ("reliability", "reliability_entropy"):
-        bins = part.get(name)
-        if isinstance(bins, dict) and _are_bins(bins):
-            found[name] = bins
+    bins = part.get("reliability")
+    if isinstance(bins, dict) and _are_bins(bins):
+        found["reliability"] = bins
     rows = part.get("calibration")
     if isinstance(rows, list):
         found["calibration"] = [
