@@ -113,7 +113,7 @@ def _points(history: Sequence[Json]) -> tuple[Json, ...]:
 
 
 def _measures(part: object) -> Json:
-    """Return the measures of a part of `evaluation.json` that a page shows, where they are valid."""
+    """Return the measures of a part of `evaluation.json` that a page shows, if they are valid."""
     if not isinstance(part, dict):
         return {}
     found: Json = {name: number(part, name) for name in ("n", "accuracy")}
