@@ -24,7 +24,7 @@ def _keyword(field: str, value: Value) -> str:
     return f"{field}=" if value is None else f"{field}={value!r}"
 
 
-def _flag(field: str, value: Value) -> str:
+def _flag(field: str, value: object) -> str:
     name = "--" + field.replace("_", "-")
     if isinstance(value, tuple):
         plain = [shlex.quote(text) for text in value if not text.startswith("-")]
@@ -81,12 +81,6 @@ def command(name: str, *arguments: object, **options: object) -> str:
     >>> command("export", "runs/a", ignore_column=("x", "y"))
     'proselflc export runs/a --ignore-column x y'
     """
-    words = ["proselflc", name, *(shlex.quote(str(one)) for one in arguments)]
-    for field, value in options.items():
-        if value is None or value is False:
-            continue
-        words.append("--" + field.replace("_", "-"))
-        if value is not True:
-            values = value if isinstance(value, tuple) else (value,)
-            words += [shlex.quote(str(one)) for one in values]
-    return " ".join(words)
+    words = [shlex.quote(str(word)) for word in arguments]
+    words += [_flag(field, v) for field, v in options.items() if v is not None and v is not False]
+    return " ".join(["proselflc", name, *words])
