@@ -71,13 +71,9 @@ def main() -> None:
     os._exit(code)
 
 
+@on_command_line()
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
-    with on_command_line():
-        return _run(arguments)
-
-
-def _run(arguments: Sequence[str]) -> int:
     try:
         prepare(arguments)
         app(

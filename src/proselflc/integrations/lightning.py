@@ -44,11 +44,28 @@ class ClockCallback(Callback):
         self._criteria: list[Criterion] = []
         self._total = 1
 
-    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._begin(trainer, pl_module)  # before training, and computes losses too
-
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._begin(trainer, pl_module)
+        found = [module for module in pl_module.modules() if isinstance(module, Criterion)]
+        self._criteria = found if self.criterion is None else [self.criterion]
+        if not self._criteria and self.recording is None:
+            raise InputError(
+                f"{type(pl_module).__name__} has no criterion of proselflc",
+                field="criterion",
+                fix="make it an attribute, or pass it as ClockCallback(criterion=…)",
+            )
+        if self._criteria:
+            total = trainer.estimated_stepping_batches
+            if not math.isfinite(total):
+                raise InputError(
+                    "the number of training steps is unknown, but the clock needs it",
+                    fix="give the Trainer max_epochs or max_steps",
+                )
+            self._total = max(int(total), 1)
+        if self.recording is not None:
+            self.recording.expect_end_epoch()
+        self._set(trainer)
+
+    on_sanity_check_start = on_train_start  # it comes before, and computes losses too
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -72,27 +89,6 @@ class ClockCallback(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.recording is not None:
             self.recording.end_epoch()
-
-    def _begin(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        found = [module for module in pl_module.modules() if isinstance(module, Criterion)]
-        self._criteria = found if self.criterion is None else [self.criterion]
-        if not self._criteria and self.recording is None:
-            raise InputError(
-                f"{type(pl_module).__name__} has no criterion of proselflc",
-                field="criterion",
-                fix="make it an attribute, or pass it as ClockCallback(criterion=…)",
-            )
-        if self._criteria:
-            total = trainer.estimated_stepping_batches
-            if not math.isfinite(total):
-                raise InputError(
-                    "the number of training steps is unknown, but the clock needs it",
-                    fix="give the Trainer max_epochs or max_steps",
-                )
-            self._total = max(int(total), 1)
-        if self.recording is not None:
-            self.recording.expect_end_epoch()
-        self._set(trainer)
 
     def _set(self, trainer: Trainer) -> None:
         """Set the clocks, so that every batch of the next step has the same progress."""

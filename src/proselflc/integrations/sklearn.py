@@ -222,7 +222,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         batch_size = self._batch_size(len(part))
         with _fitting, contextlib.ExitStack() as stack:
-            model = self._learned_model() if goes_on else self._model(seed)
+            model = self._model(seed, goes_on)
             size = SMALL if isinstance(model, str) else sum(w.numel() for w in model.parameters())
             if size * batch_size < SMALL:
                 stack.enter_context(one_thread())  # on a busy machine much faster than two
@@ -320,13 +320,11 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 fix="leave them, or set warm_start=False",
             )
 
-    def _learned_model(self) -> nn.Module:
-        """Return a copy of the fitted network, for a warm start."""
-        model = copy.deepcopy(self.model_)
-        return model.float() if self.model is None else model
-
-    def _model(self, seed: int) -> nn.Module | str:
-        """Return a new model."""
+    def _model(self, seed: int, goes_on: bool) -> nn.Module | str:
+        """Return a new model, or a copy of the fitted one for a warm start."""
+        if goes_on:
+            fitted = copy.deepcopy(self.model_)
+            return fitted.float() if self.model is None else fitted
         if isinstance(self.model, str):
             return self.model
         if isinstance(self.model, nn.Module):

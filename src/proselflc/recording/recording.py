@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import torch
@@ -158,12 +157,7 @@ class Recording:
     def __enter__(self) -> Recording:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self._finish()

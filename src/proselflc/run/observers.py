@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -130,13 +129,11 @@ class History(Observer):
 
     def read(self, step: int) -> None:
         """Take the lines up to a step from the directory."""
-        lines = self._directory.read_history()
-        self.lines = [line for line in lines if _step(line) <= step]
-
-
-def _step(line: Json) -> int:
-    step = line.get("step")
-    return step if isinstance(step, int) else sys.maxsize
+        self.lines = [
+            line
+            for line in self._directory.read_history()
+            if isinstance(number := line.get("step"), int) and number <= step
+        ]
 
 
 class Progress(Observer):
