@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from proselflc import __version__
 from proselflc.files.regular import open_regular
@@ -39,6 +39,9 @@ class Cell:
     is_best: bool = False  # of its column
 
 
+Column: TypeAlias = tuple[str, bool, Sequence[Cell]]  # title, whether it holds numbers, cells
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of a page."""
@@ -50,10 +53,8 @@ class Table:
     is_sortable: bool = False
 
     @classmethod
-    def of_columns(
-        cls, label: str, columns: Iterable[tuple[str, bool, Sequence[Cell]]], is_sortable: bool
-    ) -> Table:
-        """Return a table of columns, each with its title, whether it holds numbers, and cells."""
+    def of_columns(cls, label: str, columns: Iterable[Column], is_sortable: bool) -> Table:
+        """Return a table of columns of the same length."""
         heading, numeric, cells = zip(*columns, strict=True)
         return cls(label, heading, numeric, tuple(zip(*cells, strict=True)), is_sortable)
 

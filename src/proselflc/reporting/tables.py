@@ -10,7 +10,7 @@ import numpy as np
 
 from proselflc.auditing.detection import suspect_pairs
 from proselflc.data.labels.class_matrix import ClassMatrix
-from proselflc.pages.html_page import Cell, Table, name_cell, share_cell
+from proselflc.pages.html_page import Cell, Column, Table, name_cell, share_cell
 from proselflc.pages.values import NAME, TITLE, flattened, number, percent, share, shorten
 from proselflc.reporting.gallery import codes
 from proselflc.reporting.run_facts import RunFacts
@@ -57,7 +57,7 @@ def runs(reported: Sequence[RunFacts]) -> Table:
         ("suspects", _suspects, lambda value: f"{value:,.0f}", 0),
         ("seconds", lambda one: number(one.summary, "seconds"), lambda value: f"{value:,.0f}", 0),
     ]
-    shown: list[tuple[str, bool, Sequence[Cell]]] = [
+    shown: list[Column] = [
         ("run", False, [Cell(one.name) for one in reported]),
         ("method", False, [name_cell(one.method) for one in reported]),
     ]
@@ -85,7 +85,7 @@ def calibration(reported: Sequence[RunFacts]) -> Table | None:
             found[row["reading"], row["measure"]] = row["ece"]
     if not errors:
         return None
-    columns: list[tuple[str, bool, Sequence[Cell]]] = []
+    columns: list[Column] = []
     if len(reported) > 1:
         columns.append(("run", False, [Cell(reported[k].name) for k, _ in errors]))
     columns.append(("T", True, [Cell(_fraction(T), order=T) for _, T in errors]))
@@ -109,7 +109,7 @@ def pairs(table: pa.Table) -> Table | None:
     found = suspect_pairs(table, MOST_PAIRS)
     if not found:
         return None
-    columns: list[tuple[str, bool, Sequence[Cell]]] = [
+    columns: list[Column] = [
         ("given", False, [name_cell(pair.given_label) for pair in found]),
         ("suggested", False, [name_cell(pair.suggested_label) for pair in found]),
         ("examples", True, [Cell(f"{pair.count:,}", order=pair.count) for pair in found]),
@@ -135,7 +135,7 @@ def classes(facts: RunFacts, table: pa.Table) -> tuple[Table, int]:
     ]
     kept = sorted(range(len(names)), key=lambda k: (-counts[k][1], -counts[k][0], k))
     shown = sorted(kept[:MOST_CLASSES])
-    columns: list[tuple[str, bool, Sequence[Cell]]] = [
+    columns: list[Column] = [
         ("class", False, [name_cell(names[k]) for k in shown]),
         ("examples", True, [Cell(f"{counts[k][0]:,}", order=counts[k][0]) for k in shown]),
         ("suspects", True, [Cell(f"{counts[k][1]:,}", order=counts[k][1]) for k in shown]),
