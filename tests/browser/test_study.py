@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from proselflc.searching import study_page
 from proselflc.searching.search_space import Space, Values
-from proselflc.searching.study_directory import StudyDirectory
+from proselflc.searching.study import StudyDirectory
 
 pytestmark = pytest.mark.browser
 

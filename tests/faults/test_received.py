@@ -308,7 +308,7 @@ def test_a_review_that_is_a_link_is_left_alone(run: Path, say: Say) -> None:
 
 
 def test_a_study_is_not_overwritten_through_a_link(trained: Path, tmp_path: Path) -> None:
-    from proselflc.searching.study_directory import StudyDirectory
+    from proselflc.searching.study import StudyDirectory
 
     runs = tmp_path / "mine"
     run = Path(shutil.copytree(trained, runs / "cce-0123456789abcdef"))

@@ -32,8 +32,7 @@ from proselflc.run.reader import load_run
 from proselflc.run.train import train
 from proselflc.searching import search_space, study
 from proselflc.searching.search import Options, search
-from proselflc.searching.study import SearchOutcome
-from proselflc.searching.study_directory import StudyDirectory
+from proselflc.searching.study import SearchOutcome, StudyDirectory
 from proselflc.searching.worker import SearchError
 from proselflc.terminal import Interrupted, Silent
 from proselflc.training.recipe import Recipe
@@ -451,7 +450,7 @@ def test_a_study_is_gone_on_with_as_it_was_begun_or_not_at_all(
     ):
         with pytest.raises(InputError, match=re.escape(why)):
             searched(config, **options)
-    monkeypatch.setattr("proselflc.searching.study_directory.__version__", "9.9.9")
+    monkeypatch.setattr("proselflc.searching.study.__version__", "9.9.9")
     with pytest.raises(InputError, match=r"made by proselflc 0\.1\.0, and this is 9\.9\.9"):
         searched(ONE, resume=True)
     assert (tmp_path / "study" / "study.toml").read_bytes() == before

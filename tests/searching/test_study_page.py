@@ -12,8 +12,13 @@ from proselflc.data.request import Request
 from proselflc.run.config import Config
 from proselflc.searching import study_page
 from proselflc.searching.search_space import Range, Space, Values
-from proselflc.searching.study import MethodChoice, SearchOutcome, SearchStage, StudyPlan
-from proselflc.searching.study_directory import StudyDirectory
+from proselflc.searching.study import (
+    MethodChoice,
+    SearchOutcome,
+    SearchStage,
+    StudyDirectory,
+    StudyPlan,
+)
 from proselflc.searching.study_page import Point
 from proselflc.searching.trials import TrialRecord
 from proselflc.training.recipe import Recipe

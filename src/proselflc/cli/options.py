@@ -210,7 +210,7 @@ def _find(command: str, arguments: Sequence[str]) -> Path | None:
             raise InputError(f"{no_run(Path(out))}; to start one that can be resumed, add --data")
         return None
     if command == "search":
-        from proselflc.searching.study_directory import StudyDirectory
+        from proselflc.searching.study import StudyDirectory
 
         StudyDirectory(Path(out)).read()  # a study of another version may have other options
     return path

@@ -27,8 +27,14 @@ from proselflc.queue.worker_processes import stopping_on_signals, worker_process
 from proselflc.run.config import Config, OutputOptions, check_taken, new_path
 from proselflc.run.prepare import PreparedRun, prepare
 from proselflc.searching import search_space, study_page
-from proselflc.searching.study import NOISY, SearchOutcome, StudyPlan, to_json
-from proselflc.searching.study_directory import StudyDirectory, StudyFacts
+from proselflc.searching.study import (
+    NOISY,
+    SearchOutcome,
+    StudyDirectory,
+    StudyFacts,
+    StudyPlan,
+    to_json,
+)
 from proselflc.searching.worker import FIRST, SearchWorker, is_share, work
 from proselflc.terminal import Display, Interrupted, Silent
 from proselflc.training.run_directory import RunDirectory

@@ -1,24 +1,38 @@
-"""The plan and the outcome of a search, as JSON and as text."""
+"""A study: its plan, its directory, and its outcome as JSON and as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from proselflc import __version__, methods
+from proselflc.errors import InputError
+from proselflc.files.regular import is_regular
+from proselflc.files.typed import convert
+from proselflc.files.whole import must_be_own, must_be_own_folder, whole_file
 from proselflc.queue import run_store
-from proselflc.run.config import MAY_CHANGE, Config
+from proselflc.run.config import MAY_CHANGE, Config, OutputOptions, differences, versions
 from proselflc.searching import trials
 from proselflc.searching.search_space import Chosen, Space
-from proselflc.searching.study_directory import StudyDirectory
 from proselflc.searching.trials import TrialRecord
+from proselflc.training.run_directory import FORMAT, RunDirectory, check_format, read_toml
+from proselflc.wording import option
 
 NOISY = (
     "the true labels are unknown, so the parameters are chosen on held-out examples with their "
     "given labels; if many of those are wrong, the choice is less reliable"
 )
+# The options of a search that study.toml holds beside the options of its runs.
+OPTIONS = ("space", "trials", "prune")
+_CHOSEN = re.compile(r"chosen(-[a-z0-9_]+)?\.toml")
+_RUN = re.compile(r"[a-z0-9_]+-[0-9a-f]{16}")
+_LOCK = re.compile(rf"\.({_RUN.pattern}|claim-[0-9a-f]{{16}})\.lock")
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,218 @@ class StudyPlan:
         """Return a hash that is the same for equal searches on any machine."""
         known = {key: value for key, value in self.options.items() if key not in MAY_CHANGE}
         return run_store.hash_options({**known, **self.fingerprints, "version": __version__})
+
+
+@dataclass(frozen=True)
+class StudyFacts:
+    """The table [study] of study.toml."""
+
+    version: str = ""  # of proselflc, that began the study
+    key: Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")] | None = None
+    labels: str = ""  # the fingerprint of the labels that train
+    trusted_labels: str = ""  # and of those that choose
+    storage: str = ""  # "journal", or the address of a database without its password
+
+
+class StudyDirectory:
+    """The files of a study."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.study = path / "study.toml"  # options, search space, version and fingerprints
+        self.journal = path / "journal.log"  # Optuna's, unless the trials are in a database
+        self.runs = path / "runs"  # of the trials
+        self.chosen = path / "chosen.toml"  # the best run's options, a config for training
+        self.summary = path / "summary.json"  # the outcome
+        self.report = path / "report.html"  # the page
+
+    def chosen_of(self, method: str) -> Path:
+        """Return the file of a method's best options, written if several methods were searched."""
+        return self.path / f"chosen-{method}.toml"
+
+    @property
+    def is_begun(self) -> bool:
+        """Return whether there is a study."""
+        return is_regular(self.study)
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether the search is finished."""
+        return is_regular(self.summary)
+
+    def make(self) -> None:
+        """Create the directory, or raise InputError if it cannot be written to."""
+        RunDirectory(self.path).make()
+        must_be_own_folder(self.runs)
+        self.runs.mkdir(exist_ok=True)
+
+    def remove_unused(self) -> None:
+        """Remove the directory if it is empty but for its lock.
+
+        The lock of a study stays: another process may hold it.
+        """
+        with suppress(OSError):  # there are other files in it, or there is no directory
+            if {path.name for path in self.path.iterdir()} <= {".lock", self.runs.name}:
+                if self.runs.exists():
+                    self.runs.rmdir()
+                (self.path / ".lock").unlink(missing_ok=True)
+                self.path.rmdir()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the study, waiting for other processes."""
+        must_be_own_folder(self.runs)
+        must_be_own(self.journal)
+        with run_store.locked(self.path / ".lock", self.path):
+            yield
+
+    def check_start(self, start: OutputOptions) -> None:
+        """Refuse to touch an existing study or other files without permission."""
+        resume, overwrite = option("resume", True), option("overwrite", True)
+        if start.resume and start.overwrite:
+            raise InputError(
+                f"{resume} continues a study and {overwrite} replaces it",
+                field="overwrite",
+                fix="give one of them",
+            )
+        if self.is_begun and not start.resume and not start.overwrite:
+            state = "a finished" if self.is_finished else "an unfinished"
+            raise InputError(
+                f"{self.path} holds {state} study",
+                field="out",
+                fix=f"pass {resume} to continue, {overwrite} to replace it, or {_another_out()}",
+            )
+        if not self.is_begun and not start.overwrite:
+            files = (self.journal, self.chosen, self.summary, self.report, self.runs)
+            existing = [path.name for path in (*files, self.path / "config.toml") if path.exists()]
+            if existing:
+                raise InputError(
+                    f"{self.path} holds {existing[0]} and is not a study",
+                    field="out",
+                    fix=f"choose {_another_out()}, or pass {overwrite} to replace it",
+                )
+        if start.resume and not self.is_begun:
+            raise InputError(
+                f"there is no study in {self.path} to continue",
+                field="resume",
+                fix=f"leave {option('resume')} out to begin one",
+            )
+
+    def read(self) -> dict[str, Any]:
+        """Return the content of study.toml."""
+        return self._read()[0]
+
+    def _read(self) -> tuple[dict[str, Any], StudyFacts]:
+        table = read_toml(self.study)
+        check_format(table, self.path)
+        facts = self._facts(table)
+        if facts.version != __version__:
+            raise InputError(
+                f"the study {self.path} was made by proselflc {facts.version[:40] or 'unknown'}, "
+                f"and this is {__version__}",
+                field="out",
+                fix=f"continue with that version, or begin a study with {_another_out()}",
+            )
+        return table, facts
+
+    def _facts(self, table: Mapping[str, Any]) -> StudyFacts:
+        return convert(table.get("study"), StudyFacts, f"{self.study}, table [study],")
+
+    @property
+    def key(self) -> str | None:
+        """Return the key of its plan; None if it cannot be read."""
+        try:
+            return self._facts(read_toml(self.study)).key
+        except InputError:
+            return None
+
+    def write(self, options: Mapping[str, Any], facts: StudyFacts) -> None:
+        """Write study.toml: the options of the runs and of the search, and its table [study]."""
+        import tomli_w
+
+        tables = {key: value for key, value in options.items() if isinstance(value, dict)}
+        plain = {key: value for key, value in options.items() if key not in tables}
+        study = {key: value for key, value in asdict(facts).items() if value}
+        content = {"format": FORMAT, **plain, **tables, "study": study, "versions": versions()}
+        with whole_file(self.study) as file:
+            tomli_w.dump(content, file)
+
+    def check_same(self, options: Mapping[str, Any], facts: StudyFacts) -> None:
+        """Refuse to continue the study with a different search."""
+        stored, stored_facts = self._read()
+        again = f"use that, or begin a study with {_another_out()}"
+        for name in OPTIONS:
+            if stored.get(name) != options.get(name):
+                raise InputError(
+                    f"the study {self.path} was begun with another {_TITLES[name]} "
+                    f"({_format(stored.get(name))} there, {_format(options.get(name))} now)",
+                    field=name,
+                    fix=again,
+                )
+        own = {key: value for key, value in stored.items() if key not in (*OPTIONS, "study")}
+        asked = {key: value for key, value in options.items() if key not in OPTIONS}
+        different = differences(own, asked)
+        if different:
+            raise InputError(
+                f"the study {self.path} was begun with other options: {', '.join(different)}",
+                fix=again,
+            )
+        for name in ("labels", "trusted_labels", "storage"):
+            there, now = getattr(stored_facts, name), getattr(facts, name)
+            if there != now:
+                raise InputError(
+                    f"the {_TITLES[name]} of the study {self.path} changed "
+                    f"({_format(there)} there, {_format(now)} now)",
+                    field="storage" if name == "storage" else "data",
+                    fix=_advice(name),
+                )
+
+    def clear(self) -> None:
+        """Remove the files of the study, and nothing else."""
+        self.summary.unlink(missing_ok=True)
+        for path in sorted(self.path.iterdir()) if self.path.is_dir() else ():
+            if _CHOSEN.fullmatch(path.name):
+                path.unlink()
+        own = self.runs.is_dir() and not self.runs.is_symlink()
+        for run in self.runs.iterdir() if own else ():
+            if _RUN.fullmatch(run.name) and run.is_dir() and not run.is_symlink():
+                RunDirectory(run).remove()
+            elif _LOCK.fullmatch(run.name):
+                run.unlink()
+        for file in (self.journal, self.report, self.study):
+            file.unlink(missing_ok=True)
+
+
+_TITLES = {
+    "space": "search space",
+    "trials": "number of trials",
+    "prune": "choice of pruning",
+    "labels": "labels",
+    "trusted_labels": "trusted labels",
+    "storage": "storage",
+}
+
+
+def _another_out() -> str:
+    return f"another {option('out')}"
+
+
+def _advice(name: str) -> str:
+    if name == "storage":
+        return f"give {option('storage')} as before, or leave it out if the study has a journal"
+    return (
+        "has the data changed? If not, the study was begun by a version of proselflc that drew "
+        "trusted examples differently, and this version cannot continue it: begin again with "
+        f"{option('overwrite', True)}, or with {_another_out()}"
+    )
+
+
+def _format(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "nothing"
+    if value is None or value == "":
+        return "none"
+    return f"{value[:12]}…" if isinstance(value, str) and len(value) == 64 else str(value)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,13 @@ from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Claim, Queue
 from proselflc.searching import search_space
 from proselflc.searching.search_space import Chosen
-from proselflc.searching.study import MethodChoice, SearchStage, StudyPlan, format_values
-from proselflc.searching.study_directory import StudyDirectory
+from proselflc.searching.study import (
+    MethodChoice,
+    SearchStage,
+    StudyDirectory,
+    StudyPlan,
+    format_values,
+)
 from proselflc.searching.trials import TrialRecord, Trials
 from proselflc.terminal import Display, Silent
 from proselflc.training.loop import DivergenceError, Observer
