@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SHOWN = 300  # examples of all classes together
 DEVIATIONS = 3  # columns of a table that are listed for an example
 
-_LABELS = ("given", "suggested")
 _COLUMNS = ("id", "given_label", "suggested_label", "quality", "p_suggested", "clean_label")
 
 
@@ -179,11 +178,14 @@ def cards(
     `runs` is the number of runs that could agree. Places are those of a class among the choices.
     """
     chosen = table.select([name for name in _COLUMNS if name in table.column_names]).take(rows)
-    given, suggested = (_places(chosen[f"{what}_label"].to_pylist()) for what in _LABELS)
+    given, suggested = (
+        {name: place for place, name in enumerate(in_order(chosen[column].to_pylist()))}
+        for column in ("given_label", "suggested_label")
+    )
     found = []
     for k, row in enumerate(chosen.to_pylist()):
         quality, confidence, clean = row["quality"], row["p_suggested"], row.get("clean_label")
-        agree = f"{agreeing[k]} of {runs} runs agree" if agreeing is not None and runs > 1 else ""
+        agree = "" if agreeing is None else f"{agreeing[k]} of {runs} runs agree"
         found.append(
             {
                 "index": int(rows[k]),
@@ -217,10 +219,6 @@ def cards(
 def choices(cards: Sequence[Mapping[str, Any]], what: str) -> list[tuple[int, str]]:
     """Return place and name of the given or the suggested classes of the cards, in order."""
     return sorted({(card[f"{what}_place"], card[what].text) for card in cards})
-
-
-def _places(names: Iterable[str]) -> dict[str, int]:
-    return {name: place for place, name in enumerate(in_order(names))}
 
 
 def _titled(name: str) -> Cell:
