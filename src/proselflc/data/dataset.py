@@ -251,20 +251,10 @@ class Contents:
 
     def dataset(self) -> Dataset:
         """Return the contents as a data set to learn from, which every reader ensures they are."""
-        parts = {}
-        for split, part in self.parts.items():
-            assert part.labels is not None
-            parts[split] = Part(part.inputs, part.labels, part.ids)
+        assert all(part.labels is not None for part in self.parts.values())
+        parts = cast(Any, self.parts)
         return checked(
-            Dataset(
-                self.name,
-                parts["train"],
-                self.names,
-                test=parts.get("test"),
-                validation=parts.get("validation"),
-                clean=self.clean,
-                skipped=self.skipped,
-            )
+            Dataset(self.name, names=self.names, clean=self.clean, skipped=self.skipped, **parts)
         )
 
     def joined(self) -> Part[Ints | None]:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from proselflc.data.dataset import Dataset, Part, Skipped, checked
+from proselflc.data.dataset import Contents, Dataset, Part, Skipped
 from proselflc.data.images.image import OnBadImage
-from proselflc.data.inputs import ImageFiles
+from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.data.sources.image_folder import Found, scan, text, walk
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import lines, open_regular
@@ -57,7 +57,7 @@ def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
             raise InputError(f"there are no images in {base / 'train' / name}: unpack {name}.tar")
         examples += [(f"train/{image}", class_ids[name]) for image in sorted(found.images)]
 
-    test: Part | None = None
+    parts: dict[str, Part[Ints | None]] = {"train": _part(base, examples)}
     val = next((name for name in ("val", "validation") if (base / name).is_dir()), None)
     if val is not None:
         test_examples, unlabelled, links = _validation(path, base, val, class_ids)
@@ -68,19 +68,12 @@ def load(path: Path, *, on_bad_image: OnBadImage = "error") -> Dataset:
                 fix=f"complete the list, or skip such images with {option('on_bad_image', 'skip')}",
             )
         skipped += unlabelled + links
-        test = _part(base, test_examples)
-    return checked(
-        Dataset(
-            "imagenet",
-            _part(base, examples),
-            _readable(path, base, synsets),
-            test=test,
-            skipped=tuple(skipped),
-        )
-    )
+        parts["test"] = _part(base, test_examples)
+    names = _readable(path, base, synsets)
+    return Contents("imagenet", parts, names, skipped=tuple(skipped)).dataset()
 
 
-def _part(base: Path, examples: list[tuple[str, int]]) -> Part:
+def _part(base: Path, examples: list[tuple[str, int]]) -> Part[Ints | None]:
     return Part(
         ImageFiles(tuple(base / name for name, _ in examples)),
         np.array([label for _, label in examples], dtype=np.int64),
