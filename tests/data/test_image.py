@@ -281,15 +281,6 @@ def test_probe_decodes_no_pixels(tmp_path: Path) -> None:
         read(path)
 
 
-def test_opened_takes_bytes() -> None:
-    stream = io.BytesIO()
-    Image.fromarray(COLOURS).save(stream, format="PNG")
-    with image.opened(stream.getvalue()) as picture:
-        np.testing.assert_array_equal(np.asarray(image.rgb(picture)), COLOURS)
-    with pytest.raises(ValueError, match="empty"), image.opened(b""):
-        pass
-
-
 def test_sift(tmp_path: Path) -> None:
     good = [saved(tmp_path / f"{i}.png", Image.fromarray(COLOURS)) for i in range(3)]
     bad = tmp_path / "bad.png"

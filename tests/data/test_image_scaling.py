@@ -1,7 +1,9 @@
 """Images: fitted values, the warp against Pillow's own, damaged files."""
 
 import io
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +12,19 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from proselflc.data.images import image_scaling
-from proselflc.data.images.image_scaling import ImageScaling, warped
+from proselflc.data.images.image_scaling import ImageScaling
 from proselflc.data.inputs import Bytes, ImageFiles, Images
 from proselflc.errors import InputError
+
+
+def warped(source: Path | bytes, size: tuple[int, int], **options: Any) -> Bytes:
+    """Return the image of a file, or of the content of one, as `image_scaling.warped` does."""
+    if isinstance(source, Path):
+        return image_scaling.warped(source, size, **options)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "image"
+        path.write_bytes(source)
+        return image_scaling.warped(path, size, **options)
 
 
 def noise_images(n: int = 6, channels: int = 3) -> Images:

@@ -102,7 +102,7 @@ def test_going_on_mid_epoch_decodes_only_what_is_left(
     full = list(loader.batches(1))
     opened = []
 
-    def counting(source: Path | bytes, size: tuple[int, int], **options: Any) -> Bytes:
+    def counting(source: Path, size: tuple[int, int], **options: Any) -> Bytes:
         opened.append(source)
         return warped(source, size, **options)
 

@@ -253,9 +253,8 @@ def _open_digits(request: Request) -> Dataset:
 def _open_idx(request: Request) -> Dataset:
     from proselflc.data.sources import small_images
 
-    return small_images.load(
-        small_images.find(request.data, root(request), fetch=True), request.data
-    )
+    path = small_images.find(request.data, root(request), fetch=True)
+    return small_images.load(path, request.data)
 
 
 def _open_idx_folder(request: Request) -> Dataset:

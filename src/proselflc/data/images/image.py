@@ -80,14 +80,14 @@ def rgb(image: Image.Image) -> Image.Image:
 
 
 @contextmanager
-def opened(source: Path | bytes) -> Iterator[Image.Image]:
-    """Open an image file, or the bytes of one: its header is read and checked, no pixels decoded.
+def opened(path: Path) -> Iterator[Image.Image]:
+    """Open an image file: its header is read and checked, no pixels are decoded.
 
     `reason` describes whatever is raised here or while its pixels are decoded.
     """
     from PIL import Image
 
-    with QUIET, _stream(source) as file, Image.open(file, formats=_FORMATS) as image:
+    with QUIET, _stream(path) as file, Image.open(file, formats=_FORMATS) as image:
         width, height = image.size
         if width * height > MAX_PIXELS:
             raise ValueError(
@@ -217,27 +217,19 @@ class _Quiet:
 QUIET = _Quiet()
 
 
-def _stream(source: Path | bytes) -> BinaryIO:
-    if isinstance(source, bytes):
-        _check_size(len(source))
-        return io.BytesIO(source)
+@contextmanager
+def _stream(path: Path) -> Iterator[BinaryIO]:
     try:
-        file = open_regular(source)
+        file = open_regular(path)
     except NotRegularError as error:
         raise ValueError(f"it is {error.kind}, not a regular file") from None
-    try:
-        _check_size(os.fstat(file.fileno()).st_size)
-    except ValueError:
-        file.close()
-        raise
-    return file
-
-
-def _check_size(size: int) -> None:
-    if size == 0:
-        raise ValueError("it is empty")
-    if size > MAX_BYTES:
-        raise ValueError(f"it has {size:,} bytes, more than {MAX_BYTES:,}")
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0:
+            raise ValueError("it is empty")
+        if size > MAX_BYTES:
+            raise ValueError(f"it has {size:,} bytes, more than {MAX_BYTES:,}")
+        yield file
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:

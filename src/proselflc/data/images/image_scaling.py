@@ -149,7 +149,7 @@ class ImageScaling(Preprocessing):
 
 
 def warped(
-    source: Path | bytes,
+    path: Path,
     size: tuple[int, int],
     *,
     channels: int = 3,
@@ -164,7 +164,7 @@ def warped(
     ValueError says why the image cannot be read; the caller knows which one it is.
     """
     try:
-        with image.opened(source) as file:
+        with image.opened(path) as file:
             longer = max(size)  # it may lie on its side
             file.draft("RGB", (longer, longer))
             upright = image.rgb(file)

@@ -30,13 +30,7 @@ ID = ("id", "ids", "index", "__index_level_0__", "")  # the first of these that 
 CLEAN = ("clean", "clean_label", "clean_labels")
 SPLIT = ("split",)
 # Columns that cleanlab writes about labels, and those that an export adds: they are not features.
-OPINION = {
-    "is_label_issue",
-    "label_quality",
-    "label_score",
-    "predicted_label",
-    "corrected_label",
-}
+OPINION = {"is_label_issue", "label_quality", "label_score", "predicted_label", "corrected_label"}
 BEFORE = "label_before"  # previous labels, in a corrected copy of a table
 
 MAX_NAMED = 10  # columns named in a message
