@@ -14,8 +14,6 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 
 from proselflc.data.inputs import Bools, Ints
-from proselflc.data.labels import class_matrix
-from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.noise_generators import (
     GENERATORS,
     GENERATORS_WITHOUT_RATE,
@@ -50,7 +48,6 @@ class Noise:
 
     given: Ints  # [n]
     flipped: Bools  # [n] whether `given` differs from the true label
-    transition: ClassMatrix  # see `realised_transition`
     rate: float  # realised share of flipped labels
     kind: str  # full name of the generator
     spec: str  # full name and requested rate, as KIND:RATE
@@ -109,7 +106,6 @@ def corrupt(
     return Noise(
         given=given,
         flipped=flipped,
-        transition=realised_transition(clean, given, num_classes),
         rate=int(flipped.sum()) / len(clean),
         kind=name,
         spec=spec,
@@ -181,14 +177,6 @@ def exact(number: float | str | Decimal, what: str) -> Decimal:
     if int(r.as_tuple().exponent) < -_MOST_DECIMALS:
         raise InputError(f"{what} {str(number)[:40]!r} has more than {_MOST_DECIMALS} decimals")
     return r
-
-
-def realised_transition(clean: Ints, given: Ints, num_classes: int) -> ClassMatrix:
-    """Return the share of each true class (row) that was given each class (column), [C, C].
-
-    A class without examples has the identity's row.
-    """
-    return class_matrix.rows_to_1(class_matrix.counted(clean, given, num_classes))
 
 
 def fingerprint(given: Ints, num_classes: int) -> str:

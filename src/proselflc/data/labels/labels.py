@@ -15,7 +15,7 @@ from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels import class_matrix, label_values
 from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.labels.label_values import LabelValues
-from proselflc.data.noise import Noise, fingerprint, realised_transition
+from proselflc.data.noise import Noise, fingerprint
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
 from proselflc.files.whole import whole_file
@@ -211,13 +211,14 @@ def labelled(
 ) -> Labels:
     """Return labels with what follows from them; see `Labels` for the arguments."""
     C = len(names)
+    transition = class_matrix.identity(C)
+    if clean is not None:
+        transition = class_matrix.rows_to_1(class_matrix.counted(clean, given, C))
     return Labels(
         given=given,
         clean=clean,
         flipped=np.zeros(len(given), dtype=np.bool_) if clean is None else given != clean,
-        transition=(
-            class_matrix.identity(C) if clean is None else realised_transition(clean, given, C)
-        ),
+        transition=transition,
         names=names,
         ids=ids,
         generator=generator,
