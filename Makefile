@@ -35,8 +35,10 @@ $(VENV)/.dev: $(VENV)/.run
 demo: $(VENV)/.run
 	$(BIN)/proselflc demo --out runs/demo
 
+# Each process gets one half of the tests and then takes from the other's rest, so that fixtures of
+# a file are made once. Bytecode is kept, because tests start many processes.
 test: $(VENV)/.dev browser
-	$(BIN)/python -m pytest -q -n 2 -rs
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n 2 --dist worksteal -rs
 
 # Root on Debian can install it; otherwise the tests in a browser are skipped with a message.
 browser:

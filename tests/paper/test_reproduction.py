@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import signal
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -198,7 +197,7 @@ from proselflc.paper import command
 command.ARTEFACTS["table2"] = command.Artefact("table2", "two runs", t.Tiny.make)
 from dataclasses import replace
 short = t.small()
-epochs = int(sys.argv[3])
+epochs = {epochs}
 t.small = lambda seed: replace(
     short,
     recipe=replace(short.recipe, epochs=epochs, seed=seed),
@@ -206,26 +205,25 @@ t.small = lambda seed: replace(
     checkpoint_seconds=0.2,
 )
 from proselflc.paper.command import Reproduction, complete
-seeds = tuple(range(int(sys.argv[2])))
-one = Reproduction(command.find_artefact("table2"), t.CPU, seeds, Path(sys.argv[1]), keep_runs=True)
+seeds = tuple(range({seeds}))
+one = Reproduction(command.find_artefact("table2"), t.CPU, seeds, Path({folder!r}), keep_runs=True)
 complete(one, lambda text: print(text, flush=True))
 print(one.evaluate()[0].tables[""].rows[0][0], flush=True)
 """
 
 
-def started(tmp_path: Path, folder: str, *, seeds: int, epochs: int) -> subprocess.Popen[str]:
+def started(program: Any, folder: Path, *, seeds: int, epochs: int) -> Any:
     """Another process that reproduces the tiny table."""
-    script = tmp_path / "script.py"
-    if not script.exists():  # a process that is starting may be reading it
-        script.write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
-    arguments = [sys.executable, str(script), str(tmp_path / folder), str(seeds), str(epochs)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    tests = str(Path(__file__).parent)
+    code = SCRIPT.format(tests=tests, folder=str(folder), seeds=seeds, epochs=epochs)
+    return program.start(code=code)
 
 
-def test_processes_that_share_a_directory_do_every_run_once(tmp_path: Path) -> None:
-    both = [started(tmp_path, "shared", seeds=4, epochs=2) for _ in range(2)]
-    outputs = [process.communicate(timeout=240)[0].splitlines() for process in both]
-    assert [process.returncode for process in both] == [0, 0]
+def test_processes_that_share_a_directory_do_every_run_once(tmp_path: Path, program: Any) -> None:
+    both = [started(program, tmp_path / "shared", seeds=4, epochs=2) for _ in range(2)]
+    ended = [process.wait(240) for process in both]
+    assert [done.code for done in ended] == [0, 0], ended
+    outputs = [done.stdout.splitlines() for done in ended]
     said = [line for lines in outputs for line in lines[:-1]]
     done = [line.split(" (")[0] for line in said if "waiting for " not in line]
     assert sorted(done) == [f"seed {k}" for k in range(4)]
@@ -233,22 +231,19 @@ def test_processes_that_share_a_directory_do_every_run_once(tmp_path: Path) -> N
     assert "±" in outputs[0][-1]
 
 
-def test_an_interrupted_reproduction_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_an_interrupted_reproduction_goes_on_where_it_was(tmp_path: Path, program: Any) -> None:
     """Killed in the middle of a run, and the same as one that was not."""
-    killed = started(tmp_path, "killed", seeds=1, epochs=80)
-    deadline = time.monotonic() + 240
-    while not list((tmp_path / "killed").glob("runs/*/checkpoints/*")):
-        assert time.monotonic() < deadline
-        assert killed.poll() is None
-        time.sleep(0.05)
-    killed.kill()
-    killed.communicate()
+    killed = started(program, tmp_path / "killed", seeds=1, epochs=80)
+    killed.until(lambda: bool(list((tmp_path / "killed").glob("runs/*/checkpoints/*"))))
+    killed.send(signal.SIGKILL)
+    assert killed.wait().code == -signal.SIGKILL
     assert not (tmp_path / "killed" / "records").exists()
-    again, whole = (started(tmp_path, name, seeds=1, epochs=80) for name in ("killed", "whole"))
-    outputs = [process.communicate(timeout=240)[0] for process in (again, whole)]
-    assert again.returncode == whole.returncode == 0
-    assert outputs[0].splitlines()[-1] == outputs[1].splitlines()[-1]
-    assert float(outputs[0].splitlines()[-1]) > 10
+    both = [started(program, tmp_path / one, seeds=1, epochs=80) for one in ("killed", "whole")]
+    ended = [process.wait(240) for process in both]
+    assert [done.code for done in ended] == [0, 0], ended
+    again, whole = (done.stdout.splitlines()[-1] for done in ended)
+    assert again == whole
+    assert float(again) > 10
 
 
 @pytest.mark.usefixtures("tiny")
