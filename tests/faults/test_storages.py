@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,8 +25,9 @@ from proselflc.queue.run_queue import Queue
 
 ENTRIES = 12
 WORKER = f"""
-import sys, time
+import sys, time, warnings
 from pathlib import Path
+warnings.simplefilter("default")
 from proselflc.queue import run_queue, storage as queue_storage
 run_queue.ALIVE_EVERY, run_queue.DEAD_AFTER = 0.2, 3.0
 folder, url, seconds = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
@@ -98,22 +100,24 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
-def worker(folder: Path, url: str, seconds: float) -> subprocess.Popen[str]:
+def worker(program: Any, folder: Path, url: str, seconds: float) -> Any:
     folder.mkdir()
-    arguments = [sys.executable, "-c", WORKER, str(folder), url, str(seconds)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    return program.start(folder, url, seconds, code=WORKER)
 
 
-def test_what_a_killed_worker_had_is_done_by_the_others(url: str, tmp_path: Path) -> None:
-    victim = worker(tmp_path / "victim", url, 600)
-    assert victim.stdout is not None
-    assert victim.stdout.readline() == "0\n"  # in the middle of its run
-    victim.kill()
-    victim.communicate()
+def test_what_a_killed_worker_had_is_done_by_the_others(
+    program: Any, url: str, tmp_path: Path
+) -> None:
+    victim = worker(program, tmp_path / "victim", url, 600)
+    stdout = victim.streams[0]
+    victim.until(lambda: stdout.is_file() and stdout.read_text() == "0\n")  # amid its run
+    victim.send(signal.SIGKILL)
+    assert victim.wait().code == -signal.SIGKILL
     began = time.monotonic()
-    others = [worker(tmp_path / name, url, 0.1) for name in ("one", "two")]
-    done = [one.communicate(timeout=120)[0].split() for one in others]
-    assert [one.returncode for one in others] == [0, 0]
+    others = [worker(program, tmp_path / name, url, 0.1) for name in ("one", "two")]
+    ended = [one.wait(120) for one in others]
+    assert [one.code for one in ended] == [0, 0], ended
+    done = [one.stdout.split() for one in ended]
     assert time.monotonic() - began < 60
     assert sorted(map(int, done[0] + done[1])) == list(range(ENTRIES))  # each once
     storage: Any = queue_storage.opened(tmp_path / "none", url)

@@ -204,6 +204,7 @@ t.small = lambda seed: replace(
     eval_epochs=epochs // 2,
     checkpoint_seconds=0.2,
 )
+command.WAITING = 0.1
 from proselflc.paper.command import Reproduction, complete
 seeds = tuple(range({seeds}))
 one = Reproduction(command.find_artefact("table2"), t.CPU, seeds, Path({folder!r}), keep_runs=True)
