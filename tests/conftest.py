@@ -49,7 +49,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # the same under nohup
 SERVER = """
 import json, os, resource, runpy, sys, traceback, types, warnings
 import filelock, pyarrow.parquet, rich.progress, sklearn.datasets, sklearn.metrics, tomli_w
-import torch._dynamo
+import jinja2, matplotlib.backends.backend_agg, matplotlib.figure, optuna, PIL.Image, torch._dynamo
 import proselflc.cli.app, proselflc.run.config, proselflc.terminal, proselflc.run.train
 
 def become(wanted):
