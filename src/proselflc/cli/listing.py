@@ -69,17 +69,10 @@ def methods(name: str | None = None, /, *, json: bool = False) -> None:
 
 
 def _facts(method: Method[Any], cost: float | None) -> dict[str, Any]:
-    return {
-        "title": method.title,
-        "criterion": method.criterion,
-        "where": method.where,
-        "loss": method.loss,
-        "entropy": method.entropy,
-        "semantic_class": method.semantic_class,
-        "needs": None if method.needs == "–" else method.needs,
-        "cost": cost,
-        "when": method.when,
-    }
+    columns = ("title", "criterion", "where", "loss", "entropy", "semantic_class")
+    facts = {key: getattr(method, key) for key in columns}
+    needs = None if method.needs == "–" else method.needs
+    return {**facts, "needs": needs, "cost": cost, "when": method.when}
 
 
 def _print_method(method: Method[Any], cost: float | None, json: bool) -> None:
