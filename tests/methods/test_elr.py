@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 from proselflc.data import memory_budget
 from proselflc.errors import InputError
-from proselflc.methods.remembering import EarlyLearningRegularization
+from proselflc.methods.elr import EarlyLearningRegularization
 from proselflc.training.loop import train_steps
 
 

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data import memory_budget
 from proselflc.errors import InputError
-from proselflc.methods.remembering import SelfAdaptiveTraining
+from proselflc.methods.sat import SelfAdaptiveTraining
 from proselflc.training.loop import train_steps
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import Strategy

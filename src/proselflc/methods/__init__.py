@@ -27,7 +27,6 @@ FAMILIES = {
     "joint": {"joint_soft": "SOFT", "joint_hard": "HARD"},
     "loss_correction": {"forward": "FORWARD", "backward": "BACKWARD"},
     "proselflc": {"proselflc": "METHOD", "proselflc_lt": "LOW_TEMPERATURE"},
-    "remembering": {"elr": "ELR", "sat": "SAT"},
     "pseudo_label": {"pseudo_label": "METHOD", "pseudo_label_ramped": "RAMPED"},
 }
 COSTS = "method_cost.json"  # what benchmarks/method_cost.py measured
