@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import proselflc
-from proselflc.correction import reference, trust
+from proselflc.correction import target, trust
 
 # What is passed around inside the package: `Run` and `Audit` read their files by the first, and
 # batches of texts are made of the second. The others list keyword arguments.
@@ -89,7 +89,7 @@ def test_every_type_of_a_public_signature_is_exported() -> None:
 
 
 def test_every_reference_and_trust_that_makes_a_target_is_exported() -> None:
-    for module, base in ((reference, reference.Reference), (trust, trust.Trust)):
+    for module, base in ((target, target.Reference), (trust, trust.Trust)):
         own = [
             one for one in vars(module).values() if inspect.isclass(one) and issubclass(one, base)
         ]

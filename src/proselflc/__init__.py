@@ -28,17 +28,18 @@ if TYPE_CHECKING:
     from proselflc.correction.criterion import Criterion
     from proselflc.correction.evidence import Evidence
     from proselflc.correction.memory import Memory
-    from proselflc.correction.objective import Correction, Objective
-    from proselflc.correction.reference import (
+    from proselflc.correction.target import (
+        Correction,
         HardPrediction,
+        Objective,
         Prediction,
         Reference,
         RememberedPrediction,
         SharpenedPrediction,
+        Target,
         Teacher,
         Uniform,
     )
-    from proselflc.correction.target import Target
     from proselflc.correction.trust import (
         Confidence,
         Fixed,
@@ -76,12 +77,10 @@ _NAMES = {
     "correction.criterion": "Criterion",
     "correction.evidence": "Evidence",
     "correction.memory": "Memory",
-    "correction.objective": "Correction Objective",
-    "correction.reference": (
-        "HardPrediction Prediction Reference RememberedPrediction SharpenedPrediction Teacher "
-        "Uniform"
+    "correction.target": (
+        "Correction HardPrediction Objective Prediction Reference RememberedPrediction "
+        "SharpenedPrediction Target Teacher Uniform"
     ),
-    "correction.target": "Target",
     "correction.trust": "Confidence Fixed Growth MaxProbability Product Ramp Sharpened Trust",
     "data.dataset": "Dataset Part Skipped",
     "data.images.image_scaling": "ImageScaling",

@@ -5,12 +5,11 @@ the loss. `correct` returns what a method would teach. Where the target holds th
 the gradient flows through it; ε is a constant.
 
     >>> import torch
-    >>> from proselflc import functional
-    >>> from proselflc.correction import catalogue
+    >>> from proselflc import Fixed, Prediction, Target, functional
     >>> logits, y = torch.tensor([[3.0, 0.0, 0.0]]), torch.tensor([1])
     >>> functional.proselflc(logits, y, progress=0.9).shape
     torch.Size([])
-    >>> functional.correct(catalogue.boot_soft(0.75), logits, y).target.argmax(-1)
+    >>> functional.correct(Target(Prediction(), Fixed(0.75)), logits, y).target.argmax(-1)
     tensor([0])
 """
 
@@ -20,16 +19,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from proselflc.correction import boundary, catalogue, parameter
-from proselflc.correction.objective import (
-    Correction,
-    Objective,
-    checked_objective,
-    correction,
-    reduced_loss,
-)
+from proselflc.correction import boundary, parameter
+from proselflc.correction import target as targets
+from proselflc.correction.fused import reduced_loss
 from proselflc.correction.parameter import DEFAULTS, Options, TargetOptions, takes
 from proselflc.correction.robust import Backward, Forward, Generalized, Symmetric
+from proselflc.correction.target import Correction, Objective, checked_objective, correction
 from proselflc.correction.trust import Trust
 
 if TYPE_CHECKING:
@@ -63,7 +58,7 @@ def loss(
     teacher_logits: Tensor | None = None,
     **options: Unpack[TargetOptions],
 ) -> Tensor:
-    """Return the loss of any method: one of the catalogue, or a `Target` of your own."""
+    """Return the loss of any method: a `Target`, or an `Objective` outside the algebra."""
     chosen: TargetOptions = {**DEFAULTS, **options}
     reduction = boundary.checked_reduction(chosen["reduction"])
     e = boundary.observe(
@@ -107,7 +102,7 @@ def correct(
 @takes(Options)
 def cross_entropy(logits: Tensor, target: Tensor, **options: Unpack[Options]) -> Tensor:
     """Return the loss of `CrossEntropy`."""
-    return loss(catalogue.cce(), logits, target, **options)
+    return loss(targets.cce(), logits, target, **options)
 
 
 @takes(Options)
@@ -115,7 +110,7 @@ def label_smoothing(
     logits: Tensor, target: Tensor, *, epsilon: float, **options: Unpack[Options]
 ) -> Tensor:
     """Return the loss of `LabelSmoothing`."""
-    return loss(catalogue.label_smoothing(epsilon), logits, target, **options)
+    return loss(targets.label_smoothing(epsilon), logits, target, **options)
 
 
 @takes(Options)
@@ -123,7 +118,7 @@ def confidence_penalty(
     logits: Tensor, target: Tensor, *, epsilon: float, **options: Unpack[Options]
 ) -> Tensor:
     """Return the loss of `ConfidencePenalty`."""
-    return loss(catalogue.confidence_penalty(epsilon), logits, target, **options)
+    return loss(targets.confidence_penalty(epsilon), logits, target, **options)
 
 
 @takes(Options)
@@ -131,7 +126,7 @@ def boot_soft(
     logits: Tensor, target: Tensor, *, epsilon: float, **options: Unpack[Options]
 ) -> Tensor:
     """Return the loss of `BootSoft`."""
-    return loss(catalogue.boot_soft(epsilon), logits, target, **options)
+    return loss(targets.boot_soft(epsilon), logits, target, **options)
 
 
 @takes(Options)
@@ -139,7 +134,7 @@ def boot_hard(
     logits: Tensor, target: Tensor, *, epsilon: float, **options: Unpack[Options]
 ) -> Tensor:
     """Return the loss of `BootHard`."""
-    return loss(catalogue.boot_hard(epsilon), logits, target, **options)
+    return loss(targets.boot_hard(epsilon), logits, target, **options)
 
 
 @takes(Options)
@@ -153,7 +148,7 @@ def distillation(
     **options: Unpack[Options],
 ) -> Tensor:
     """Return the loss of `Distillation`."""
-    method = catalogue.distillation(epsilon, temperature)
+    method = targets.distillation(epsilon, temperature)
     return loss(method, logits, target, teacher_logits=teacher_logits, **options)
 
 
@@ -169,7 +164,7 @@ def proselflc(
     **options: Unpack[Options],
 ) -> Tensor:
     """Return the loss of `ProSelfLC`."""
-    method = catalogue.proselflc(sharpness, midpoint, trust)
+    method = targets.proselflc(sharpness, midpoint, trust)
     return loss(method, logits, target, progress=progress, **options)
 
 
@@ -186,7 +181,7 @@ def low_temperature_proselflc(
     **options: Unpack[Options],
 ) -> Tensor:
     """Return the loss of `LowTemperatureProSelfLC`."""
-    method = catalogue.low_temperature_proselflc(sharpness, midpoint, temperature, trust)
+    method = targets.low_temperature_proselflc(sharpness, midpoint, temperature, trust)
     return loss(method, logits, target, progress=progress, **options)
 
 

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import proselflc
 from proselflc import Criterion, Fixed, Memory, Target
-from proselflc.correction.reference import RememberedPrediction
+from proselflc.correction.target import RememberedPrediction
 
 T = torch.full((5, 5), 0.05) + 0.75 * torch.eye(5)
 EVERY: dict[str, Callable[[], Criterion]] = {

@@ -16,9 +16,10 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from proselflc import BootSoft, Fixed, ProSelfLC, Target, functional
-from proselflc.correction import catalogue, fused
+from proselflc.correction import fused
+from proselflc.correction import target as catalogue
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.reference import Prediction
+from proselflc.correction.target import Prediction
 from proselflc.correction.trust import Trust
 
 

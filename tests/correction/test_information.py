@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 from torch.testing import assert_close
 
-from proselflc.correction.information import cross_entropy, entropy, kl_divergence
+from proselflc.correction.evidence import cross_entropy, entropy, kl_divergence
 
 P = np.random.default_rng(0).dirichlet(np.ones(6), size=5)
 Q = np.random.default_rng(1).dirichlet(np.ones(6), size=5)

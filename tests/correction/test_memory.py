@@ -17,7 +17,7 @@ from proselflc import (
     ProSelfLC,
     Target,
 )
-from proselflc.correction.reference import Prediction, RememberedPrediction
+from proselflc.correction.target import Prediction, RememberedPrediction
 
 
 def make() -> Criterion:

@@ -22,7 +22,7 @@ from proselflc import (
     LabelSmoothing,
     ProSelfLC,
 )
-from proselflc.correction import information
+from proselflc.correction import evidence as information
 from proselflc.correction.evidence import Evidence
 
 Batches = SearchStrategy[tuple[Tensor, Tensor]]

@@ -28,7 +28,7 @@ from proselflc import (
     SymmetricCrossEntropy,
     functional,
 )
-from proselflc.correction import catalogue
+from proselflc.correction import target as catalogue
 from proselflc.correction.target import Target
 
 Batches = SearchStrategy[tuple[Tensor, Tensor]]

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from proselflc import ProSelfLC, functional
-from proselflc.correction import catalogue
+from proselflc.correction import target as catalogue
 from proselflc.correction.robust import Backward, Forward, Generalized, Symmetric
 from proselflc.correction.trust import Growth
 

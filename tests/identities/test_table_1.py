@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from proselflc import functional, methods
-from proselflc.correction import catalogue
+from proselflc.correction import target as catalogue
 from proselflc.correction.target import Target
 
 Batches = SearchStrategy[tuple[Tensor, Tensor]]

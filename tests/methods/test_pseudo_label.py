@@ -16,8 +16,8 @@ from torch.testing import assert_close
 
 from proselflc import methods
 from proselflc.cli import app as cli
-from proselflc.correction.catalogue import boot_hard, pseudo_label_ramped
 from proselflc.correction.criterion import Criterion
+from proselflc.correction.target import boot_hard, pseudo_label_ramped
 from proselflc.correction.trust import Ramp
 from proselflc.data import splits
 from proselflc.data.batches import Batch

@@ -18,8 +18,7 @@ from torch.testing import assert_close
 from proselflc.correction.criteria import CrossEntropy, ProSelfLC
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.memory import Memory
-from proselflc.correction.reference import RememberedPrediction
-from proselflc.correction.target import Target
+from proselflc.correction.target import RememberedPrediction, Target
 from proselflc.correction.trust import Fixed
 from proselflc.data.batches import Batch
 from proselflc.data.inputs import Floats

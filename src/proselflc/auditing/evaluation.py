@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import torch
 from torch import Tensor
 
-from proselflc.correction.information import entropy
+from proselflc.correction.evidence import entropy
 from proselflc.errors import InputError
 from proselflc.training.inference import Logits
 

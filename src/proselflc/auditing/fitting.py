@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proselflc.correction.information import entropy
+from proselflc.correction.evidence import entropy
 
 # The sums kept for all examples, and for those whose given label is right or wrong.
 _SUBSETS = ("all", "right", "wrong")

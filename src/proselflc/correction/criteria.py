@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from proselflc.correction import catalogue, parameter
+from proselflc.correction import parameter
+from proselflc.correction import target as targets
 from proselflc.correction.clock import checked_total
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.parameter import Options, TargetOptions, takes
@@ -26,7 +27,7 @@ class CrossEntropy(Criterion):
 
     @takes(TargetOptions)
     def __init__(self, **options: Unpack[TargetOptions]) -> None:
-        super().__init__(catalogue.cce(), **options)
+        super().__init__(targets.cce(), **options)
 
 
 class LabelSmoothing(Criterion):
@@ -39,7 +40,7 @@ class LabelSmoothing(Criterion):
 
     @takes(TargetOptions)
     def __init__(self, epsilon: float, **options: Unpack[TargetOptions]) -> None:
-        super().__init__(catalogue.label_smoothing(epsilon), **options)
+        super().__init__(targets.label_smoothing(epsilon), **options)
 
 
 class ConfidencePenalty(Criterion):
@@ -52,7 +53,7 @@ class ConfidencePenalty(Criterion):
 
     @takes(TargetOptions)
     def __init__(self, epsilon: float, **options: Unpack[TargetOptions]) -> None:
-        super().__init__(catalogue.confidence_penalty(epsilon), **options)
+        super().__init__(targets.confidence_penalty(epsilon), **options)
 
 
 class BootSoft(Criterion):
@@ -65,7 +66,7 @@ class BootSoft(Criterion):
 
     @takes(TargetOptions)
     def __init__(self, epsilon: float, **options: Unpack[TargetOptions]) -> None:
-        super().__init__(catalogue.boot_soft(epsilon), **options)
+        super().__init__(targets.boot_soft(epsilon), **options)
 
 
 class BootHard(Criterion):
@@ -78,7 +79,7 @@ class BootHard(Criterion):
 
     @takes(TargetOptions)
     def __init__(self, epsilon: float, **options: Unpack[TargetOptions]) -> None:
-        super().__init__(catalogue.boot_hard(epsilon), **options)
+        super().__init__(targets.boot_hard(epsilon), **options)
 
 
 class Distillation(Criterion):
@@ -100,7 +101,7 @@ class Distillation(Criterion):
         temperature: float = parameter.TEMPERATURE,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(catalogue.distillation(epsilon, temperature), **options)
+        super().__init__(targets.distillation(epsilon, temperature), **options)
 
 
 class ProSelfLC(Criterion):
@@ -136,7 +137,7 @@ class ProSelfLC(Criterion):
         trust: str | Trust = parameter.TRUST,
         **options: Unpack[TargetOptions],
     ) -> None:
-        target = catalogue.proselflc(sharpness, midpoint, trust)
+        target = targets.proselflc(sharpness, midpoint, trust)
         super().__init__(target, total_steps=checked_total(total_steps), **options)
 
 
@@ -165,7 +166,7 @@ class LowTemperatureProSelfLC(Criterion):
         trust: str | Trust = parameter.LOW_TEMPERATURE_TRUST,
         **options: Unpack[Options],
     ) -> None:
-        target = catalogue.low_temperature_proselflc(sharpness, midpoint, temperature, trust)
+        target = targets.low_temperature_proselflc(sharpness, midpoint, temperature, trust)
         super().__init__(target, total_steps=checked_total(total_steps), **options)
 
 

@@ -1,7 +1,6 @@
-"""Every method as a drop-in for `nn.CrossEntropyLoss`.
+"""A criterion, a drop-in for `nn.CrossEntropyLoss`: an objective, and a clock that tells progress.
 
-A criterion is an objective plus a clock. The objective is a `Target` of the algebra or a loss
-outside it; the clock tells the progress of training. `criteria.py` has the methods by name.
+The objective is a `Target` of the algebra or a loss outside it; `criteria.py` has them by name.
 """
 
 from __future__ import annotations
@@ -22,15 +21,10 @@ from proselflc.correction.clock import (
     stored_total,
 )
 from proselflc.correction.evidence import Evidence
+from proselflc.correction.fused import reduced_loss
 from proselflc.correction.memory import Memory
-from proselflc.correction.objective import (
-    Correction,
-    Objective,
-    checked_objective,
-    correction,
-    reduced_loss,
-)
 from proselflc.correction.parameter import DEFAULTS, TargetOptions, number, takes, whole_number
+from proselflc.correction.target import Correction, Objective, checked_objective, correction
 from proselflc.correction.torch_internals import materialize
 
 if TYPE_CHECKING:
@@ -151,15 +145,13 @@ class Criterion(nn.CrossEntropyLoss):
             progress = self._progress(logits, ahead=counter is not None)
         memory = self.memory
         e = self._observe(logits, target, progress, teacher_logits, presume=memory is None)
-        if memory is None:
-            loss = reduced_loss(self.method, e, self.reduction, self.fused)
-        else:
+        if memory is not None:
             index = memory.check(index, e.logits.shape)
             remembered = memory.renewed(index, e.p) if learning else memory.at(index)
             e.recall(*remembered)
-            loss = reduced_loss(self.method, e, self.reduction, self.fused)
-            if learning:
-                memory.keep(index, *remembered)
+        loss = reduced_loss(self.method, e, self.reduction, self.fused)
+        if memory is not None and index is not None and learning:
+            memory.keep(index, *remembered)
         if counter is not None and not self._followed.is_on:
             counter.add_(1)
             if not torch.compiler.is_compiling():
@@ -186,10 +178,22 @@ class Criterion(nn.CrossEntropyLoss):
         """
         if progress is None:
             progress = self._progress(logits, ahead=False)
+        e = self.evidence(logits, target, index, progress, teacher_logits)
+        return correction(self.method, e, logits.shape)
+
+    def evidence(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        index: Tensor | None,
+        progress: float | Tensor | None,
+        teacher_logits: Tensor | None = None,
+    ) -> Evidence:
+        """Return what the method looks at, with arguments as for `forward`; nothing is changed."""
         e = self._observe(logits, target, progress, teacher_logits, presume=False)
         if self.memory is not None:
             e.recall(*self.memory.at(self.memory.check(index, e.logits.shape)))
-        return correction(self.method, e, logits.shape)
+        return e
 
     @property
     def progress(self) -> float | None:
@@ -358,20 +362,18 @@ def _checked_smoothing(label_smoothing: float) -> float:
     return 0.0
 
 
-def _checked_offset(log_offset: float) -> float:
-    meaning = "it is δ in log(p + δ), 0 in the paper and 1e-6 in its published code"
-    return number(
-        log_offset, "log_offset", "at least 0 and below 1", meaning, fits=lambda x: 0 <= x < 1
-    )
-
-
+_log_offset = number(
+    "at least 0 and below 1",
+    "it is δ in log(p + δ), 0 in the paper and 1e-6 in its published code",
+    lambda x: 0 <= x < 1,
+)
 # The attributes that are checked whenever they are set.
 _CHECKED: dict[str, Callable[[Any], Any]] = {
     "weight": _checked_weight,
     "reduction": boundary.checked_reduction,
     "ignore_index": _checked_ignore_index,
     "label_smoothing": _checked_smoothing,
-    "log_offset": _checked_offset,
+    "log_offset": lambda offset: _log_offset(offset, "log_offset"),
     "method": checked_objective,
     "total_steps": lambda total: None if total is None else checked_total(total),
 }

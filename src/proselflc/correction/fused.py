@@ -1,4 +1,4 @@
-"""The fast twin of the algebra where the reference is p: forward and gradient in closed form.
+"""The loss of a batch, and its fast twin where the reference is p: a gradient in closed form.
 
     L      = (1 − ε) H(q, p) ± ε H(p)
     ∂L/∂z  = (1 − ε)(p − q) ∓ ε p∘(log p + H(p))
@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from proselflc.correction import boundary
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.reference import Prediction
-from proselflc.correction.target import Target
+from proselflc.correction.target import Objective, Prediction, Target
 from proselflc.correction.torch_internals import (
     in_forward_mode,
     in_transform,
@@ -33,9 +33,40 @@ from proselflc.correction.trust import Confidence, Fixed, Growth, MaxProbability
 BLOCK = 2**19  # elements of one block of rows: 2 MiB of float32
 
 
+def reduced_loss(method: Objective, e: Evidence, reduction: str, allow_fused: bool) -> Tensor:
+    """Return the loss, from the fast twin where there is one and it is allowed; [N] for "none"."""
+    try:
+        return _reduced_loss(method, e, reduction, allow_fused)
+    except (IndexError, RuntimeError):
+        if not e.is_presumed:
+            raise
+    # Not all class ids are 0 … C−1, as was presumed: some are ignored, or an error says which.
+    return _reduced_loss(method, boundary.read(e), reduction, allow_fused)
+
+
+def _reduced_loss(method: Objective, e: Evidence, reduction: str, allow_fused: bool) -> Tensor:
+    if isinstance(method, Target):
+        if method.is_neutral and not e.log_offset:
+            # Cross entropy is not worth writing again.
+            return F.cross_entropy(
+                e.logits,
+                e.target,
+                weight=e.weight,
+                ignore_index=e.ignore_index,
+                reduction=reduction,
+            )
+        if allow_fused and applies(method, e):
+            return loss(method, e, reduction)
+    e = boundary.read(e)
+    return boundary.reduce(method.losses(e), e, reduction)
+
+
 def applies(target: Target, e: Evidence) -> bool:
-    """Return whether the twin can be used: r is p, the logarithm is exact, and the loss can be
-    differentiated only backwards and only with respect to the logits."""
+    """Return whether the twin can be used for a loss.
+
+    It can if r is p, the logarithm is exact, and the loss can be differentiated only backwards and
+    only with respect to the logits.
+    """
     return (
         type(target.reference) is Prediction
         and not e.log_offset
@@ -174,7 +205,8 @@ def _in_blocks(
     room = e.logits.new_empty(1 if wanted else 2, height, C)
     for start in range(0, N, height):
         rows = slice(start, start + height)
-        part = e.rows(rows)
+        part = e.with_logits(e.logits[rows])
+        part.target = e.target[rows]
         fitting = room[:, : len(part.logits)]
         out = fitting[1] if gradient is None else gradient[rows]
         losses[rows], _ = _block(part, target, share, guarded, wanted, fitting[0], out)

@@ -11,12 +11,15 @@ import math
 import operator
 from collections.abc import Callable, Collection
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
 from proselflc.errors import unknown
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# Takes a number and its name, and returns the number to keep or raises an error.
+Check: TypeAlias = Callable[[float, str], float]
 
 # ProSelfLC, as in the paper's experiments (Wang et al. 2021).
 SHARPNESS = 10.0
@@ -38,93 +41,62 @@ BETA = 0.1
 LOG_ZERO = -4.0
 
 
-def number(
-    value: float, name: str, allowed: str, meaning: str, *, fits: Callable[[float], bool]
-) -> float:
-    """Return the number, if it is one or a 0-d tensor, and fits.
+def number(allowed: str, meaning: str, fits: Callable[[float], bool]) -> Check:
+    """Return the check for a number, which may be a 0-d tensor.
 
     `allowed` names the numbers that fit, such as "between 0 and 1", and `meaning` says what the
     number is, as a clause for the error. `fits` must be False for NaN.
     """
-    real = is_number(value) or _is_scalar(value)
-    if not real or not fits(float(value)):
-        error = ValueError if real else TypeError
-        raise error(f"{name} must be a number {allowed}, got {value!r}: {meaning}")
-    return float(value)
+
+    def check(value: float, name: str) -> float:
+        real = is_number(value) or _is_scalar(value)
+        if not real or not fits(float(value)):
+            error = ValueError if real else TypeError
+            raise error(f"{name} must be a number {allowed}, got {value!r}: {meaning}")
+        return float(value)
+
+    return check
 
 
-def _share(value: float, name: str, meaning: str) -> float:
-    return number(value, name, "between 0 and 1", meaning, fits=lambda x: 0 <= x <= 1)
+def probability(meaning: str) -> Check:
+    """Return the check for a number between 0 and 1."""
+    return number("between 0 and 1", meaning, lambda x: 0 <= x <= 1)
 
 
-def share_of_target(value: float, name: str) -> float:
-    """Return ε, how much of a target is the reference."""
-    return _share(value, name, "it is the share of the target that does not come from the label")
-
-
-def halfway(value: float, name: str) -> float:
-    """Return the share of training after which the global trust is ½."""
-    return _share(value, name, "it is the share of training after which the global trust is ½")
-
-
-def share_of_training(value: float, name: str) -> float:
-    """Return a moment in training, 0 at its beginning and 1 at its end."""
-    return _share(value, name, "it is a share of training")
-
-
-def probability(meaning: str) -> Callable[[float, str], float]:
-    """Return the check for a probability."""
-    return lambda value, name: _share(value, name, meaning)
-
-
-def _finite(value: float, name: str, meaning: str) -> float:
-    return number(value, name, "≥ 0 and finite", meaning, fits=lambda x: 0 <= x < math.inf)
-
-
-def steepness(value: float, name: str) -> float:
-    """Return B of the global trust."""
-    return _finite(value, name, "it is the paper's B, which was searched in 8, 10, 12, 14, 16")
-
-
-def loss_weight(part: str) -> Callable[[float, str], float]:
-    """Return the check for the weight of a part of a loss."""
-    return lambda value, name: _finite(value, name, f"it is the weight of {part}")
-
-
-def positive(meaning: str) -> Callable[[float, str], float]:
+def positive(meaning: str) -> Check:
     """Return the check for a number above 0."""
-    return lambda value, name: number(
-        value, name, "above 0 and finite", meaning, fits=lambda x: 0 < x < math.inf
-    )
+    return number("above 0 and finite", meaning, lambda x: 0 < x < math.inf)
 
 
-def softmax_temperature(value: float, name: str) -> float:
-    """Return the temperature of a softmax."""
-    return number(
-        value,
-        name,
-        "above 0 and finite",
-        "logits are divided by it",
-        fits=lambda x: x > 0 and x * x < math.inf,  # its square is used too
-    )
+def _not_negative(meaning: str) -> Check:
+    return number("≥ 0 and finite", meaning, lambda x: 0 <= x < math.inf)
 
 
-def power(value: float, name: str) -> float:
-    """Return q of the generalised cross entropy."""
-    meaning = "near 0 the loss is cross entropy, at 1 the mean absolute error"
-    return number(value, name, "above 0 and at most 1", meaning, fits=lambda x: 0 < x <= 1)
+def loss_weight(part: str) -> Check:
+    """Return the check for the weight of a part of a loss."""
+    return _not_negative(f"it is the weight of {part}")
 
 
-def log_of_zero(value: float, name: str) -> float:
-    """Return A of the symmetric cross entropy."""
-    meaning = "it stands for log 0, −4 in the paper"
-    return number(value, name, "below 0 and finite", meaning, fits=lambda x: -math.inf < x < 0)
-
-
-def kept_share(value: float, name: str) -> float:
-    """Return the share of an average that an update keeps."""
-    meaning = "it is the share of the old average that an update keeps"
-    return number(value, name, "at least 0 and below 1", meaning, fits=lambda x: 0 <= x < 1)
+share_of_target = probability("it is the share of the target that does not come from the label")
+share_of_training = probability("it is a share of training")
+halfway = probability("it is the share of training after which the global trust is ½")
+steepness = _not_negative("it is the paper's B, which was searched in 8, 10, 12, 14, 16")
+softmax_temperature = number(
+    "above 0 and finite", "logits are divided by it", lambda x: x > 0 and x * x < math.inf
+)  # its square is used too
+power = number(  # q of the generalised cross entropy
+    "above 0 and at most 1",
+    "near 0 the loss is cross entropy, at 1 the mean absolute error",
+    lambda x: 0 < x <= 1,
+)
+log_of_zero = number(  # A of the symmetric cross entropy
+    "below 0 and finite", "it stands for log 0, −4 in the paper", lambda x: -math.inf < x < 0
+)
+kept_share = number(
+    "at least 0 and below 1",
+    "it is the share of the old average that an update keeps",
+    lambda x: 0 <= x < 1,
+)
 
 
 def one_of(known: Collection[str]) -> Callable[[str, str], str]:

@@ -9,20 +9,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from proselflc.correction.evidence import Evidence
-from proselflc.correction.information import cross_entropy
+from proselflc.correction.evidence import Evidence, cross_entropy
 from proselflc.correction.parameter import log_of_zero, loss_weight, power
 
 EXACT = 2**24  # largest [N, C, C] that is made, 64 MiB of float32
 
 
-def annotation(e: Evidence) -> tuple[Tensor, Tensor]:
-    """Return q [N, C] and 0 [N], the target and trust of a loss that corrects no labels."""
-    return e.q, torch.zeros_like(e.logits[:, 0])
+class _UncorrectedLabels:
+    """A loss that corrects no labels: its target is q [N, C], its trust 0 [N]."""
+
+    def __call__(self, e: Evidence) -> tuple[Tensor, Tensor]:
+        return e.q, torch.zeros_like(e.logits[:, 0])
 
 
 @dataclass(frozen=True)
-class Generalized:
+class Generalized(_UncorrectedLabels):
     """L_q = (1 − p_y^q)/q; for probabilities Σ_j q_j (1 − p_j^q)/q (Zhang & Sabuncu 2018).
 
     q → 0 is cross entropy, q = 1 the mean absolute error 1 − p_y.
@@ -33,16 +34,13 @@ class Generalized:
     def __post_init__(self) -> None:
         object.__setattr__(self, "q", power(self.q, "q"))
 
-    def __call__(self, e: Evidence) -> tuple[Tensor, Tensor]:
-        return annotation(e)
-
     def losses(self, e: Evidence) -> Tensor:
         # expm1 keeps the digits that 1 − p^q loses when q is small.
         return e.expect(lambda log_p: -torch.expm1(self.q * log_p) / self.q)
 
 
 @dataclass(frozen=True)
-class Symmetric:
+class Symmetric(_UncorrectedLabels):
     """α H(q, p) + β RCE with RCE = −Σ_j p_j log q_j and log 0 := A (Wang et al. 2019).
 
     For a class id RCE is −A (1 − p_y). For probabilities log q_j is bounded below by A, which is
@@ -58,9 +56,6 @@ class Symmetric:
         object.__setattr__(self, "beta", loss_weight("H(p, q)")(self.beta, "beta"))
         object.__setattr__(self, "A", log_of_zero(self.A, "A"))
 
-    def __call__(self, e: Evidence) -> tuple[Tensor, Tensor]:
-        return annotation(e)
-
     def losses(self, e: Evidence) -> Tensor:
         if e.has_class_ids:
             reverse = e.expect(lambda log_p: self.A * torch.expm1(log_p))
@@ -69,7 +64,7 @@ class Symmetric:
         return self.alpha * e.expect(lambda log_p: -log_p) + self.beta * reverse
 
 
-class Forward(nn.Module):
+class Forward(_UncorrectedLabels, nn.Module):
     """−log (Tᵀp)_y; for probabilities Σ_j q_j (−log (Tᵀp)_j)."""
 
     transition: Tensor  # [C, C]
@@ -77,9 +72,6 @@ class Forward(nn.Module):
     def __init__(self, transition: Tensor) -> None:
         super().__init__()
         self.register_buffer("transition", checked_transition(transition))
-
-    def forward(self, e: Evidence) -> tuple[Tensor, Tensor]:
-        return annotation(e)
 
     def losses(self, e: Evidence) -> Tensor:
         T = _fitting(self.transition, e)
@@ -111,7 +103,7 @@ class Forward(nn.Module):
             )
 
 
-class Backward(nn.Module):
+class Backward(_UncorrectedLabels, nn.Module):
     """Σ_j (T⁻¹)_yj (−log p_j); for probabilities the same, averaged over q."""
 
     inverse: Tensor  # [C, C]
@@ -126,9 +118,6 @@ class Backward(nn.Module):
                 "forward correction, or mix some identity into transition"
             )
         self.register_buffer("inverse", torch.linalg.inv(exact).to(T))
-
-    def forward(self, e: Evidence) -> tuple[Tensor, Tensor]:
-        return annotation(e)
 
     def losses(self, e: Evidence) -> Tensor:
         inverse = _fitting(self.inverse, e)

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.parameter import share_of_training, whole_number
-from proselflc.correction.reference import HardPrediction
-from proselflc.correction.target import Target
+from proselflc.correction.target import HardPrediction, Target
 from proselflc.correction.trust import Trust
 from proselflc.data.batches import generator_for
 from proselflc.errors import InputError

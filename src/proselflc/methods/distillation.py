@@ -9,9 +9,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from proselflc.correction import catalogue, parameter
+from proselflc.correction import parameter
 from proselflc.correction.criteria import Distillation
 from proselflc.correction.parameter import share_of_target, softmax_temperature
+from proselflc.correction.target import distillation
 from proselflc.data.batches import Batch
 from proselflc.errors import InputError
 from proselflc.training import method
@@ -183,5 +184,5 @@ METHOD = Method(
     grid={"epsilon": (0.125, 0.25, 0.5)},
     strategy=KnowledgeDistillation,
     criterion="Distillation",
-    target=lambda p: catalogue.distillation(p.epsilon, p.temperature),
+    target=lambda p: distillation(p.epsilon, p.temperature),
 )

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from proselflc.correction.criteria import CrossEntropy
-from proselflc.correction.evidence import Evidence
-from proselflc.correction.information import expected_surprise
+from proselflc.correction.evidence import Evidence, expected_surprise
 from proselflc.correction.parameter import loss_weight, positive, share_of_training
 from proselflc.data.batches import Batch
 from proselflc.data.preprocessing import TextHashing

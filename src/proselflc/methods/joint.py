@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from proselflc.correction.criteria import CrossEntropy
-from proselflc.correction.information import entropy
+from proselflc.correction.evidence import entropy
 from proselflc.correction.parameter import loss_weight
 from proselflc.data.batches import Batch
 from proselflc.training import method

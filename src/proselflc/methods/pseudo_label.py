@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from proselflc.correction import catalogue
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.parameter import loss_weight, share_of_target, share_of_training
-from proselflc.correction.reference import HardPrediction
-from proselflc.correction.target import Target
+from proselflc.correction.target import HardPrediction, Target, pseudo_label_ramped
 from proselflc.correction.trust import Ramp, Trust
 from proselflc.data.batches import Batch
 from proselflc.errors import InputError
@@ -152,5 +150,5 @@ RAMPED = Method(
     parameters=RampedParameters,
     grid={"epsilon": (0.25, 0.5, 0.75)},
     criterion="Criterion",
-    target=lambda p: catalogue.pseudo_label_ramped(p.epsilon, p.begin, p.end),
+    target=lambda p: pseudo_label_ramped(p.epsilon, p.begin, p.end),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proselflc.correction.information import expected_surprise
+from proselflc.correction.evidence import expected_surprise
 from proselflc.correction.parameter import kept_share, share_of_training
 from proselflc.data.batches import Batch
 from proselflc.training import method

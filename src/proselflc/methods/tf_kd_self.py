@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from proselflc import methods
-from proselflc.correction import catalogue
 from proselflc.correction.criteria import Distillation
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.parameter import positive, share_of_target, softmax_temperature
+from proselflc.correction.target import distillation
 from proselflc.data.batches import Batch
 from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.methods.distillation import FrozenTeacher
@@ -153,5 +153,5 @@ METHOD = Method(
     grid={"epsilon": (0.5, 0.9, 0.95)},
     strategy=_strategy,
     criterion="Distillation",
-    target=lambda p: catalogue.distillation(p.epsilon, p.temperature),
+    target=lambda p: distillation(p.epsilon, p.temperature),
 )

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from proselflc import methods
-from proselflc.correction.reference import Prediction, Uniform
-from proselflc.correction.target import Target
+from proselflc.correction.target import Prediction, Target, Uniform
 from proselflc.paper import printed
 from proselflc.paper.output import MISSING, Output, ResultTable, difference, interval, mean_std
 from proselflc.paper.plan import (
@@ -110,7 +109,7 @@ def _logits_with_confidence(confidence: float) -> Tensor:
     """Return [1, 3] logits for class 0 with the given local trust 1 − H(p)/H(u), by bisection."""
     import torch
 
-    from proselflc.correction.information import entropy
+    from proselflc.correction.evidence import entropy
 
     low, high = 0.0, 30.0
     for _ in range(100):
