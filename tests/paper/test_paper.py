@@ -23,7 +23,7 @@ from proselflc.paper.plan import RunPlan, find_scale
 from proselflc.paper.records import RecordStore
 from proselflc.run.config import Config, find
 from proselflc.run.prepare import prepare
-from proselflc.training.optimizer import factor
+from proselflc.training.recipe import factor
 
 # Section 5.1, "Datasets and training details" (2): "ResNet-50 … SGD with a start learning rate of
 # 2e-3. A polynomial learning rate decay with a power of 2 is used. We set the momentum to 0.95 and

@@ -26,8 +26,7 @@ from proselflc.errors import InputError
 from proselflc.training import processes
 from proselflc.training.checkpoint import State
 from proselflc.training.loop import DivergenceError, Observer, StepResult, Training, train_steps
-from proselflc.training.optimizer import cosine, factor
-from proselflc.training.recipe import Recipe
+from proselflc.training.recipe import SCHEDULES, Recipe, factor
 from proselflc.training.strategy import Strategy
 
 N, C, FEATURES = 12, 3, 5
@@ -383,7 +382,7 @@ def test_steps_come_in_order_and_say_where_an_epoch_ends() -> None:
         expected = loader.batch(*divmod(number, 3))
         assert torch.equal(result.batch.x, expected.x)
         assert result.size == N
-        assert result.lr == 0.2 * cosine(number / 8)
+        assert result.lr == 0.2 * SCHEDULES["cosine"](number / 8)
         assert not result.stop
     assert loader.asked == [(0, 0), (1, 0), (2, 0)]
     assert model.progress == 1

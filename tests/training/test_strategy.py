@@ -25,8 +25,7 @@ from proselflc.errors import InputError
 from proselflc.training import checkpoint, loop, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.loop import DivergenceError, Observer, StepResult, Training, train_steps
-from proselflc.training.optimizer import cosine
-from proselflc.training.recipe import Recipe
+from proselflc.training.recipe import SCHEDULES, Recipe
 from proselflc.training.strategy import (
     Snapshot,
     Stage,
@@ -203,7 +202,9 @@ def test_progress_and_learning_rate_are_the_stages_own() -> None:
     assert progress == pytest.approx(
         [*((k + 1) / first for k in range(first)), *((k + 1) / second for k in range(second))]
     )
-    assert rates == pytest.approx([0.1] * first + [0.1 * cosine(k / second) for k in range(second)])
+    assert rates == pytest.approx(
+        [0.1] * first + [0.1 * SCHEDULES["cosine"](k / second) for k in range(second)]
+    )
 
 
 def test_the_loss_is_told_the_stages_progress() -> None:

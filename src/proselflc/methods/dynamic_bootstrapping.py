@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
@@ -335,8 +335,6 @@ def normalised(losses: AnyValues, low: float, high: float) -> AnyValues:
     return ((losses - low) / (high - low + 1e-6)).clip(1e-3, 1 - 1e-3)
 
 
-GRID = {"begin": (0.2, 0.35, 0.5)}
-
 SOFT = Method(
     title="M-DYR-S",
     loss="(1 − B) H(q, p) + B H(p', p) + η R, mixed",
@@ -346,33 +344,24 @@ SOFT = Method(
     when="When noise is heavy, examples can be mixed and right and wrong labels have clearly "
     "different losses, as on digits; else it is mixup.",
     parameters=Parameters,
-    grid=GRID,
+    grid={"begin": (0.2, 0.35, 0.5)},
     strategy=partial(DynamicBootstrapping, kind="soft"),
     criterion="CrossEntropy",
 )
-HARD = Method(
+HARD = replace(
+    SOFT,
     title="M-DYR-H",
     loss="(1 − B) H(q, p) − B log p_max' + η R, mixed",
-    where="beside MD-DYR-SH",
-    entropy="rewards",
-    semantic_class="annotated and learned",
     when="Like M-DYR-S, with hard predictions: the best on digits with pair noise, behind cross "
     "entropy on photos.",
-    parameters=Parameters,
-    grid=GRID,
     strategy=partial(DynamicBootstrapping, kind="hard"),
-    criterion="CrossEntropy",
 )
-DYNAMIC = Method(
+DYNAMIC = replace(
+    SOFT,
     title="MD-DYR-SH",
     loss="(1 − B) H(q, p) + B H(p'_T, p) + η R, mixed by B",
     where="Table 6",
-    entropy="rewards",
-    semantic_class="annotated and learned",
     when="Like M-DYR-S, for heavier noise, mixing more of the trusted examples; behind cross "
     "entropy on photos.",
-    parameters=Parameters,
-    grid=GRID,
     strategy=partial(DynamicBootstrapping, kind="dynamic"),
-    criterion="CrossEntropy",
 )

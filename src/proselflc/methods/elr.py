@@ -12,8 +12,7 @@ from proselflc.correction.parameter import kept_share, loss_weight
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.prediction_memory import PredictionMemory
-from proselflc.training.strategy import RunContext
+from proselflc.training.strategy import PredictionMemory, RunContext
 
 CLAMP = 1e-4
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -140,8 +140,6 @@ def _distributions(weights: Tensor) -> Tensor:
     return weights / weights.sum(1, keepdim=True).clamp_min(1e-6)
 
 
-GRID = {"alpha": (0.4, 1.0), "beta": (0.1, 0.5)}
-
 SOFT = Method(
     title="Joint-soft",
     loss="H(ỹ, p) + α L_p + β H(p), then H(ỹ, p)",
@@ -151,19 +149,14 @@ SOFT = Method(
     when="When a network would memorise every wrong label and there are enough epochs for two "
     "trainings; 60 were not enough on photos.",
     parameters=Parameters,
-    grid=GRID,
+    grid={"alpha": (0.4, 1.0), "beta": (0.1, 0.5)},
     strategy=partial(Joint, hard=False),
     criterion="CrossEntropy",
 )
-HARD = Method(
+HARD = replace(
+    SOFT,
     title="Joint-hard",
-    loss="H(ỹ, p) + α L_p + β H(p), then H(ỹ, p)",
     where="Section 1",
-    entropy="rewards",
-    semantic_class="learned",
     when="Like Joint-soft, with hard labels: strong on digits; on photos it had too few epochs.",
-    parameters=Parameters,
-    grid=GRID,
     strategy=partial(Joint, hard=True),
-    criterion="CrossEntropy",
 )

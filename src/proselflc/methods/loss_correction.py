@@ -9,7 +9,7 @@ estimate fails for a class, a fallback is used and a note says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -291,14 +291,13 @@ FORWARD = Method(
     strategy=partial(_strategy, backward=False),
     criterion="ForwardCorrection",
 )
-BACKWARD = Method(
+BACKWARD = replace(
+    FORWARD,
     title="Backward correction",
     loss="Σ_j (T⁻¹)_yj (−log p_j)",
     where="beside Forward",
     when="To compare with forward correction, and for nothing else: its loss has no lower bound, "
     "and it was the worst here.",
-    parameters=Parameters,
-    grid={"estimate": ("percentile", "anchor", "confident")},
     strategy=partial(_strategy, backward=True),
     criterion="BackwardCorrection",
 )

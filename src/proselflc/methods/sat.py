@@ -12,8 +12,7 @@ from proselflc.correction.parameter import kept_share, share_of_training
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.prediction_memory import PredictionMemory
-from proselflc.training.strategy import RunContext, Snapshot, one_hot
+from proselflc.training.strategy import PredictionMemory, RunContext, Snapshot, one_hot
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Size, Tensor, as_tensor
+from torch.optim import Optimizer
 
 from proselflc.errors import InputError
 from proselflc.files.regular import NotRegularError, check_regular, content_of
@@ -101,6 +102,32 @@ def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def named(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors with `prefix` and a dot before their names."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
+    """Return the state of an optimiser, by the number of a parameter and the name of a value."""
+    return {
+        f"{number}.{name}": as_tensor(value)
+        for number, values in optimizer.state_dict()["state"].items()
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def restore_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Restore a state that `optimizer_tensors` returned; refuse one of other parameters."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    values: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        number, _, key = name.partition(".")
+        k = int(number) if number.isdecimal() else len(parameters)
+        fits = k < len(parameters) and value.shape in (Size(), parameters[k].shape)
+        if not fits or not value.is_floating_point():
+            raise InputError(
+                f"the checkpoint does not fit this optimiser: {name} has another shape or type"
+            )
+        values.setdefault(k, {})[key] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": values})
 
 
 def _files(folder: Path) -> list[Path]:

@@ -22,8 +22,8 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from proselflc.correction.criterion import Criterion
 from proselflc.data.batches import Batch, Batches, generator_for
 from proselflc.errors import InputError
-from proselflc.training import checkpoint, optimizer, processes
-from proselflc.training.recipe import Recipe
+from proselflc.training import checkpoint, processes
+from proselflc.training.recipe import Recipe, factor
 from proselflc.training.strategy import CorrectedBatch, Snapshot, Strategy, spans, trainable
 from proselflc.wording import option
 
@@ -72,16 +72,8 @@ class Observer:
 class Training:
     """A model in training, with its strategy and optimiser.
 
-    Args:
-        model: any module that maps a batch's x to logits [N, C].
-        recipe: the recipe; optimiser, learning rate and weight decay must be set.
-
-    Attributes:
-        step: t, the number of completed steps.
-        module: the bare model, without wrappers of the loop.
-        average: the exponential moving average of its weights, or None.
-        wants_stop: set to True to end the loop after the next step.
-        is_interrupted: set to True if a signal wants it to end.
+    The model maps a batch's x to logits [N, C]; the recipe must have an optimiser, a learning rate
+    and a weight decay.
     """
 
     def __init__(
@@ -106,26 +98,26 @@ class Training:
         self.recipe = recipe
         self.total_steps = total_steps
         self.accelerator = accelerator
-        self.step = 0
+        self.step = 0  # t, the number of completed steps
         self._entered = -1  # number of the last stage that was begun
-        self.wants_stop = False
-        self.is_interrupted = False
+        self.wants_stop = False  # True ends the loop after the next step
+        self.is_interrupted = False  # True if a signal wants it to end
         self.strategy = strategy.to(accelerator.device)
-        self.module = model.to(accelerator.device)
+        self.module = model.to(accelerator.device)  # bare, without wrappers of the loop
         self._initial = None
         if any(span.stage.fresh for span in self.spans):
             self._initial = {name: t.clone() for name, t in self.module.state_dict().items()}
         if recipe.channels_last:
             self.module = self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._arrange(0)  # before the optimiser: a strategy may add parameters that fit the model
-        self.average = None
+        self.average = None  # or the exponential moving average of its weights
         if recipe.ema is not None:
             self.average = AveragedModel(
                 self.module, multi_avg_fn=_moving_average(recipe.ema), use_buffers=True
             )
         if recipe.compile:
             self.module.compile()
-        self.bare_optimizer = optimizer.make(trainable(self.module), trainable(strategy), recipe)
+        self.bare_optimizer = recipe.make_optimizer(trainable(self.module), trainable(strategy))
         self.model, prepared = accelerator.prepare(self.module, self.bare_optimizer)
         # Accelerate's optimiser looks for a missing package at every step, which takes longer than
         # the step of a small network. All that it adds here is the gradient scaler of float16.
@@ -183,7 +175,7 @@ class Training:
         _seed(accelerator.device, "step", recipe.seed, self.step, accelerator.process_index)
         assert recipe.lr is not None
         span = self.span
-        lr = recipe.lr * optimizer.factor(
+        lr = recipe.lr * factor(
             span.stage.schedule or recipe.schedule,
             self.step - span.first,
             span.steps,
@@ -208,8 +200,8 @@ class Training:
                     self.optimizer.zero_grad()
                 # Gradients of processes are averaged: the average must be the whole batch's mean.
                 share = self.strategy.mass(piece) / mass
-                factor = share * accelerator.num_processes
-                accelerator.backward(loss if factor == 1 else loss * factor)
+                scale = share * accelerator.num_processes
+                accelerator.backward(loss if scale == 1 else loss * scale)
             total += loss.detach() * share
             logits.append(z)
         loss_value = self._checked(total, lr)
@@ -265,15 +257,21 @@ class Training:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the state by name, without copying: the next step changes them."""
-        state = checkpoint.named("model", self.module.state_dict())
-        state |= checkpoint.named("strategy", self.strategy.state_dict())
+        state: dict[str, Tensor] = {}
+        for name, module in self._modules.items():
+            state |= checkpoint.named(name, module.state_dict())
         if any(span.stage.fresh for span in self.spans[self._entered + 1 :]):
             # A model that the user passes to a resumed run may have other initial weights.
             assert self._initial is not None
             state |= checkpoint.named("initial", self._initial)
-        if self.average is not None:
-            state |= checkpoint.named("average", self.average.state_dict())
-        return state | checkpoint.named("optimizer", optimizer.tensors(self.bare_optimizer))
+        of_optimizer = checkpoint.optimizer_tensors(self.bare_optimizer)
+        return state | checkpoint.named("optimizer", of_optimizer)
+
+    @property
+    def _modules(self) -> dict[str, nn.Module]:
+        """Return the modules whose state a checkpoint keeps, by the prefix of their tensors."""
+        modules = {"model": self.module, "strategy": self.strategy}
+        return modules if self.average is None else {**modules, "average": self.average}
 
     def facts(self) -> dict[str, object]:
         """Return what the state holds beside tensors."""
@@ -287,16 +285,15 @@ class Training:
         mine = self.tensors()
         self._check_fit(state, mine)
         try:
-            self.module.load_state_dict(checkpoint.part(state.tensors, "model"))
-            self.strategy.load_state_dict(checkpoint.part(state.tensors, "strategy"))
-            if self.average is not None:
-                self.average.load_state_dict(checkpoint.part(state.tensors, "average"))
+            for name, module in self._modules.items():
+                module.load_state_dict(checkpoint.part(state.tensors, name))
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:300]
             raise InputError(f"the checkpoint does not fit this model: {reason}") from None
         for name, tensor in checkpoint.part(state.tensors, "initial").items():
             mine[f"initial.{name}"].copy_(tensor)
-        optimizer.restore(self.bare_optimizer, checkpoint.part(state.tensors, "optimizer"))
+        of_optimizer = checkpoint.part(state.tensors, "optimizer")
+        checkpoint.restore_optimizer(self.bare_optimizer, of_optimizer)
         if self.accelerator.scaler is not None and state.facts.get("scaler"):
             self.accelerator.scaler.load_state_dict(state.facts["scaler"])
         self.step = state.step
@@ -346,11 +343,8 @@ def train_steps(
 ) -> Iterator[StepResult]:
     """Train from the current step to Γ or to a stop, and yield the result of every step.
 
-    Args:
-        snapshot: returns the snapshot that the strategy may read when a stage begins or an epoch
-            ends; None for a strategy that needs none.
-        evaluate: measures the model after a step and returns a line of the history; None where
-            nothing is due.
+    `snapshot` returns what the strategy may read when a stage begins or an epoch ends. `evaluate`
+    measures the model after a step and returns a line of the history, or None if none is due.
     """
     assert snapshot is not None or type(training.strategy) is Strategy
     batches = training.batches

@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from proselflc.correction import boundary
+from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.target import Target
@@ -146,11 +146,8 @@ class Strategy(nn.Module):
 
     Buffers and parameters are the method's state: checkpoints keep them, and parameters that need
     gradients are trained with the model's. A subclass overrides the hooks it needs and no more.
-
-    Args:
-        criterion: the loss to minimise.
-        sample_weight: [n] weight of each example, or None for equal weights. The loss of a batch is
-            then Σ_i w_i L_i / Σ_i w_i, as in `F.cross_entropy` with class weights.
+    With weights w [n] of the examples, the loss of a batch is Σ_i w_i L_i / Σ_i w_i, as in
+    `F.cross_entropy` with class weights.
     """
 
     stages: tuple[Stage, ...] = (Stage("training"),)  # in order; their shares sum to 1
@@ -239,37 +236,42 @@ class Strategy(nn.Module):
         return None if growth is None else growth.at(progress)
 
     def evidence(self, logits: Tensor, batch: Batch, progress: float) -> Evidence:
-        """Return the evidence that `taught` computes q̃ and ε from.
+        """Return the evidence of logits [N, C], detached, from which `taught` computes q̃ and ε.
 
         `criterion.correct` returns those too, but computes losses and hides log p, p and H(p).
-
-        Args:
-            logits: [N, C] of the batch, detached.
-            batch: the examples, on any device.
         """
-        criterion, device = self.criterion, logits.device
-        batch = Batch(*(tensor.to(device) for tensor in batch))
-        e = boundary.observe(
-            logits,
-            self.targets(batch),
-            progress=progress,
-            weight=criterion.weight,
-            ignore_index=criterion.ignore_index,
-            teacher_logits=self.teacher_logits(batch),
-            log_offset=criterion.log_offset,
-        )
-        if criterion.memory is not None:
-            index = criterion.memory.check(batch.index, logits.shape)
-            e.recall(*criterion.memory.at(index))
-        return e
+        batch = Batch(*(tensor.to(logits.device) for tensor in batch))
+        targets, of_teacher = self.targets(batch), self.teacher_logits(batch)
+        return self.criterion.evidence(logits, targets, batch.index, progress, of_teacher)
+
+
+class PredictionMemory(Strategy):
+    """Cross entropy, with a memory t [n, C] of predictions: t ← β t + (1 − β) p, a constant.
+
+    The memory is renewed before it is used and kept after the step: a step that diverges is skipped
+    and must change nothing.
+    """
+
+    processes = 1
+    memory: Tensor
+
+    def __init__(self, context: RunContext, momentum: float, what: str) -> None:
+        super().__init__(CrossEntropy())
+        n, C = context.num_examples, context.num_classes
+        check_memory(4 * n * C, f"{what} of {n:,} examples of {C:,} classes")
+        self.momentum = momentum
+
+    @torch.no_grad()
+    def renewed(self, p: Tensor, batch: Batch) -> Tensor:
+        """Return the updated t [N, C]."""
+        return self.momentum * self.memory[batch.index] + (1 - self.momentum) * p
 
 
 class CorrectedBatch:
     """What a strategy makes of a batch: p, H(p), q̃ and ε, each computed on first use and kept.
 
     The step's loss cannot hand these over: the fused criteria never build q̃ and overwrite p by the
-    gradient. They are computed from the same logits without another forward pass, once for all
-    who read them. Read them before the strategy changes at the end of an epoch.
+    gradient. Read them before the strategy changes at the end of an epoch.
     """
 
     def __init__(self, strategy: Strategy, logits: Tensor, batch: Batch, progress: float) -> None:

@@ -17,8 +17,7 @@ from torch.optim.lr_scheduler import (
     PolynomialLR,
 )
 
-from proselflc.training.optimizer import SCHEDULES, factor
-from proselflc.training.recipe import Schedule
+from proselflc.training.recipe import SCHEDULES, Schedule, factor
 
 ORACLES: dict[Schedule, Callable[[torch.optim.Optimizer, int], LRScheduler]] = {
     "multistep": lambda o, total: MultiStepLR(
