@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import whole_file
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -8,7 +8,7 @@ import pytest
 
 from proselflc.data.dataset import Dataset
 from proselflc.data.sources import cifar
-from proselflc.files.whole import file_lock
+from proselflc.files.regular import file_lock
 
 CSV = "id,height,width,label\nr1,1,2,cat\nr2,3,4,dog\nr3,5,6,cat\nr4,7,8,dog\n"
 SHARED = Path(__file__).parents[2] / "../shared/data"

@@ -26,7 +26,7 @@ from proselflc.data.noise import corrupt, stream
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.errors import InputError
-from proselflc.files.whole import fleeting, whole_file
+from proselflc.files.regular import fleeting, whole_file
 
 
 def dataset_of(labels: Ints, names: tuple[str, ...], ids: tuple[str, ...]) -> Dataset:
@@ -262,7 +262,7 @@ def test_only_what_lasts_waits_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[int] = []
-    monkeypatch.setattr("proselflc.files.whole.os.fsync", waited.append)
+    monkeypatch.setattr("proselflc.files.regular.os.fsync", waited.append)
     with fleeting(), whole_file(tmp_path / "fleeting") as file:
         file.write(b"gone before long")
     assert waited == []

@@ -179,7 +179,7 @@ def test_no_space_for_any_one_file(
             raise OSError(errno.ENOSPC, "No space left on device")
         rename(source, target)
 
-    monkeypatch.setattr("proselflc.files.whole.os.replace", full)
+    monkeypatch.setattr("proselflc.files.regular.os.replace", full)
     assert "No space left on device" in refused(capfd, "--out", tmp_path / "run")
     monkeypatch.undo()
     assert not (tmp_path / "run" / "summary.json").exists()

@@ -106,7 +106,7 @@ def test_what_cannot_be_written_leaves_the_states_before(
     def full(number: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("proselflc.files.whole.os.fsync", full)
+    monkeypatch.setattr("proselflc.files.regular.os.fsync", full)
     with pytest.raises(InputError, match="No space left on device"):
         checkpoint.write(tmp_path, state(3))
     assert sorted(tmp_path.iterdir()) == before

@@ -77,7 +77,7 @@ class Fuzzer:
 
     def run(self, numbers: Iterable[int]) -> Iterator[Result]:
         """Run the cases with these numbers and yield an outcome per command."""
-        from proselflc.files.whole import fleeting
+        from proselflc.files.regular import fleeting
 
         with ExitStack() as stack:
             stack.enter_context(corpus.working_directory(self.folder))

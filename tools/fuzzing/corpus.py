@@ -27,7 +27,7 @@ MLP = ("--model", "mlp")
 
 def create(folder: Path) -> None:
     """Create everything in an empty folder; paths in it are relative to the folder."""
-    from proselflc.files.whole import fleeting
+    from proselflc.files.regular import fleeting
 
     with working_directory(folder), fleeting():
         Path("outside").mkdir()

@@ -10,9 +10,8 @@ from proselflc.data.labels import class_matrix
 from proselflc.data.labels.class_matrix import ClassMatrix, rows_to_1
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
-from proselflc.files.regular import is_regular
+from proselflc.files.regular import is_regular, whole_file
 from proselflc.files.typed import Count, Share
-from proselflc.files.whole import whole_file
 from proselflc.training.run_directory import Json, RunDirectory
 from proselflc.wording import command
 

@@ -15,7 +15,7 @@ from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels.labels import Labels
 from proselflc.data.tables.parquet import open_parquet
 from proselflc.errors import InputError
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import whole_file
 from proselflc.training.observations import TOP_CLASSES, recent_epochs
 from proselflc.wording import command
 

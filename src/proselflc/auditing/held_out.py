@@ -17,7 +17,7 @@ from proselflc.data.labels.labels import Labels
 from proselflc.data.memory_budget import is_dense
 from proselflc.errors import InputError
 from proselflc.files import manifest
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import whole_file
 from proselflc.training.observations import TOP, mapped
 from proselflc.training.run_directory import RunDirectory
 from proselflc.wording import option

@@ -28,9 +28,8 @@ from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.data.streaming import FileLoader
 from proselflc.errors import InputError, invalid_option
-from proselflc.files.regular import is_regular
+from proselflc.files.regular import is_regular, whole_file
 from proselflc.files.typed import read_json
-from proselflc.files.whole import whole_file
 from proselflc.models.factory import call_factory, import_timm, words
 from proselflc.models.pixels import IMAGENET
 from proselflc.models.weights import load_strictly, read_state

@@ -22,7 +22,7 @@ from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.data.tables.cells import format_row, neutralize
 from proselflc.errors import InputError, invalid_option, printable
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import whole_file
 from proselflc.wording import option
 
 LABEL, CLEAN, ID, SPLIT = "label", "clean_label", "id", "split"

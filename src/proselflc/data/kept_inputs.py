@@ -12,8 +12,7 @@ from proselflc.data.labels.labels import strings_of
 from proselflc.data.sources import npz
 from proselflc.data.tables.parquet import open_parquet
 from proselflc.errors import InputError
-from proselflc.files.regular import is_regular
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import is_regular, whole_file
 
 
 def check(inputs: Inputs) -> None:

@@ -22,8 +22,7 @@ from proselflc.data.tables.table_file import Table, open_table
 from proselflc.errors import InputError, invalid_option
 from proselflc.exporting.formats import FORMATS, Format
 from proselflc.exporting.labels import LabelExport
-from proselflc.files.regular import is_regular
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import is_regular, whole_file
 from proselflc.options import check_out
 from proselflc.run import original
 from proselflc.run.reader import Run

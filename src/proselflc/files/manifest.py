@@ -21,8 +21,7 @@ import msgspec
 
 from proselflc.errors import InputError
 from proselflc.files import typed
-from proselflc.files.regular import is_regular, open_regular
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import is_regular, open_regular, whole_file
 from proselflc.wording import command
 
 NAME = "manifest.json"

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.errors import InputError, printable
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import whole_file
 from proselflc.pages import svg
 from proselflc.pages.svg import COLOURS
 from proselflc.pages.values import shorten_middle

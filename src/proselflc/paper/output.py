@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import whole_file
 
 if TYPE_CHECKING:
     from proselflc.pages.drawing import Figure

@@ -20,9 +20,8 @@ from typing import Any
 
 from proselflc import methods
 from proselflc.errors import InputError
-from proselflc.files.regular import is_regular, open_regular
+from proselflc.files.regular import is_regular, must_be_own_folder, open_regular, whole_file
 from proselflc.files.typed import convert, decode_json, read_json
-from proselflc.files.whole import must_be_own_folder, whole_file
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Queue
 from proselflc.queue.run_store import key

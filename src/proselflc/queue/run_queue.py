@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from proselflc.errors import InputError
-from proselflc.files.whole import file_lock
+from proselflc.files.regular import file_lock
 from proselflc.wording import option
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from proselflc import methods
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError
-from proselflc.files.regular import content_of
-from proselflc.files.whole import file_lock, must_be_own_folder
+from proselflc.files.regular import content_of, file_lock, must_be_own_folder
 from proselflc.run.config import MAY_CHANGE, Config, OutputOptions
 from proselflc.run.train import train
 from proselflc.terminal import Display

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proselflc.errors import InputError
-from proselflc.files.whole import file_lock, must_be_own, open_own
+from proselflc.files.regular import file_lock, must_be_own, open_own
 from proselflc.wording import option
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from proselflc.data.noise import fingerprint
 from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
-from proselflc.files.whole import fleeting
+from proselflc.files.regular import fleeting
 from proselflc.recording.recorded_examples import RecordedExamples
 from proselflc.run.config import OutputOptions, check_output, write_config
 from proselflc.run.reader import epochs_of

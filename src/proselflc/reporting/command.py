@@ -17,7 +17,7 @@ from proselflc.data.inputs import Inputs
 from proselflc.data.request import FROM_PYTHON
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import whole_file
 from proselflc.pages import drawing, values
 from proselflc.pages.drawing import Figure
 from proselflc.pages.html_page import Table, Tile, begins_with, is_own_page, render

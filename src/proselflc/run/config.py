@@ -16,8 +16,7 @@ from cyclopts import Parameter
 from proselflc import __version__, methods
 from proselflc.data.request import Request
 from proselflc.errors import InputError, invalid_option, unknown
-from proselflc.files.regular import is_regular
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import is_regular, whole_file
 from proselflc.models import pixels
 from proselflc.options import MOST_PROCESSES, Whole, check_least
 from proselflc.training.method import Method, not_taken

@@ -16,7 +16,7 @@ from proselflc.data.labels.label_values import class_ids
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays, python_dataset
 from proselflc.errors import InputError
-from proselflc.files.whole import fleeting
+from proselflc.files.regular import fleeting
 from proselflc.models.weights import load_strictly, read_state
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Predictions, Run, load_run, run_in

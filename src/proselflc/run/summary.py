@@ -24,7 +24,7 @@ from proselflc.auditing.records import Records
 from proselflc.data.dataset import Part
 from proselflc.data.labels.labels import Labels
 from proselflc.files.manifest import Written
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import whole_file
 from proselflc.run.observers import Meter
 from proselflc.run.prepare import PreparedRun
 from proselflc.training import processes

@@ -19,7 +19,7 @@ from proselflc import __version__, methods
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import whole_file
 from proselflc.models.factory import names_code
 from proselflc.options import MOST_PROCESSES, check_least
 from proselflc.queue import storage as queue_storage

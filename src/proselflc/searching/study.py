@@ -13,9 +13,8 @@ from msgspec import Meta
 
 from proselflc import __version__, methods
 from proselflc.errors import InputError
-from proselflc.files.regular import is_regular
+from proselflc.files.regular import is_regular, must_be_own, must_be_own_folder, whole_file
 from proselflc.files.typed import convert
-from proselflc.files.whole import must_be_own, must_be_own_folder, whole_file
 from proselflc.queue import run_store
 from proselflc.run.config import MAY_CHANGE, Config, OutputOptions, differences, versions
 from proselflc.searching import trials

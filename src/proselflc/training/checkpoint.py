@@ -19,8 +19,7 @@ from torch import Size, Tensor, as_tensor
 from torch.optim import Optimizer
 
 from proselflc.errors import InputError
-from proselflc.files.regular import NotRegularError, check_regular, content_of
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import NotRegularError, check_regular, content_of, whole_file
 
 Json: TypeAlias = dict[str, object]
 KEPT = 2

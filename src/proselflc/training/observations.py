@@ -21,8 +21,7 @@ from torch import Tensor
 from proselflc.data.memory_budget import DENSE_NUMBERS
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
-from proselflc.files.regular import is_regular, open_regular
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import is_regular, open_regular, whole_file
 from proselflc.training.strategy import CorrectedBatch
 from proselflc.wording import option
 

@@ -15,9 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 from proselflc.data.labels import decisions
 from proselflc.errors import InputError
 from proselflc.files import manifest, typed
-from proselflc.files.regular import decoded, is_regular
+from proselflc.files.regular import decoded, file_lock, is_regular, must_be_own_folder, whole_file
 from proselflc.files.typed import finite
-from proselflc.files.whole import file_lock, must_be_own_folder, whole_file
 from proselflc.wording import option
 
 T = TypeVar("T")

@@ -29,9 +29,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from proselflc.errors import InputError
-from proselflc.files.regular import open_regular
+from proselflc.files.regular import file_lock, must_be_own, open_own, open_regular, whole_file
 from proselflc.files.typed import convert
-from proselflc.files.whole import file_lock, must_be_own, open_own, whole_file
 
 T = TypeVar("T")
 NAME = "review.jsonl"

@@ -18,7 +18,7 @@ from proselflc.data.labels.label_values import LabelValues
 from proselflc.data.noise import Noise, fingerprint
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import whole_file
 
 
 @dataclass(frozen=True)

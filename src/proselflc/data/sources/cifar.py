@@ -24,9 +24,8 @@ from proselflc.data.inputs import Bytes, Images, Ints
 from proselflc.data.sources import download
 from proselflc.data.sources.untrusted import SUFFIXES, Member, read_members, to_array, unpickle
 from proselflc.errors import InputError, unknown
-from proselflc.files.regular import content_of
+from proselflc.files.regular import content_of, whole_file
 from proselflc.files.typed import decode_json
-from proselflc.files.whole import whole_file
 
 Name: TypeAlias = Literal["cifar10", "cifar100"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proselflc.errors import InputError, unknown
-from proselflc.files.whole import file_lock, whole_file
+from proselflc.files.regular import file_lock, whole_file
 from proselflc.wording import option
 
 _BLOCK = 1 << 20

@@ -16,8 +16,7 @@ from proselflc.data.tables.columns import BEFORE
 from proselflc.data.tables.parquet import Parquet, codec
 from proselflc.data.tables.table_file import Delimited, Table
 from proselflc.errors import InputError
-from proselflc.files.regular import decoded, open_regular
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import decoded, open_regular, whole_file
 
 _BOM = b"\xef\xbb\xbf"
 
