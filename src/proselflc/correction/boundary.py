@@ -11,18 +11,15 @@ import torch
 from torch import Size, Tensor
 
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.parameter import is_number
+from proselflc.correction.parameter import is_number, one_of
 from proselflc.correction.torch_internals import in_transform
-from proselflc.errors import unknown
 
-REDUCTIONS = ("mean", "sum", "none")
+_known_reduction = one_of(("mean", "sum", "none"))
 
 
 def checked_reduction(reduction: str) -> str:
     """Return the reduction; refuse one that `F.cross_entropy` does not have."""
-    if reduction not in REDUCTIONS:
-        raise ValueError(unknown("reduction", str(reduction), REDUCTIONS))
-    return reduction
+    return _known_reduction(reduction, "reduction")
 
 
 def observe(
@@ -39,12 +36,8 @@ def observe(
 ) -> Evidence:
     """Check one batch as `F.cross_entropy` takes it and flatten it to evidence.
 
-    Args:
-        logits: [N, C], [N, C, d1, …] or [C], floating point.
-        target: int64 (or uint8) class ids [N], [N, d1, …] or []; or probabilities shaped like
-            logits.
-        look_at_values: also check values that live on an accelerator, which waits for it.
-        presume: leave the class ids of an ordinary batch unread; see `read`.
+    `look_at_values` also checks values on an accelerator, which waits for it; `presume` leaves the
+    class ids of an ordinary batch unread: see `read`.
     """
     unreadable = torch.compiler.is_compiling() or in_transform()
     if (
@@ -61,7 +54,7 @@ def observe(
         and (progress is None or (type(progress) is float and 0 <= progress <= 1))
         and not unreadable
     ):
-        # A batch as most are: this is all that checking it costs.
+        # Most batches are like this, and this is all that checking them costs.
         N, C = logits.shape
         if target.numel() == N and N and ignore_index < 0 and (presume or _all_within(target, C)):
             return Evidence(
@@ -77,6 +70,7 @@ def observe(
     if target.dtype is torch.uint8:  # class ids too, for F.cross_entropy
         target = target.long()
     nothing_ignored = False
+    look = not unreadable and (look_at_values or target.is_cpu)
     if target.dtype is torch.int64:
         if target.shape != (shape[:1] if len(shape) == 2 else without_classes(shape)):
             raise ValueError(
@@ -85,10 +79,9 @@ def observe(
             )
         if len(shape) != 2:
             target = target.reshape(-1)
-        if not unreadable and (look_at_values or target.is_cpu):
+        if look:
             nothing_ignored = _nothing_ignored(target, shape[len(shape) > 1], ignore_index)
     else:
-        look = not unreadable and (look_at_values or target.is_cpu)
         _check_probabilities(logits, target, ignore_index, look)
         target = _flat(target).to(dtype)
     if teacher_logits is not None:

@@ -21,9 +21,8 @@ class CachedCounter:
     """The last known value of a counter.
 
     Reading a buffer waits for its device, so that is done only after other code has written it (a
-    checkpoint, `.to()`, a compiled step), which changes its version. Writes that do not change the
-    version, by `t.data.fill_(…)` or through memory shared with numpy, go unnoticed: use
-    `t.fill_(…)`, or the criterion's `set_progress`.
+    checkpoint, `.to()`, a compiled step), which changes its version. `t.data.fill_(…)` and memory
+    shared with numpy do not: use `t.fill_(…)`, or the criterion's `set_progress`.
     """
 
     __slots__ = ("counter", "value", "version")

@@ -17,11 +17,11 @@ from proselflc.correction.evidence import Evidence
 from proselflc.correction.parameter import (
     MIDPOINT,
     halfway,
+    one_of,
     share_of_target,
     share_of_training,
     steepness,
 )
-from proselflc.errors import unknown
 
 
 class Trust(ABC):
@@ -61,8 +61,8 @@ class Growth(Trust):
 
     Args:
         sharpness: B ≥ 0, how abruptly trust rises; 0 is ½ throughout.
-        midpoint: m, the share of training after which trust is ½; the paper's is 0.5 (its
-            published code calls it the transit time ratio).
+        midpoint: m, the share of training after which trust is ½; 0.5 in the paper, whose code
+            calls it the transit time ratio.
     """
 
     sharpness: float
@@ -83,8 +83,7 @@ class Growth(Trust):
     def __call__(self, e: Evidence) -> Tensor | float:
         if type(e.progress) is float and not torch.compiler.is_compiling():
             return self.at(e.progress)
-        progress = _progress(e)
-        return torch.sigmoid(self.sharpness * (progress - self.midpoint))
+        return torch.sigmoid(self.sharpness * (_progress(e) - self.midpoint))
 
 
 @dataclass(frozen=True)
@@ -102,9 +101,9 @@ class Ramp(Trust):
     end: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", Fixed(self.epsilon).epsilon)
-        for name in ("begin", "end"):
-            object.__setattr__(self, name, share_of_training(getattr(self, name), name))
+        object.__setattr__(self, "epsilon", share_of_target(self.epsilon, "epsilon"))
+        object.__setattr__(self, "begin", share_of_training(self.begin, "begin"))
+        object.__setattr__(self, "end", share_of_training(self.end, "end"))
         if self.begin > self.end:
             raise ValueError(
                 f"begin must not be after end, got {self.begin} and {self.end}: they are the "
@@ -124,9 +123,8 @@ class Ramp(Trust):
     def __call__(self, e: Evidence) -> Tensor | float:
         if type(e.progress) is float and not torch.compiler.is_compiling():
             return self.at(e.progress)
-        progress = _progress(e)
         width = max(self.end - self.begin, 1e-12)
-        return self.epsilon * ((progress - self.begin) / width).clamp(0, 1)
+        return self.epsilon * ((_progress(e) - self.begin) / width).clamp(0, 1)
 
 
 @dataclass(frozen=True)
@@ -193,9 +191,9 @@ def _progress(e: Evidence) -> Tensor:
 
 
 def named(trust: str | Trust, sharpness: float, midpoint: float) -> Trust:
-    """Return the trust of a name in the paper's ablation; a trust object is returned as it is.
+    """Return the trust of a name in the paper's ablation, with B and m of its global part.
 
-    B and m are those of the global part.
+    A trust object is returned as it is.
     """
     if isinstance(trust, Trust):
         return trust
@@ -211,9 +209,7 @@ def named(trust: str | Trust, sharpness: float, midpoint: float) -> Trust:
             f"trust must be a name or a Trust, got {type(trust).__name__}; "
             f"names: {', '.join(known)}"
         )
-    if trust not in known:
-        raise ValueError(unknown("trust", trust, known))
-    return known[trust]
+    return known[one_of(known)(trust, "trust")]
 
 
 def global_part(trust: Trust) -> Growth | None:

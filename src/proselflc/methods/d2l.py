@@ -54,7 +54,7 @@ def local_dimension(features: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
 
 
 class FallingTrust(Trust, nn.Module):
-    """ε = 1 − α, with the α of the epoch, the weight of the label, which checkpoints keep."""
+    """ε = 1 − α, with α the weight of the label in this epoch, which checkpoints keep."""
 
     symbol = "1 − α"
     value: Tensor
@@ -118,8 +118,7 @@ class DimensionalityDriven(Strategy):
                 field="method",
                 fix=f"add examples, or choose another {option('method')}",
             )
-        self.alpha = alpha
-        self.window = window
+        self.alpha, self.window = alpha, window
         self.begin = round(begin * context.epochs)
         self.epochs, self.num_examples = context.epochs, n
         self.num_classes, self.seed = context.num_classes, context.seed
@@ -152,7 +151,9 @@ class DimensionalityDriven(Strategy):
             before = so_far[-1 - self.window : -1]
             if so_far[-1] - fmean(before) > 2 * pstdev(before):
                 self.turned.fill_(epoch - 1)
-                self._go_back(snapshot)
+                assert self.previous is not None
+                for model in (*self._models, snapshot.model):  # the average of weights too
+                    model.load_state_dict(self.previous.state_dict())
                 snapshot.note(
                     f"after epoch {epoch} the dimension of the features rose to {dimension:.2f}: "
                     "the weights of one epoch earlier are restored, and labels are trusted less"
@@ -163,12 +164,6 @@ class DimensionalityDriven(Strategy):
         else:
             assert self.previous is not None
             self.previous.load_state_dict(self._models[0].state_dict())
-
-    def _go_back(self, snapshot: Snapshot) -> None:
-        """Restore the weights of one epoch ago in the model and in the average of its weights."""
-        assert self.previous is not None
-        for model in (*self._models, snapshot.model):
-            model.load_state_dict(self.previous.state_dict())
 
     def _dimension(self, epoch: int, snapshot: Snapshot) -> float:
         generator = generator_for("d2l", self.seed, epoch)

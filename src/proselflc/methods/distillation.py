@@ -43,13 +43,10 @@ class Parameters(method.Parameters):
 class FrozenTeacher(nn.Module):
     """A model that predicts and never learns; it is called once per batch.
 
-    Args:
-        model: maps a batch's x to logits [N, C]; it is frozen.
-        columns: [C] the teacher's column for each of the student's classes; None if in order.
-        precision: the precision of its forward pass; its weights and logits keep theirs.
+    The precision is that of its forward pass; its weights and logits keep theirs.
     """
 
-    columns: Tensor | None
+    columns: Tensor | None  # [C] its column for each of the student's classes; None if in order
 
     def __init__(
         self, model: nn.Module, columns: Tensor | None = None, precision: Precision = "no"
@@ -58,7 +55,7 @@ class FrozenTeacher(nn.Module):
         self.precision = precision
         self.model = model.requires_grad_(False).eval()
         self.register_buffer("columns", columns)
-        self._parts: list[tuple[Tensor, Tensor]] = []  # of the current step: index, logits
+        self._parts: list[tuple[Tensor, Tensor]] = []  # index and logits of the current step
         self._last: tuple[Tensor, Tensor] | None = None  # of the step before
 
     def train(self, mode: bool = True) -> FrozenTeacher:
@@ -128,9 +125,14 @@ def _teacher(path: Path, context: RunContext) -> FrozenTeacher:
         ) from None
     theirs, ours = saved.names, context.names
     if set(theirs) != set(ours):
+        missing = [name for name in ours if name not in theirs]
+        extra = [name for name in theirs if name not in ours]
+        lacks = (
+            f"it does not know {missing[0]}" if missing else f"the data does not have {extra[0]}"
+        )
         raise InputError(
             f"the teacher {path} has {len(theirs)} classes and the data {len(ours)}, and they "
-            f"differ ({_difference(theirs, ours)})",
+            f"differ ({lacks})",
             field=TEACHER,
             fix=f"give a run on the same classes as {option(TEACHER)}",
         )
@@ -162,13 +164,6 @@ def _teacher(path: Path, context: RunContext) -> FrozenTeacher:
             fix="train it again",
         )
     return FrozenTeacher(model, columns, context.precision)
-
-
-def _difference(theirs: tuple[str, ...], ours: tuple[str, ...]) -> str:
-    """Return a class that only one of the two has, as a clause."""
-    missing = [name for name in ours if name not in theirs]
-    extra = [name for name in theirs if name not in ours]
-    return f"it does not know {missing[0]}" if missing else f"the data does not have {extra[0]}"
 
 
 METHOD = Method(

@@ -75,9 +75,8 @@ class Masking(Strategy):
     times. The publication continues with the network of the first stage. Here it is re-initialised,
     as with a forward correction: one that has begun to memorise labels pulls S to the identity.
 
-    Args:
-        mask: [C, C] bool, row = true class; None for transitions within coarse classes. A class can
-            always keep its label.
+    The mask is [C, C] bool, row = true class; without one, transitions within coarse classes are
+    possible. A class can always keep its label.
     """
 
     stages = (

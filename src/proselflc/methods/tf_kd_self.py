@@ -21,6 +21,7 @@ from proselflc.training.method import Method, checked
 from proselflc.training.strategy import RunContext, Snapshot, Stage, Strategy
 from proselflc.wording import option
 
+FIRST = "method.first"
 MULTIPLIER = (
     "the teacher's part is multiplied by it; divide a published one by the number of classes"
 )
@@ -59,9 +60,6 @@ class Parameters(method.Parameters):
     A: float | None = None
     begin: float | None = None
     end: float | None = None
-
-
-FIRST = "method.first"
 
 
 class TeacherFreeDistillation(Strategy):
