@@ -48,7 +48,7 @@ from proselflc.models.shape import ImageShape
 from proselflc.run.config import Config
 from proselflc.run.prepare import prepare
 from proselflc.run.train import TrainingRun
-from proselflc.terminal import Silent
+from proselflc.terminal import Display
 from proselflc.training import processes
 from proselflc.training.loop import train_steps
 from proselflc.training.recipe import Recipe
@@ -81,7 +81,7 @@ def ours(dataset: LabelledData, model: str, folder: Path, *, last_epochs: bool) 
     directory = RunDirectory(folder)
     directory.make()
     setting = prepare(config, dataset, report=print)
-    run = TrainingRun(setting, directory, processes.accelerator("no"), Silent())
+    run = TrainingRun(setting, directory, processes.accelerator("no"), Display())
     if last_epochs:
         run.records.recorder.recent_from = 0
     for _ in train_steps(run.training, setting.train, observers=(run.records, run.meter)):

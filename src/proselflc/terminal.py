@@ -9,9 +9,10 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
 
 from proselflc.errors import printable
 
@@ -57,11 +58,17 @@ def print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         sys.stdout.write(line.rstrip() + "\n")
 
 
-class Display(Protocol):
-    """Shows how training goes."""
+class Display:
+    """Shows notes, if they are wanted; subclasses show how training goes too."""
+
+    def __init__(self, notes: bool = True) -> None:
+        self.notes = notes
+        self._stage: str | None = None
 
     def note(self, text: str) -> None:
         """Show a note, which is a sentence."""
+        if self.notes:
+            sys.stderr.write(f"note: {printable(text)}\n")
 
     def begin(self, titles: Sequence[str], step: int, total: int) -> None:
         """Begin to show a training of `total` steps, of which `step` are done."""
@@ -73,31 +80,8 @@ class Display(Protocol):
         """Show an evaluation, which is a line of the history."""
 
     def end(self) -> None:
-        """End the display of a training."""
-
-
-class Silent:
-    """Shows notes, if they are wanted, and nothing else."""
-
-    def __init__(self, notes: bool = True) -> None:
-        self.notes = notes
-        self._stage: str | None = None
-
-    def note(self, text: str) -> None:
-        if self.notes:
-            sys.stderr.write(f"note: {printable(text)}\n")
-
-    def begin(self, titles: Sequence[str], step: int, total: int) -> None:
-        pass
-
-    def step(self, step: int, numbers: Mapping[str, float]) -> None:
-        pass
-
-    def point(self, line: Mapping[str, Any]) -> None:
-        pass
-
-    def end(self) -> None:
-        self._stage = None  # another training may follow
+        """End the display of a training; another one may follow."""
+        self._stage = None
 
     def _describe(self, line: Mapping[str, Any]) -> str:
         """Describe a line of the history, with its stage if that is new."""
@@ -105,7 +89,7 @@ class Silent:
         return describe_line(line if self._stage != before else {**line, "stage": None})
 
 
-class Lines(Silent):
+class Lines(Display):
     """Writes a line per evaluation, for files and pipes."""
 
     def begin(self, titles: Sequence[str], step: int, total: int) -> None:
@@ -119,7 +103,7 @@ class Lines(Silent):
         sys.stderr.flush()
 
 
-class Terminal(Silent):
+class Terminal(Display):
     """Shows a progress bar, and a line per evaluation above it."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -163,7 +147,7 @@ class Terminal(Silent):
     def end(self) -> None:
         super().end()
         self._progress.stop()
-        if self._task is not None:  # another training may follow
+        if self._task is not None:
             self._progress.remove_task(self._task)
             self._task = None
 
@@ -174,7 +158,7 @@ class Terminal(Silent):
 def chosen(quiet: bool) -> Display:
     """Return the display that suits stderr; `quiet` leaves errors and notes only."""
     if quiet:
-        return Silent()
+        return Display()
     return Terminal() if sys.stderr.isatty() else Lines()
 
 
@@ -220,12 +204,7 @@ def _number(name: str, value: float) -> str:
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal stopped the run. The message says how to resume it.
-
-    Args:
-        where: where it was stopped, as a clause.
-        advice: how to resume it, as the rest of the sentence.
-    """
+    """A signal stopped the run: `where`, as a clause, and advice on how to resume it."""
 
     def __init__(self, where: str, advice: str = "") -> None:
         super().__init__(f"{where}, {advice}" if advice else where)
@@ -251,14 +230,29 @@ def stop_signals(training: Training) -> Iterator[None]:
         training.wants_stop = training.is_interrupted = True
         signal.signal(number, before[number])
 
+    numbers: tuple[int, ...] = (signal.SIGINT, *ending_signals())
+    before = {number: signal.getsignal(number) for number in numbers}
+    with handling(before, ask):
+        yield
+
+
+def stopping_on_signals() -> AbstractContextManager[None]:
+    """Treat SIGTERM and SIGHUP like Ctrl-C."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    return handling(ending_signals(), stop)
+
+
+@contextmanager
+def handling(numbers: Iterable[int], handler: Any) -> Iterator[None]:
+    """Handle some signals within the context; only the main thread can."""
     before: dict[int, Any] = {}
-    try:
-        for stop in (signal.SIGINT, *ending_signals()):
-            before[stop] = signal.signal(stop, ask)
-    except ValueError:  # signals reach the main thread alone
-        pass
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)

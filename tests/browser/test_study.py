@@ -10,10 +10,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from optuna.distributions import CategoricalDistribution
 from playwright.sync_api import expect
 
 from proselflc.searching import study_page
-from proselflc.searching.search_space import Space, Values
+from proselflc.searching.search_space import Space
 from proselflc.searching.study import StudyDirectory
 
 pytestmark = pytest.mark.browser
@@ -33,7 +34,8 @@ def fabricated() -> ModuleType:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outcome = fabricated().search_outcome()
-    space = Space(outcome.plan.space.recipe, {"proselflc": {"sharpness": Values((*range(200),))}})
+    values = CategoricalDistribution((*range(200),))
+    space = Space(outcome.plan.space.recipe, {"proselflc": {"sharpness": values}})
     outcome = replace(
         outcome,
         directory=StudyDirectory(Path("f" * 200)),

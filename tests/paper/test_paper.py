@@ -19,7 +19,7 @@ from proselflc.data.dataset import Dataset, Part
 from proselflc.data.images.image_scaling import ImageScaling
 from proselflc.data.inputs import ImageFiles
 from proselflc.paper import printed, tables
-from proselflc.paper.plan import RunPlan, find_scale
+from proselflc.paper.plan import SCALES, RunPlan
 from proselflc.paper.records import RecordStore
 from proselflc.run.config import Config, find
 from proselflc.run.prepare import prepare
@@ -79,7 +79,7 @@ def test_a_recipe_says_what_the_paper_says(name: str, said: dict[str, Any]) -> N
     assert {key: found[key] for key in said} == said
     assert found["epochs"] is found["clip"] is found["ema"] is found["noise"] is None
     assert (found["warmup"], found["accumulate"], found["precision"]) == (0, 1, "no")
-    reproduced = find_scale("paper").config(name, "proselflc", {}, seed=0).values()
+    reproduced = SCALES["paper"].config(name, "proselflc", {}, seed=0).values()
     assert {key: reproduced[key] for key in said} == said
 
 
@@ -110,7 +110,7 @@ def test_table_6_is_printed_as_in_the_paper(tmp_path: Path) -> None:
     assert list(printed.CLOTHING.items()) == [
         (methods.find(name).title, value) for _, name, value in TABLE_6
     ]
-    plan = RunPlan(RecordStore(tmp_path), find_scale("paper"), (0,), assume_first=True)
+    plan = RunPlan(RecordStore(tmp_path), SCALES["paper"], (0,), assume_first=True)
     table = tables.table6(plan).tables[""]
     assert table.columns == ("method", "chosen", "test accuracy, %", "printed, %")
     assert [row[-1] for row in table.rows] == [f"{value:.1f}" for *_, value in TABLE_6]
@@ -120,7 +120,7 @@ def test_table_6_is_printed_as_in_the_paper(tmp_path: Path) -> None:
 
 
 def test_table_7_is_printed_as_in_the_paper(tmp_path: Path) -> None:
-    plan = RunPlan(RecordStore(tmp_path), find_scale("paper"), (0,), assume_first=True)
+    plan = RunPlan(RecordStore(tmp_path), SCALES["paper"], (0,), assume_first=True)
     theirs = tables.table7(plan).tables["printed"]
     assert [row[1:] for row in theirs.rows] == list(TABLE_7.values())
     assert theirs.columns[1:] == ("T = 1", "T = 1/4", "T = 1/8")

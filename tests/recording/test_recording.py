@@ -373,9 +373,9 @@ def _used(rec: recording.Recording, use: Callable[[recording.Recording], object]
         ({"inputs": ["\ud800"] * 6}, r'inputs has the text "\\ud800", which is not valid Unicode'),
         ({"ids": [*"abcde", "\ud800"]}, r'has the id "\\ud800", which is not valid Unicode'),
         ({"names": ["a", "b", "\ud800"]}, r'has the class "\\ud800", which is not valid Unicode'),
-        ({"resume": True}, "resume needs out"),
+        ({"resume": True}, "resume=True needs out="),
         ({"resume": 1.5}, "resume=? must be a bool or a number of epochs, got 1.5"),
-        ({"resume": True, "overwrite": True}, "overwrite replaces it"),
+        ({"resume": True, "overwrite": True}, "overwrite=True replaces it"),
     ],
 )
 def test_what_does_not_fit_together_is_said(options: dict[str, Any], words: str) -> None:

@@ -17,7 +17,7 @@ from proselflc.run.config import Config, OutputOptions
 from proselflc.run.observers import Meter
 from proselflc.run.summary import best_validation
 from proselflc.run.train import train
-from proselflc.terminal import Interrupted, Silent
+from proselflc.terminal import Display, Interrupted
 from proselflc.training.loop import Observer, StepResult
 from proselflc.training.recipe import Recipe
 
@@ -45,7 +45,10 @@ DIGITS = ("train", "--data", "digits", "--model", "mlp", "--quiet")
         ("--tracker tensorbord", 'unknown tracker "tensorbord"; did you mean "tensorboard"?'),
         ("--tracker all", 'unknown tracker "all"'),
         ("--nonsense 1", "--nonsense"),
-        ("--resume --overwrite", "--resume continues a run and --overwrite replaces it"),
+        (
+            "--resume --overwrite",
+            "--resume continues what is in --out, and",
+        ),
     ],
 )
 def test_a_mistake_gets_one_sentence(
@@ -61,9 +64,7 @@ def test_a_mistake_gets_one_sentence(
 
 def test_resume_needs_to_know_what(capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*DIGITS, "--resume"]) == 2
-    assert capfd.readouterr().err == (
-        "--resume needs --out, the directory of the run to continue\n"
-    )
+    assert capfd.readouterr().err == ("--resume needs --out, the directory to continue\n")
 
 
 def test_a_tracker_that_is_not_installed(
@@ -118,7 +119,7 @@ def test_a_run_that_an_observer_stopped_resumes_and_ends_with_the_same_bytes(
         eval_epochs=1,
     )
     whole, out = (tmp_path / name for name in ("whole", "stopped"))
-    display, observer = Silent(notes=False), StopAt(step)
+    display, observer = Display(notes=False), StopAt(step)
     train(config, OutputOptions(whole), display)
     assert train(config, OutputOptions(out), display, observers=[observer]) == out
     assert observer.last == step + 1  # every process learns of the stop in the next step
@@ -138,7 +139,7 @@ def test_a_signal_counts_more_than_an_observer(tmp_path: Path) -> None:
     config = Config(request=Request(data="digits"), model="mlp", recipe=Recipe(epochs=2))
     with pytest.raises(Interrupted):
         train(
-            config, OutputOptions(tmp_path / "run"), Silent(notes=False), observers=[Interrupt(3)]
+            config, OutputOptions(tmp_path / "run"), Display(notes=False), observers=[Interrupt(3)]
         )
 
 

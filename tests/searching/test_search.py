@@ -25,7 +25,7 @@ from proselflc.data.inputs import Images
 from proselflc.data.request import Request
 from proselflc.data.sources import small_images
 from proselflc.errors import InputError
-from proselflc.queue import run_store, worker_processes
+from proselflc.queue import run_queue, run_store
 from proselflc.queue import storage as queue_storage
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import load_run
@@ -33,8 +33,8 @@ from proselflc.run.train import train
 from proselflc.searching import search_space, study
 from proselflc.searching.search import Options, search
 from proselflc.searching.study import SearchOutcome, StudyDirectory
-from proselflc.searching.worker import SearchError
-from proselflc.terminal import Interrupted, Silent
+from proselflc.searching.trials import SearchError
+from proselflc.terminal import Display, Interrupted
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory, read_toml
 
@@ -62,7 +62,7 @@ def searched(tmp_path: Path) -> Searched:
             tmp_path / name, options.pop("resume", False), options.pop("overwrite", False)
         )
         own = {"space": FEW, "quiet": True, **options}
-        return search(config, Options(**own), start, Silent(notes=False), **known)
+        return search(config, Options(**own), start, Display(notes=False), **known)
 
     return run
 
@@ -75,7 +75,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> SearchOutcome:
     """A search with three methods."""
     start = OutputOptions(tmp_path_factory.mktemp("search") / "study")
     with one_thread():
-        return search(CONFIG, Options(SPACE, quiet=True), start, Silent(notes=False))
+        return search(CONFIG, Options(SPACE, quiet=True), start, Display(notes=False))
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,9 @@ def test_four_fifths_train_with_noise_and_a_fifth_chooses_with_true_labels(
             whole.train.inputs.take(rows)
         )
         predicted = judged.probabilities.argmax(1)
-        assert winner.accuracy == pytest.approx((predicted == whole.clean[rows]).mean(), abs=1e-9)
+        assert winner.val_accuracy == pytest.approx(
+            (predicted == whole.clean[rows]).mean(), abs=1e-9
+        )
 
 
 def test_the_last_run_learns_from_everything_with_the_same_noisy_labels(
@@ -189,7 +191,7 @@ def test_what_was_chosen_can_be_trained_again_to_the_same_weights(
     path = outcome.directory.chosen
     config = Config.from_table(read_toml(path), path)
     assert config == outcome.best.config
-    again = RunDirectory(train(config, OutputOptions(tmp_path / "again"), Silent()))
+    again = RunDirectory(train(config, OutputOptions(tmp_path / "again"), Display()))
     assert outcome.best.run is not None
     before = load_file(RunDirectory(outcome.best.run).weights)
     for name, weight in load_file(again.weights).items():
@@ -211,7 +213,7 @@ def test_the_test_set_chooses_nothing(searched: Searched, whole: Dataset) -> Non
         assert one.recipe == first.recipe
         assert [stage.records for stage in one.stages] != []
         for stage, same in zip(one.stages, first.stages, strict=True):
-            assert [r.accuracy for r in stage.records] == [r.accuracy for r in same.records]
+            assert [r.val_accuracy for r in stage.records] == [r.val_accuracy for r in same.records]
         assert one.best.values == first.best.values
     assert first.best.summary is not None
     assert second.best.summary is not None
@@ -294,7 +296,7 @@ def test_an_unfinished_run_is_gone_on_with_and_a_damaged_one_begins_anew(
     resolved = train(
         replace(ONE, recipe=Recipe(epochs=2, batch_size=64)),
         OutputOptions(tmp_path / "r"),
-        Silent(),
+        Display(),
     )
     config = Config.from_table(read_toml(resolved / "config.toml"), resolved)
     starts = []
@@ -304,17 +306,17 @@ def test_an_unfinished_run_is_gone_on_with_and_a_damaged_one_begins_anew(
         return train(*arguments, **options)
 
     monkeypatch.setattr(run_store, "train", watched)
-    done = run_store.train_once(config, tmp_path / "runs", Silent())
-    assert run_store.train_once(config, tmp_path / "runs", Silent()) == done
+    done = run_store.train_once(config, tmp_path / "runs", Display())
+    assert run_store.train_once(config, tmp_path / "runs", Display()) == done
     assert starts == [False]
     assert not list(done.checkpoints.glob("*"))
     done.summary.unlink()
-    run_store.train_once(config, tmp_path / "runs", Silent())
+    run_store.train_once(config, tmp_path / "runs", Display())
     assert starts == [False, True]
     done.summary.unlink()
     done.checkpoints.mkdir(exist_ok=True)
     (done.checkpoints / f"{5:010d}-{'0' * 32}.safetensors").write_bytes(b"damaged")
-    run_store.train_once(config, tmp_path / "runs", Silent())
+    run_store.train_once(config, tmp_path / "runs", Display())
     assert starts == [False, True, False]
     assert done.is_finished
 
@@ -358,7 +360,7 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr("torch.cuda.device_count", lambda count=count: count)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert [worker_processes._device(k) for k in (1, 2)] == expected
+        assert [run_queue._device(k) for k in (1, 2)] == expected
 
 
 def test_a_trial_that_diverges_is_not_chosen(searched: Searched) -> None:
@@ -440,11 +442,15 @@ def test_a_study_is_gone_on_with_as_it_was_begun_or_not_at_all(
     before = (tmp_path / "study" / "study.toml").read_bytes()
     for config, options, why in (
         (ONE, {}, "holds a finished study"),
-        (ONE, {"resume": True, "space": ("epochs=3",)}, "another search space"),
-        (ONE, {"resume": True, "trials": 3}, "another number of trials (20 there, 3 now)"),
-        (ONE, {"resume": True, "prune": True}, "another choice of pruning"),
+        (ONE, {"resume": True, "space": ("epochs=3",)}, "other options: space"),
+        (ONE, {"resume": True, "trials": 3}, "other options: trials (20 there, 3 now)"),
+        (ONE, {"resume": True, "prune": True}, "other options: prune (False there, True now)"),
         (replace(ONE, noise="pair:0.3"), {"resume": True}, "other options: noise"),
-        (replace(ONE, method="cce"), {"resume": True, "space": ("epochs=2",)}, "another search"),
+        (
+            replace(ONE, method="cce"),
+            {"resume": True, "space": ("epochs=2",)},
+            "other options: method",
+        ),
         (ONE, {"resume": True, "overwrite": True}, "give one"),
         (ONE, {"resume": True, "storage": "sqlite://"}, "storage of the study"),
     ):
@@ -564,7 +570,7 @@ def test_what_a_mistake_leaves_is_a_study_s_lock_and_no_more(
     lock = tmp_path / "study" / ".lock"
     lock.touch()
     inode = lock.stat().st_ino
-    with pytest.raises(InputError, match="another search space"):
+    with pytest.raises(InputError, match="other options: space"):
         searched(ONE, resume=True, space=("epochs=3",))
     assert lock.stat().st_ino == inode  # others may have locked it
     runs = tmp_path / "study" / "runs"
@@ -656,4 +662,4 @@ def test_a_wide_space_is_searched_by_so_many_trials(searched: Searched) -> None:
         values = [float(one.values[name]) for one in found.stages[stage].records]
         assert len(set(values)) == 3
         assert all(low <= value <= high for value in values)
-    assert not search_space.is_grid(found.plan.space.recipe)
+    assert search_space.grid(found.plan.space.recipe) is None

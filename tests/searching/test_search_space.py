@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from optuna.distributions import CategoricalDistribution as Values
+from optuna.distributions import FloatDistribution, IntDistribution
 
 from proselflc import methods
 from proselflc.data.inputs import Features
@@ -13,7 +15,7 @@ from proselflc.data.serving import fit
 from proselflc.errors import InputError
 from proselflc.run.config import Config
 from proselflc.searching import search_space
-from proselflc.searching.search_space import Range, Space, Values
+from proselflc.searching.search_space import Space
 from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import RunContext
 
@@ -33,7 +35,10 @@ def test_the_grids_of_the_paper_are_the_default() -> None:
         assert space.methods[name] == {"epsilon": Values((0.125, 0.25, 0.5))}
     assert space.methods["proselflc"] == {"sharpness": Values((8.0, 10.0, 12.0, 14.0, 16.0))}
     assert space.methods["cce"] == {}
-    assert space.recipe == {"epochs": Values((15, 30, 60)), "lr": Values((0.017, 0.05, 0.15))}
+    assert space.recipe == {
+        "epochs": Values((15, 30, 60)),
+        "lr": Values((0.017, 0.05, 0.15)),
+    }
 
 
 def test_every_method_that_can_be_searched_has_a_default_and_takes_it() -> None:
@@ -84,16 +89,16 @@ def test_values_and_ranges_are_read() -> None:
     )
     assert space.recipe == {
         "epochs": Values((10, 20)),
-        "lr": Range(0.001, 1.0, False, True),
-        "batch_size": Range(16, 64, True),
+        "lr": FloatDistribution(0.001, 1.0, log=True),
+        "batch_size": IntDistribution(16, 64),
         "optimizer": Values(("sgd", "adamw")),
-        "momentum": Range(0.5, 0.9, False),
+        "momentum": FloatDistribution(0.5, 0.9),
     }
     assert space.methods["proselflc"] == {
-        "sharpness": Range(4.0, 20.0, False),
+        "sharpness": FloatDistribution(4.0, 20.0),
         "trust": Values(("global", "local")),
     }
-    assert not search_space.is_grid(space.recipe)
+    assert search_space.grid(space.recipe) is None
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -115,8 +120,8 @@ def test_a_parameter_is_of_every_method_that_takes_it_unless_one_is_named() -> N
 def test_a_grid_has_every_combination_once_in_order() -> None:
     choices = {"a": Values((1, 2)), "b": Values(("x", "y", "z"))}
     expected = [{"a": a, "b": b} for a, b in itertools.product((1, 2), "xyz")]
-    assert list(search_space.grid(choices)) == expected
-    assert list(search_space.grid({})) == [{}]
+    assert search_space.grid(choices) == expected
+    assert search_space.grid({}) == [{}]
 
 
 def test_applied_replaces_what_was_chosen_and_nothing_else() -> None:

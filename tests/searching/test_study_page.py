@@ -7,20 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from proselflc.data.request import Request
 from proselflc.run.config import Config
 from proselflc.searching import study_page
-from proselflc.searching.search_space import Range, Space, Values
+from proselflc.searching.search_space import Space
 from proselflc.searching.study import (
     MethodChoice,
     SearchOutcome,
     SearchStage,
     StudyDirectory,
     StudyPlan,
+    TrialRecord,
 )
-from proselflc.searching.study_page import Point
-from proselflc.searching.trials import TrialRecord
 from proselflc.training.recipe import Recipe
 
 CONFIG = Config(Request("digits"), noise="pair:0.4", recipe=Recipe(epochs=30, seed=0))
@@ -42,8 +42,8 @@ def search_outcome() -> SearchOutcome:
         TrialRecord(k, "complete", {"sharpness": 7.5 + k}, 0.8 + k / 100, 2.0) for k in range(5)
     )
     space = Space(
-        {"epochs": Values((15, 30)), "lr": Values((0.05, 0.1))},
-        {"proselflc": {"sharpness": Range(4.0, 20.0, False)}},
+        {"epochs": CategoricalDistribution((15, 30)), "lr": CategoricalDistribution((0.05, 0.1))},
+        {"proselflc": {"sharpness": FloatDistribution(4.0, 20.0)}},
     )
     methods = ("boot_soft", "proselflc")
     plan = StudyPlan("digits", CONFIG, methods, space, 5, False, "l" * 64, "t" * 64, True)
@@ -103,7 +103,7 @@ def test_every_trial_is_in_its_table_and_the_chosen_one_is_marked() -> None:
         rows = [text(row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.S)][1:]
         assert len(rows) == len(trials)
         for row, trial in zip(rows, trials, strict=True):
-            accuracy = "–" if trial.accuracy is None else f"{trial.accuracy:.2%}"
+            accuracy = "–" if trial.val_accuracy is None else f"{trial.val_accuracy:.2%}"
             values = " ".join(f"{value:g}" for value in trial.values.values())
             assert row.startswith(f"{trial.number + 1} {values} {accuracy}")
             assert ("chosen" in row) == (trial.number == chosen)
@@ -123,36 +123,38 @@ def test_figures_are_those_of_the_parameters() -> None:
     assert captions == ["epochs", "learning rate", "Trials", "Importance", "B", "Trials"]
 
 
+def trial(number: int, value: object, accuracy: float) -> TrialRecord:
+    return TrialRecord(number, "complete", {"a": value}, accuracy)  # type: ignore[dict-item]
+
+
 def test_a_parameter_s_figure_has_the_best_of_each_value() -> None:
-    points = [
-        Point(k + 1, {"a": value}, accuracy, k == 2)
-        for k, (value, accuracy) in enumerate([(1, 0.5), (2, 0.6), (1, 0.9), (2, 0.4)])
-    ]
-    drawn = study_page.by_parameter("figure", "a", "size", points)
+    trials = [trial(0, 1, 0.5), trial(1, 2, 0.6), trial(2, 1, 0.9), trial(3, 2, 0.4)]
+    drawn = study_page.by_parameter("figure", "a", trials, trials[2])
     assert drawn is not None
-    assert drawn.alt == "Validation accuracy by size: 1 90.0%, 2 60.0%."
+    assert drawn.alt == "Validation accuracy by a: 1 90.0%, 2 60.0%."
     assert next(said for said, _ in drawn.drawing.legend) == "chosen · 90.0%"
-    same = [replace(one, values={"a": 1}) for one in points]
-    assert study_page.by_parameter("figure", "a", "size", same) is None
+    same = [replace(one, values={"a": 1}) for one in trials]
+    assert study_page.by_parameter("figure", "a", same, same[2]) is None
 
 
 def test_names_and_many_numbers_can_be_drawn() -> None:
-    words = [Point(1, {"a": "x"}, 0.5, False), Point(2, {"a": "y"}, 0.6, True)]
-    drawn = study_page.by_parameter("figure", "a", "kind", words)
+    words = [trial(0, "x", 0.5), trial(1, "y", 0.6)]
+    drawn = study_page.by_parameter("figure", "a", words, words[1])
     assert drawn is not None
     assert "x 50.0%, y 60.0%" in drawn.alt
-    many = [Point(k, {"a": 10.0**-k}, 0.5 + k / 100, k == 9) for k in range(1, 10)]
-    for is_range in (True, False):
-        assert study_page.by_parameter("figure", "a", "rate", many, is_range=is_range)
-    same = [replace(one, accuracy=0.5) for one in many]
-    assert study_page.history("figure", same).alt.startswith("Validation accuracy of 9 trials")
+    many = [trial(k, 10.0**-k, 0.5 + k / 100) for k in range(1, 10)]
+    for is_drawn in (True, False):
+        assert study_page.by_parameter("figure", "a", many, many[-1], is_drawn=is_drawn)
+    same = [replace(one, val_accuracy=0.5) for one in many]
+    drawn = study_page.history("figure", same, same[0])
+    assert drawn.alt.startswith("Validation accuracy of 9 trials")
 
 
 def test_what_matters_is_in_order() -> None:
-    drawn = study_page.importance("figure", {"a": 0.2, "b": 0.8}, {"b": "size"})
+    drawn = study_page.importance("figure", {"a": 0.2, "batch_size": 0.8})
     assert drawn is not None
-    assert drawn.alt.endswith("each parameter explains: size 80%, a 20%.")
-    assert study_page.importance("figure", {}, {}) is None
+    assert drawn.alt.endswith("each parameter explains: batch size 80%, a 20%.")
+    assert study_page.importance("figure", {}) is None
 
 
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(2)>'])

@@ -8,18 +8,24 @@ from typing import Any
 
 import optuna
 import pytest
+from optuna.distributions import CategoricalDistribution as Values
+from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Claim, Queue
 from proselflc.searching import trials
-from proselflc.searching.search_space import Candidates, Range, Values
-from proselflc.searching.trials import TrialRecord, Trials, best
+from proselflc.searching.search_space import Candidates
+from proselflc.searching.study import SearchStage, TrialRecord
+from proselflc.searching.trials import Trials
 
-GRID: dict[str, Candidates] = {"a": Values((1, 2, 3)), "b": Values(("x", "y"))}
+GRID: dict[str, Candidates] = {
+    "a": Values((1, 2, 3)),
+    "b": Values(("x", "y")),
+}
 RANGES: dict[str, Candidates] = {
-    "lr": Range(0.001, 1.0, False, True),
-    "epochs": Range(1, 50, True),
+    "lr": FloatDistribution(0.001, 1.0, log=True),
+    "epochs": IntDistribution(1, 50),
     "kind": Values(("x", "y")),
 }
 
@@ -54,7 +60,7 @@ def claimed(stage: Trials) -> Claim:
 
 def test_a_grid_is_tried_whole_in_its_order(make: Make) -> None:
     stage = make()
-    assert stage.size == 6
+    assert len(stage.planned) == 6
     assert {one.state for one in stage.records()} == {"waiting"}
     for k in range(6):
         with claimed(stage) as claim:
@@ -64,7 +70,7 @@ def test_a_grid_is_tried_whole_in_its_order(make: Make) -> None:
     expected = [{"a": a, "b": b} for a in (1, 2, 3) for b in ("x", "y")]
     records = make().records()
     assert [one.values for one in records] == expected
-    assert [one.accuracy for one in records] == [k / 10 for k in range(6)]
+    assert [one.val_accuracy for one in records] == [k / 10 for k in range(6)]
     assert [one.run for one in records] == [f"run-{k}" for k in range(6)]
     assert {one.state for one in records} == {"complete"}
     assert all(one.seconds is not None and 0 <= one.seconds < 60 for one in records)
@@ -96,7 +102,7 @@ def test_trials_that_version_0_1_0_has_put_in_are_done(make: Make) -> None:
             claim.complete(k / 10, "run")
     records = make().records()
     assert [one.values for one in records] == [{"a": a, "b": b} for a in (1, 2, 3) for b in "xy"]
-    assert [one.accuracy for one in records] == [k / 10 for k in range(6)]
+    assert [one.val_accuracy for one in records] == [k / 10 for k in range(6)]
 
 
 def test_a_diverged_trial_of_version_0_1_0_is_over(make: Make) -> None:
@@ -169,6 +175,10 @@ def test_nothing_is_ended_unless_that_was_asked_for(make: Make) -> None:
             stage.is_behind(claim, 0.7, 0.9)
             claim.complete(0.9, "run")
     assert not stage.is_behind(claimed(stage), 0.7, 0.1)
+
+
+def best(records: list[TrialRecord]) -> TrialRecord | None:
+    return SearchStage("cce", False, tuple(records)).best
 
 
 def test_the_best_is_the_first_of_the_highest() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proselflc.terminal import Lines, Silent, Terminal, chosen, describe_line, showing
+from proselflc.terminal import Display, Lines, Terminal, chosen, describe_line, showing
 
 DIGITS = ("train", "--data", "digits", "--noise", "pair:0.4", "--model", "mlp")
 LINE = {
@@ -73,7 +73,7 @@ def test_a_stage_is_named_when_it_begins(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
-    for display in (Silent(notes=False), chosen(quiet=True)):
+    for display in (Display(notes=False), chosen(quiet=True)):
         display.begin(("title",), 0, 9)
         display.step(1, {"loss": 1.0})
         display.point(LINE)

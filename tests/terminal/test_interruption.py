@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from proselflc.queue.worker_processes import stopping_on_signals
-from proselflc.terminal import stop_signals
+from proselflc.terminal import stop_signals, stopping_on_signals
 
 
 @pytest.fixture(params=["default", "ignored"])

@@ -83,7 +83,7 @@ def train(
         from proselflc.data.request import Request
         from proselflc.run.config import Config, OutputOptions
         from proselflc.run.train import train as run_train
-        from proselflc.terminal import Silent
+        from proselflc.terminal import Display
         from proselflc.training.recipe import Recipe
 
         names = ("labels", "features", "text_column", "path_column")
@@ -99,7 +99,7 @@ def train(
             workers=0,
             **options,
         )
-        run_train(config, OutputOptions(Path("new")), Silent(notes=True))
+        run_train(config, OutputOptions(Path("new")), Display(notes=True))
         return _contents(("new/model.safetensors", "new/examples.parquet", "new/labels.npz"))
 
     return called(function)

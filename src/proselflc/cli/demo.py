@@ -19,7 +19,7 @@ from proselflc.data.request import Request
 from proselflc.reporting import command as reporting
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.train import train
-from proselflc.terminal import Silent
+from proselflc.terminal import Display
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 
@@ -76,7 +76,7 @@ def run(out: Path, seeds: int, report: Callable[[str], None]) -> Outcome:
         for method in COMPARED:
             output = OutputOptions(out / f"{method}-{seed}", overwrite=True)
             with one_thread():  # a network this small is slower with two
-                path = train(config(method, seed), output, Silent(notes=False))
+                path = train(config(method, seed), output, Display(notes=False))
             directory = RunDirectory(path)
             summary = directory.read_json(directory.summary)
             runs.append({"run": str(path), **summary})

@@ -13,7 +13,7 @@ from proselflc.errors import InputError, RunError, invalid_option, printable
 from proselflc.files.regular import is_regular
 from proselflc.options import MOST_PROCESSES, Several, Whole, check_out
 from proselflc.run.config import Config
-from proselflc.terminal import Silent, chosen, is_main, print_json, print_table, say, say_notes
+from proselflc.terminal import Display, chosen, is_main, print_json, print_table, say, say_notes
 
 
 def train(
@@ -47,7 +47,7 @@ def train(
     from proselflc.training.run_directory import RunDirectory
 
     try:
-        display = chosen(quiet) if is_main() else Silent(notes=False)
+        display = chosen(quiet) if is_main() else Display(notes=False)
         path = run_train(options, OutputOptions(out, resume, overwrite), display)
     except DivergenceError as error:
         raise RunError(str(error)) from None

@@ -17,21 +17,20 @@ from typing import Any
 from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.paper import figures, tables
 from proselflc.paper.output import MISSING, Output
-from proselflc.paper.plan import SCALES, PendingRun, RunPlan, Scale, find_scale
+from proselflc.paper.plan import SCALES, PendingRun, RunPlan, Scale
 from proselflc.paper.records import RecordStore, resolved_table
 from proselflc.queue import storage as queue_storage
-from proselflc.queue.run_queue import Claim, Entry, Name
+from proselflc.queue.run_queue import Claim, Entry, Name, worker_processes
 from proselflc.queue.run_store import key, stored_run, train_once
-from proselflc.queue.worker_processes import stopping_on_signals, worker_processes
 from proselflc.run.config import Config
-from proselflc.terminal import Interrupted, Silent
+from proselflc.terminal import Display, Interrupted, stopping_on_signals
 from proselflc.training.loop import DivergenceError
 from proselflc.training.run_directory import read_toml
 from proselflc.wording import option
 
 MEASURED = ("n", "accuracy", "top5", "nll", "brier", "calibration")  # recorded of the test part
 WAITING = 5.0  # seconds between two checks for runs that other processes have finished
-_SILENT = Silent(notes=False)
+_SILENT = Display(notes=False)
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,6 @@ class Reproduction:
 
     @property
     def store(self) -> RecordStore:
-        """Return the records of finished runs."""
         return RecordStore(self.out)
 
     def evaluate(self) -> tuple[Output, RunPlan]:
@@ -165,7 +163,7 @@ def request(
             raise InputError(f"{option(field)}: there is no file {path}", field=field)
     return Reproduction(
         artefact,
-        find_scale(scale),
+        SCALES[scale],
         _seeds(seeds) or artefact.seeds,
         out,
         data_root,

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from proselflc import methods
-from proselflc.errors import InputError, unknown
+from proselflc.errors import InputError
 from proselflc.paper import printed
 from proselflc.paper.records import RecordStore, RunRecord
 from proselflc.queue.run_store import key
 from proselflc.run import config as config_file
 from proselflc.run.config import Config
+from proselflc.training.method import Value
 from proselflc.training.run_directory import read_toml
 from proselflc.wording import option
 
@@ -109,13 +110,6 @@ SCALES = {
 }
 
 
-def find_scale(name: str) -> Scale:
-    """Return a scale by its name, or raise InputError."""
-    if name not in SCALES:
-        raise InputError(unknown("scale", name, SCALES), field="scale")
-    return SCALES[name]
-
-
 @functools.cache
 def own_methods() -> tuple[str, ...]:
     """Return the methods that the paper trained itself, in its order."""
@@ -128,25 +122,9 @@ def quoted_methods() -> tuple[str, ...]:
     return tuple(methods.titled(title).name for title in printed.QUOTED)
 
 
-@dataclass(frozen=True)
-class Grid:
-    """The values that are tried for the parameter of a method."""
-
-    parameter: str
-    values: tuple[float, ...]
-
-    @property
-    def symbol(self) -> str:
-        """Return the paper's symbol for the parameter."""
-        return SYMBOLS[self.parameter]
-
-
-@functools.cache
-def grid_of(method: str) -> Grid | None:
-    """Return the grid of one of the paper's own methods; None if nothing is chosen for it."""
-    grid = methods.find(method).grid if method in own_methods() else {}
-    found = [Grid(name, tuple(map(float, values))) for name, values in grid.items()]
-    return found[0] if found else None
+def grid_of(method: str) -> Mapping[str, tuple[Value, ...]]:
+    """Return the values to try for the parameter of one of the paper's own methods, if any."""
+    return methods.find(method).grid if method in own_methods() else {}
 
 
 def title_of(method: str) -> str:
@@ -200,35 +178,47 @@ class RunPlan:
 
     def trial_accuracies(
         self, data: str, noise: str | None, method: str
-    ) -> dict[float, float | None]:
+    ) -> dict[Value, float | None]:
         """Return the accuracy on the trusted examples for each value of the method's grid.
 
         A trial trains on the other examples. Its accuracy is None if it is not done, and
         NaN if it diverged.
         """
-        accuracies: dict[float, float | None] = {}
-        grid = grid_of(method)
-        if grid is None:
-            return accuracies
-        for value in grid.values:
-            config = self.scale.config(
-                data,
-                method,
-                {grid.parameter: value},
-                seed=SEARCH_SEED,
-                noise=noise,
-                trusted=TRUSTED.get(data),
-                weights=self._weights(data),
-            )
-            setting = _format_parameter(grid.parameter, value)
-            title = f"{_labels_title(data, noise)}, {title_of(method)} {setting}, trial"
-            record = self.record(PendingRun(config, title))
+        accuracies: dict[Value, float | None] = {}
+        for parameter, value in ((name, v) for name, vs in grid_of(method).items() for v in vs):
+            own, trusted = {parameter: value}, TRUSTED.get(data)
+            run = self._run(data, noise, method, own, SEARCH_SEED, "trial", trusted=trusted)
+            record = self.record(run)
             accuracy = None if record is None else record.validation_accuracy
             accuracies[value] = math.nan if record is not None and accuracy is None else accuracy
         return accuracies
 
-    def _weights(self, data: str) -> Path | None:
-        return self.weights if data == "clothing1m" else None
+    def _run(
+        self,
+        data: str,
+        noise: str | None,
+        method: str,
+        parameters: Mapping[str, Any],
+        seed: int,
+        what: str,
+        *,
+        trusted: float | None = None,
+        undecided: str = "",
+    ) -> PendingRun:
+        config = self.scale.config(
+            data,
+            method,
+            parameters,
+            seed=seed,
+            noise=noise,
+            trusted=trusted,
+            weights=self.weights if data == "clothing1m" else None,
+        )
+        known = [f"{SYMBOLS[k]} = {_plain(v)}" for k, v in parameters.items() if k in SYMBOLS]
+        setting = f"with {undecided} still to be chosen" if undecided else ", ".join(known)
+        labels = "original labels" if data == "clothing1m" else noise_title(noise)
+        title = f"{labels}, {title_of(method)}{' ' + setting if setting else ''}, {what}"
+        return PendingRun(config, title, undecided=undecided)
 
     def chosen_parameters(self, data: str, noise: str | None, method: str) -> dict[str, Any] | None:
         """Return the parameters chosen by the trusted examples; None while trials are missing.
@@ -237,38 +227,30 @@ class RunPlan:
         method without a grid keeps its defaults.
         """
         grid = grid_of(method)
-        if grid is None:
+        if not grid:
             return {}
+        ((parameter, values),) = grid.items()
         accuracies = self.trial_accuracies(data, noise, method)
         if None in accuracies.values():
             if not self.assume_first:
                 return None
             self._undecided.add((data, noise, method))
-            return {grid.parameter: grid.values[0]}
+            return {parameter: values[0]}
         known = {k: v for k, v in accuracies.items() if v is not None and not math.isnan(v)}
-        return {grid.parameter: max(known, key=lambda k: known[k], default=grid.values[0])}
+        return {parameter: max(known, key=lambda k: known[k], default=values[0])}
 
     def final_runs(
         self, data: str, noise: str | None, method: str, parameters: dict[str, Any]
     ) -> list[RunRecord | None]:
         """Return the records of the runs on all examples, one for each seed."""
-        setting = ", ".join(_format_parameter(k, v) for k, v in parameters.items() if k in SYMBOLS)
         undecided = ""
-        grid = grid_of(method)
-        if grid is not None and (data, noise, method) in self._undecided:
-            undecided = grid.symbol
-            setting = f"with {undecided} still to be chosen"
-        title = (
-            f"{_labels_title(data, noise)}, {title_of(method)}{' ' + setting if setting else ''}"
+        if (data, noise, method) in self._undecided:
+            undecided = ", ".join(SYMBOLS[name] for name in grid_of(method))
+        runs = (
+            self._run(data, noise, method, parameters, seed, f"seed {seed}", undecided=undecided)
+            for seed in self.seeds
         )
-        records = []
-        for seed in self.seeds:
-            config = self.scale.config(
-                data, method, parameters, seed=seed, noise=noise, weights=self._weights(data)
-            )
-            run = PendingRun(config, f"{title}, seed {seed}", undecided=undecided)
-            records.append(self.record(run))
-        return records
+        return list(map(self.record, runs))
 
     def chosen_runs(self, data: str, noise: str | None, method: str) -> list[RunRecord | None]:
         """Return the final runs with the chosen parameters; None for each if trials are missing."""
@@ -289,12 +271,8 @@ class RunPlan:
         return ", ".join(map(str, self.seeds))
 
 
-def _format_parameter(parameter: str, value: float | str) -> str:
-    return f"{SYMBOLS[parameter]} = {value if isinstance(value, str) else f'{value:g}'}"
-
-
-def _labels_title(data: str, noise: str | None) -> str:
-    return "original labels" if data == "clothing1m" else noise_title(noise)
+def _plain(value: Value) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def noise_title(noise: str | None) -> str:

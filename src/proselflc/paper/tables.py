@@ -171,10 +171,11 @@ def table4(plan: RunPlan) -> Output:
             found[method, noise] = accuracies(records)
             learned[method, noise] = accuracies(records, "wrong_fitting")
     heads = tuple(noise_title(noise) for noise in printed.NOISES)
+    titles = {m: title_of(m) + " ¹" * (m in quoted_methods()) for m in compared}
 
     def rows(cell: Any) -> tuple[tuple[str, ...], ...]:
         return tuple(
-            (_title(method), *(cell(method, k, noise) for k, noise in enumerate(printed.NOISES)))
+            (titles[method], *(cell(method, k, noise) for k, noise in enumerate(printed.NOISES)))
             for method in compared
         )
 
@@ -388,23 +389,16 @@ def _ece(
 
 
 def _parameters(method: str, value: float | None) -> dict[str, Any]:
-    grid = grid_of(method)
-    return {} if value is None or grid is None else {grid.parameter: value}
+    return {} if value is None else dict.fromkeys(grid_of(method), value)
 
 
-def _row(method: str, value: float | None) -> str:
-    grid = grid_of(method)
-    if value is None or grid is None:
-        return title_of(method)
-    return f"{title_of(method)}, {grid.symbol} = {value:g}"
-
-
-def _title(method: str) -> str:
-    return title_of(method) + (" ¹" if method in quoted_methods() else "")
+def _row(method: str, value: float | str | None) -> str:
+    symbols = [] if value is None else [SYMBOLS[name] for name in grid_of(method)]
+    return ", ".join([title_of(method), *(f"{symbol} = {value:g}" for symbol in symbols)])
 
 
 def _format_choice(method: str, parameters: dict[str, Any] | None) -> str:
-    if grid_of(method) is None:
+    if not grid_of(method):
         return "default"
     if parameters is None:
         return MISSING

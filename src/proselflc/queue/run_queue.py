@@ -12,20 +12,26 @@ system releases it. Elsewhere, its last heartbeat is older than `DEAD_AFTER` sec
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import re
 import secrets
+import signal
+import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from proselflc.errors import InputError
-from proselflc.files.regular import file_lock
-from proselflc.wording import option
+from proselflc.files.whole import file_lock
+from proselflc.terminal import handling, stopping_on_signals
+from proselflc.wording import is_command_line, on_command_line, option
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
 
 ALIVE_EVERY = 20.0  # seconds between two heartbeats of a worker
 DEAD_AFTER = 300.0  # seconds without one, after which a worker on another machine is dead
+GRACE = 30.0  # seconds for a worker process to save its state and end
 _NAME = "place"  # the attribute that names a trial's entry, as version 0.1.0 called it
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 
@@ -298,3 +305,79 @@ def _finished() -> type[Exception]:
     from optuna.exceptions import UpdateFinishedTrialError
 
     return UpdateFinishedTrialError
+
+
+@contextmanager
+def worker_processes(work: Callable[[], None], jobs: int) -> Iterator[None]:
+    """Run jobs − 1 more processes that do the same work as this one, with one thread each.
+
+    They end with this process, whatever ends it, and save the state of their runs. At the end of
+    the context, this process waits for them. The work must be picklable. SIGTERM reaches it as
+    KeyboardInterrupt, and an `InputError` ends a worker silently, because this process meets the
+    same error.
+    """
+    if jobs == 1:
+        yield
+        return
+    from proselflc.data.batches import one_thread
+
+    context = multiprocessing.get_context("spawn")
+    started: list[Any] = []
+    try:
+        with one_thread():
+            # Workers inherit that interrupts are ignored; they are stopped by this process.
+            with handling([signal.SIGINT], signal.SIG_IGN):
+                for k in range(1, jobs):
+                    process = context.Process(
+                        target=_work, args=(work, _device(k), is_command_line())
+                    )
+                    process.start()
+                    started.append(process)
+            yield
+            for process in started:
+                process.join()
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.join(GRACE)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+def _device(k: int) -> str | None:
+    """Return the GPU of the k-th process, if there are several; the first is this process's."""
+    import torch
+
+    count = torch.cuda.device_count()
+    if count < 2:
+        return None
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [str(device) for device in range(count)]
+    return names[k % count]
+
+
+def _work(work: Callable[[], None], device: str | None, with_flags: bool) -> None:
+    """Do the work in a worker process, and write options in messages as its parent does."""
+    if device is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    import torch
+
+    torch.set_num_threads(1)
+    try:
+        with stopping_on_signals(), on_command_line() if with_flags else nullcontext():
+            work()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except InputError:
+        sys.exit(2)
+
+
+def _end_with_parent() -> None:
+    """Ask this process to stop when its parent has ended."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)

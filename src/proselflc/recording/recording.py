@@ -19,21 +19,23 @@ from proselflc.auditing.caveats import epoch_caveats
 from proselflc.correction.criteria import CrossEntropy, Distillation
 from proselflc.correction.criterion import Criterion
 from proselflc.data.batches import Batch
-from proselflc.data.inputs import Ints
+from proselflc.data.inputs import Bools, Ints
 from proselflc.errors import InputError, invalid_option
-from proselflc.recording.recorded_examples import (
-    CurrentEpoch,
+from proselflc.recording.recorded_run import (
     RecordedExamples,
+    RecordedRun,
     checked_batch,
     checked_examples,
 )
-from proselflc.recording.recorded_run import RecordedRun
+from proselflc.run.config import OutputOptions
 from proselflc.run.reader import Run, run_in
 from proselflc.training.observations import ROW, Observations, observe
 from proselflc.training.processes import ProcessGroup
 from proselflc.training.strategy import CorrectedBatch, Strategy
 
 _MOST_WAITING = 1 << 16  # examples whose facts may stay on an accelerator
+_FORGOTTEN = 3  # epochs' worth of examples without a call of end_epoch
+_REPEATS = "pass repeats=True to record and call rec.end_epoch() after each epoch"
 
 
 def record(
@@ -103,10 +105,7 @@ def record(
             raise invalid_option(name, f"must be a whole number of at least {least}, got {value!r}")
     if not isinstance(resume, bool) and not _is_whole(resume):
         raise invalid_option("resume", f"must be a bool or a number of epochs, got {resume!r}")
-    if resume is not False and overwrite:
-        raise InputError("resume continues a run and overwrite replaces it", field="resume")
-    if resume is not False and out is None:
-        raise InputError("resume needs out, the directory of the run to continue", field="out")
+    OutputOptions(None if out is None else Path(out), resume is not False, overwrite)
     if isinstance(criterion, Distillation):
         raise InputError(
             "the targets of a teacher are not recorded", field="criterion", fix="leave it out"
@@ -330,6 +329,95 @@ class Recording:
             about.given[which] = given
             recorder.rows[which] = np.frombuffer(rows, ROW)
             current.seen[which] = True
+
+
+class CurrentEpoch:
+    """The examples recorded in the current epoch, and whether it has ended.
+
+    An epoch ends by itself when all examples are recorded or one occurs again. After the first call
+    of `end`, epochs end by such calls only, as from the beginning if examples may be repeated.
+    """
+
+    def __init__(self, num_examples: int, *, repeats: bool) -> None:
+        self.seen: Bools = np.zeros(num_examples, np.bool_)  # [n] whether an example is recorded
+        self.count = 0  # of recorded examples, repetitions included
+        self.steps = 0  # batches
+        self._repeats = repeats
+        self._is_explicit = False  # whether epochs end by calls of `end`
+        self._ended_at: int | None = None  # the example that ended an epoch by occurring again
+        self._ended_full = False  # whether one ended because all examples were recorded
+
+    def is_over_before(self, index: Ints, processes: int) -> bool:
+        """Return whether a batch [N] belongs to the next epoch, since an example occurs again."""
+        if not self._ends_by_itself:
+            return False
+        again = index[self.seen[index]]
+        if not len(again) and len(np.unique(index)) == len(index):
+            return False
+        if processes > 1:
+            raise InputError(
+                "an example occurred again, and no single one of several processes can tell where "
+                "an epoch ends",
+                fix="call rec.end_epoch() there, in all of them",
+            )
+        if not len(again):
+            raise InputError(
+                "an example occurred twice in one batch", field="repeats", fix=_REPEATS
+            )
+        seen, n = int(self.seen.sum()), len(self.seen)
+        if 2 * seen < n:
+            raise InputError(
+                f"example {again[0]} occurred again after {seen:,} of {n:,} examples, so it is not "
+                "clear where an epoch ends",
+                field="repeats",
+                fix=_REPEATS,
+            )
+        self._ended_at = int(again[0])
+        return True
+
+    def add(self, index: Ints) -> None:
+        """Add a batch."""
+        self.steps += 1
+        self.count += len(index)
+        self.seen[index] = True
+        if self._repeats and not self._is_explicit and self.count > _FORGOTTEN * len(self.seen):
+            raise InputError(
+                f"{self.count:,} examples were recorded without a call of rec.end_epoch(), which "
+                "repeats=True needs",
+                fix="call it after each epoch",
+            )
+
+    def is_full(self, processes: int) -> bool:
+        """Return whether the epoch has ended because all examples are recorded."""
+        is_over = self._ends_by_itself and processes == 1 and bool(self.seen.all())
+        self._ended_full |= is_over
+        return is_over
+
+    def expect_end(self) -> None:
+        """Let no epoch end by itself from now on."""
+        self._is_explicit = True
+
+    def end(self) -> None:
+        """End the epoch by the caller's request."""
+        went_on = self._ended_full and self.seen.any() and not self._is_explicit
+        if self._ended_at is not None or went_on:
+            again = int(np.argmax(self.seen)) if self._ended_at is None else self._ended_at
+            raise InputError(
+                "rec.end_epoch() was called after an epoch had ended by itself, when example "
+                f"{again} occurred again",
+                field="repeats",
+                fix="if examples occur more than once in an epoch, pass repeats=True to record",
+            )
+        self._is_explicit = True
+
+    def begin_next(self) -> None:
+        """Begin the next epoch."""
+        self.seen[:] = False
+        self.count = self.steps = 0
+
+    @property
+    def _ends_by_itself(self) -> bool:
+        return not self._repeats and not self._is_explicit
 
 
 def _may_wait(facts: Tensor) -> bool:

@@ -28,7 +28,7 @@ from proselflc.reporting.run_facts import RunFacts, or_note, read_runs
 from proselflc.run import original
 from proselflc.run import review as reviews
 from proselflc.run.reader import Run
-from proselflc.terminal import Silent
+from proselflc.terminal import Display
 from proselflc.training.run_directory import is_recorded
 from proselflc.wording import command, option
 
@@ -88,7 +88,7 @@ def report(
         overwrite=overwrite,
     )
     for note in written.notes:
-        Silent(notes=not quiet).note(note)
+        Display(notes=not quiet).note(note)
     return written.path
 
 

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from proselflc.errors import InputError, invalid_option
-from proselflc.queue.worker_processes import stopping_on_signals
 from proselflc.reviewing.view import ReviewView, next_steps
 from proselflc.run.audit import export_command
 from proselflc.run.reader import Run
 from proselflc.run.review import Precision, Review
+from proselflc.terminal import stopping_on_signals
 from proselflc.training.run_directory import Json
 from proselflc.wording import option
 

@@ -23,7 +23,7 @@ from proselflc.run import folds as folds_of
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, load_run
 from proselflc.run.summary import label_summary
-from proselflc.terminal import Display, Silent
+from proselflc.terminal import Display
 from proselflc.training.run_directory import Json
 from proselflc.wording import command
 
@@ -74,7 +74,7 @@ def audit(
         directory = run.directory
         summary = directory.read_json(directory.summary, or_replaced=True)
         if folds:
-            folds_of.predict(run, folds, Data(dataset, data), display or Silent(notes=False))
+            folds_of.predict(run, folds, Data(dataset, data), display or Display(notes=False))
         records = run.records_of_training if folds == 0 else run.records
         table, audited = suspects.audit_labels(run.labels, records)
         labels = label_summary(run.labels, table, audited)

@@ -316,28 +316,30 @@ def _describe(value: object) -> str:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Where a run is written, and what to do with one that exists there."""
+    """Where a run or a study is written, and what to do with one that exists there."""
 
     out: Path | None = None  # None for a new one below `runs`
     resume: bool = False
     overwrite: bool = False
 
+    def __post_init__(self) -> None:
+        resume, overwrite = option("resume", True), option("overwrite", True)
+        if self.resume and self.overwrite:
+            raise InputError(
+                f"{resume} continues what is in {option('out')}, and {overwrite} replaces it",
+                field="overwrite",
+                fix="give one of them",
+            )
+        if self.resume and self.out is None:
+            raise InputError(
+                f"{resume} needs {option('out')}, the directory to continue", field="out"
+            )
+
 
 def run_path(config: Config, output: OutputOptions) -> Path:
     """Return the directory of a run, the same in all processes."""
-    if output.resume and output.overwrite:
-        raise InputError(
-            f"{option('resume')} continues a run and {option('overwrite')} replaces it",
-            field="overwrite",
-            fix="give one of them",
-        )
     if output.out is not None:
         return output.out
-    if output.resume:
-        raise InputError(
-            f"{option('resume')} needs {option('out')}, the directory of the run to continue",
-            field="out",
-        )
     from accelerate.utils import broadcast_object_list
 
     chosen = [str(new_path(config, config.method))]

@@ -21,7 +21,7 @@ from proselflc.models.weights import load_strictly, read_state
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Predictions, Run, load_run, run_in
 from proselflc.run.train import train
-from proselflc.terminal import Interrupted, Silent, chosen
+from proselflc.terminal import Display, Interrupted, chosen
 from proselflc.training.recipe import Recipe, Schedule
 
 
@@ -112,10 +112,7 @@ def fit(
         np.True_
     """
     given = locals()
-    if resume and out is None:
-        raise InputError(
-            "resume=True needs out=, the directory of the run to continue", field="out"
-        )
+    output = OutputOptions(None if out is None else Path(out), resume, overwrite)
     if preprocessing is not None and not isinstance(preprocessing, Preprocessing):
         raise InputError(
             "preprocessing= must be run.preprocessing of an earlier run, got "
@@ -154,11 +151,11 @@ def fit(
     module = model if isinstance(model, nn.Module) else None
     made_by = model if isinstance(model, str) and ":" in model else None
     result = run_in(out, made_by=made_by, module=module)
-    display = Silent(notes) if quiet else chosen(quiet=False)
+    display = Display(notes) if quiet else chosen(quiet=False)
     with contextlib.nullcontext() if out is not None else _temporary_run():
         train(
             config,
-            OutputOptions(result.path, resume, overwrite),
+            replace(output, out=result.path),
             display,
             dataset=dataset,
             model=module,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data.dataset import Part, Skipped, SplitChoice
-from proselflc.data.inputs import Floats, Inputs, Ints
+from proselflc.data.inputs import Floats, Ints
 from proselflc.data.memory_budget import gigabytes, keeps_all
 from proselflc.data.opening import open_inputs
 from proselflc.data.preprocessing import Standardization
@@ -21,57 +22,41 @@ from proselflc.data.request import TABLES, Request
 from proselflc.data.tables.cells import format_row
 from proselflc.data.tables.table import columns_there
 from proselflc.errors import InputError
-from proselflc.files.regular import whole_file
-from proselflc.run.reader import Predictions, Run
+from proselflc.files.whole import whole_file
+from proselflc.run.reader import Run
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 _COLUMNS = ("label_column", "id_column", "text_column", "path_column")
 
 
 @dataclass(frozen=True)
-class TopPredictions:
-    """The likeliest class of n examples, where all probabilities would not fit into memory.
-
-    `batches` runs the model again and yields probabilities [N, C] in the order of the examples.
-    """
-
-    classes: Ints  # [n]
-    confidence: Floats  # [n] its probability
-    names: tuple[str, ...]  # of the C classes
-    batches: Callable[[], Iterator[Floats]]
-
-    @property
-    def class_names(self) -> list[str]:
-        """Return the names of the likeliest classes."""
-        return [self.names[k] for k in self.classes]
-
-
-@dataclass(frozen=True)
 class PredictedExamples:
-    """Examples and a model's predictions for them."""
+    """Examples and the likeliest of C classes for each of them."""
 
     data: str  # what the user asked for
     examples: Part[Ints | None]
-    predictions: Predictions | TopPredictions
-    skipped: tuple[Skipped, ...] = ()  # examples that could not be read
+    names: tuple[str, ...]
+    classes: Ints  # [n]
+    confidence: Floats  # [n] the probabilities of the classes
+    probabilities: Callable[[], Iterator[Floats]]  # yields [N, C] in the order of the examples
+    skipped: tuple[Skipped, ...]  # examples that could not be read
 
     @property
     def accuracy(self) -> float | None:
         """Return the share of labels that agree with the predictions; None without labels."""
         if self.examples.labels is None or len(self.examples) == 0:
             return None
-        return float((self.predictions.classes == self.examples.labels).mean())
+        return float((self.classes == self.examples.labels).mean())
 
     def columns(self) -> dict[str, list[str] | list[float]]:
         """Return the columns `id`, `predicted_label`, `confidence` and, if known, `given_label`."""
-        names = self.predictions.names
         columns: dict[str, list[str] | list[float]] = {
             "id": list(self.examples.ids),
-            "predicted_label": self.predictions.class_names,
-            "confidence": [round(float(p), 6) for p in self.predictions.confidence],
+            "predicted_label": [self.names[k] for k in self.classes],
+            "confidence": [round(float(p), 6) for p in self.confidence],
         }
         if self.examples.labels is not None:
-            columns["given_label"] = [names[k] for k in self.examples.labels]
+            columns["given_label"] = [self.names[k] for k in self.examples.labels]
         return columns
 
 
@@ -81,32 +66,29 @@ def predict(
     """Open the data and predict it with the run's model.
 
     A model of numbers gets only the columns of a table that it was trained on. Columns that the
-    user does not name have the names they had when the run was trained.
+    user does not name have the names they had when the run was trained. Probabilities that do not
+    fit into memory are computed again when they are asked for.
     """
     scaling = run.preprocessing
     columns = scaling.columns if isinstance(scaling, Standardization) else None
     named = _with_trained_columns(run, request)
     found = open_inputs(named, run.names, split=split, columns=columns)
     examples = found.joined()
-    predictions: Predictions | TopPredictions
-    if keeps_all(len(examples), len(run.names)):
-        predictions = run.predict_inputs(examples.inputs, workers=workers)
-    else:
-        predictions = _top_predictions(run, examples.inputs, workers)
-    return PredictedExamples(found.name, examples, predictions, found.skipped)
-
-
-def _top_predictions(run: Run, inputs: Inputs, workers: int) -> TopPredictions:
-    """Return the likeliest classes without keeping a number for every example and class."""
-    classes, confidence = np.zeros(len(inputs), np.int64), np.zeros(len(inputs), np.float32)
-    for rows, p in run.predict_batches(inputs, workers=workers):
-        classes[rows], confidence[rows] = p.argmax(1), p.max(1)
 
     def batches() -> Iterator[Floats]:
-        for _, p in run.predict_batches(inputs, workers=workers):
+        for _, p in run.predict_batches(examples.inputs, workers=workers):
             yield p
 
-    return TopPredictions(classes, confidence, run.names, batches)
+    kept = list(batches()) if keeps_all(len(examples), len(run.names)) else None
+    classes, confidence = np.zeros(len(examples), np.int64), np.zeros(len(examples), np.float32)
+    done = 0
+    for p in batches() if kept is None else kept:
+        rows = slice(done, done := done + len(p))
+        classes[rows], confidence[rows] = p.argmax(1), p.max(1)
+    again = batches if kept is None else partial(iter, kept)
+    return PredictedExamples(
+        found.name, examples, run.names, classes, confidence, again, found.skipped
+    )
 
 
 def _with_trained_columns(run: Run, request: Request) -> Request:
@@ -140,23 +122,10 @@ def _with_trained_columns(run: Run, request: Request) -> Request:
 
 
 def write(predicted: PredictedExamples, out: Path) -> None:
-    """Write a table, or an .npz with `ids`, `probabilities`, `names` and, if known, `labels`."""
+    """Write a table, or an .npz with `ids`, `names`, `probabilities` and, if known, `labels`."""
     suffix = out.suffix.lower()
     if suffix == ".npz":
-        predictions = predicted.predictions
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "ids": np.array(predicted.examples.ids, dtype=np.str_)
-        }
-        if not isinstance(predictions, TopPredictions):
-            arrays["probabilities"] = predictions.probabilities
-        arrays["names"] = np.array(predictions.names, dtype=np.str_)
-        if predicted.examples.labels is not None:
-            arrays["labels"] = predicted.examples.labels
-        if isinstance(predictions, TopPredictions):
-            _write_batches(predictions, arrays, out)
-            return
-        with whole_file(out) as file:
-            np.savez(file, allow_pickle=False, **arrays)
+        _write_arrays(predicted, out)
     elif suffix == ".parquet":
         import pyarrow as pa
 
@@ -169,11 +138,15 @@ def write(predicted: PredictedExamples, out: Path) -> None:
             file.write(text.encode("utf-8", errors="surrogateescape"))
 
 
-def _write_batches(
-    predictions: TopPredictions, arrays: Mapping[str, npt.NDArray[Any]], out: Path
-) -> None:
+def _write_arrays(predicted: PredictedExamples, out: Path) -> None:
     """Write an .npz as `np.savez` does, with the probabilities batch by batch."""
-    shape = len(predictions.classes), len(predictions.names)
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "ids": np.array(predicted.examples.ids, dtype=np.str_),
+        "names": np.array(predicted.names, dtype=np.str_),
+    }
+    if predicted.examples.labels is not None:
+        arrays["labels"] = predicted.examples.labels
+    shape = len(predicted.classes), len(predicted.names)
     size, free = 4 * shape[0] * shape[1], shutil.disk_usage(out.parent).free
     if size > free:
         raise InputError(
@@ -189,7 +162,7 @@ def _write_batches(
         with archive.open("probabilities.npy", "w", force_zip64=True) as stream:
             header = {"descr": "<f4", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(stream, header)
-            for p in predictions.batches():
+            for p in predicted.probabilities():
                 stream.write(np.ascontiguousarray(p, dtype="<f4").data)
 
 

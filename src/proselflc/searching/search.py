@@ -23,7 +23,7 @@ from proselflc.files.regular import whole_file
 from proselflc.models.factory import names_code
 from proselflc.options import MOST_PROCESSES, check_least
 from proselflc.queue import storage as queue_storage
-from proselflc.queue.worker_processes import stopping_on_signals, worker_processes
+from proselflc.queue.run_queue import worker_processes
 from proselflc.run.config import Config, OutputOptions, check_taken, new_path
 from proselflc.run.prepare import PreparedRun, prepare
 from proselflc.searching import search_space, study_page
@@ -35,8 +35,8 @@ from proselflc.searching.study import (
     StudyPlan,
     to_json,
 )
-from proselflc.searching.worker import FIRST, SearchWorker, is_share, work
-from proselflc.terminal import Display, Interrupted, Silent
+from proselflc.searching.trials import FIRST, SearchWorker, is_share, work
+from proselflc.terminal import Display, Interrupted, stopping_on_signals
 from proselflc.training.run_directory import RunDirectory
 from proselflc.wording import command, option
 
@@ -98,7 +98,7 @@ def search(
             directory,
             storage,
             runs or directory.runs,
-            display if options.jobs == 1 else Silent(notes=False),
+            display if options.jobs == 1 else Display(notes=False),
             dataset,
             options.quiet,
         )

@@ -1,10 +1,13 @@
-"""The search space: candidates for the optimiser's options and for the methods' parameters."""
+"""The search space: candidates for the optimiser's options and for the methods' parameters.
+
+Candidates are Optuna's distributions: a list of values or a range of numbers.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
@@ -16,8 +19,15 @@ from proselflc.training.recipe import EPOCHS, Recipe
 from proselflc.wording import option
 
 if TYPE_CHECKING:
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
     from proselflc.training.strategy import RunContext
 
+Candidates: TypeAlias = "CategoricalDistribution | IntDistribution | FloatDistribution"
 Chosen: TypeAlias = Mapping[str, Value]  # one value for each name
 
 LONGEST = 1000  # values in a list
@@ -31,40 +41,6 @@ _RECIPE = (
 
 
 @dataclass(frozen=True)
-class Values:
-    """A list of values."""
-
-    values: tuple[Value, ...]
-
-    def __str__(self) -> str:
-        return ",".join(map(str, self.values))
-
-    def corners(self) -> tuple[Value, ...]:
-        """Return values that are valid only if all candidates are."""
-        return self.values
-
-
-@dataclass(frozen=True)
-class Range:
-    """The numbers from `low` to `high`, searched on a linear or a logarithmic scale."""
-
-    low: float
-    high: float
-    is_whole: bool
-    is_log: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.low}..{self.high}{':log' if self.is_log else ''}"
-
-    def corners(self) -> tuple[Value, ...]:
-        """Return both ends."""
-        return self.low, self.high
-
-
-Candidates: TypeAlias = Values | Range
-
-
-@dataclass(frozen=True)
 class Space:
     """The candidates of a search."""
 
@@ -73,24 +49,41 @@ class Space:
 
     def words(self) -> list[str]:
         """Return the space as `read` takes it."""
-        own = [
-            f"{method}.{name}={candidates}"
-            for method, space in self.methods.items()
+        every = {"": self.recipe} | {f"{method}.": own for method, own in self.methods.items()}
+        return [
+            f"{prefix}{name}={_format(candidates)}"
+            for prefix, space in every.items()
             for name, candidates in space.items()
         ]
-        return [*(f"{name}={candidates}" for name, candidates in self.recipe.items()), *own]
 
 
-def is_grid(space: Mapping[str, Candidates]) -> bool:
-    """Return whether all candidates are lists, so that every combination can be tried."""
-    return all(isinstance(candidates, Values) for candidates in space.values())
+def is_range(candidates: Candidates) -> bool:
+    """Return whether candidates are a range of numbers rather than a list of values."""
+    return not hasattr(candidates, "choices")
 
 
-def grid(space: Mapping[str, Candidates]) -> Iterator[dict[str, Value]]:
-    """Return every combination, the last name changing first; an empty space has one."""
-    values = [candidates.corners() for candidates in space.values()]
-    for combination in itertools.product(*values):
-        yield dict(zip(space, combination, strict=True))
+def corners(candidates: Candidates) -> tuple[Value, ...]:
+    """Return a list's values or a range's ends, which are valid only if all candidates are."""
+    known = vars(candidates)
+    return (known["low"], known["high"]) if is_range(candidates) else tuple(known["choices"])
+
+
+def _format(candidates: Candidates) -> str:
+    values = map(str, corners(candidates))
+    if not is_range(candidates):
+        return ",".join(values)
+    return "..".join(values) + (":log" if vars(candidates)["log"] else "")
+
+
+def grid(space: Mapping[str, Candidates]) -> list[dict[str, Value]] | None:
+    """Return every combination, the last name changing first, or None if there is a range.
+
+    An empty space has one combination.
+    """
+    if any(map(is_range, space.values())):
+        return None
+    values = map(corners, space.values())
+    return [dict(zip(space, chosen, strict=True)) for chosen in itertools.product(*values)]
 
 
 def read(words: Sequence[str], names: Sequence[str], asked: Config, resolved: Config) -> Space:
@@ -101,6 +94,8 @@ def read(words: Sequence[str], names: Sequence[str], asked: Config, resolved: Co
     searched unless the user has fixed them in `asked`, and for each method the parameters of
     its grid that are not fixed. `resolved` has the defaults of the model filled in.
     """
+    from optuna.distributions import CategoricalDistribution
+
     for name in names:
         methods.resolved(name, _own(name, asked.parameters))
     recipe: dict[str, Candidates] = {}
@@ -112,13 +107,15 @@ def read(words: Sequence[str], names: Sequence[str], asked: Config, resolved: Co
         if not text:
             raise _invalid(word, "has no values", fix="write it like lr=0.01,0.1")
         if not method and parameter in _RECIPE:
-            recipe[parameter] = _candidates(
-                parameter, text, get_type_hints(Recipe)[parameter], word
-            )
+            hint = get_type_hints(Recipe)[parameter]
+            recipe[parameter] = _candidates(parameter, text, hint, word)
             continue
-        takers = [taker for taker in names if parameter in _takes(taker) and method in ("", taker)]
+        asked_of = {taker: _searchable(taker) for taker in names if method in ("", taker)}
+        takers = [taker for taker, takes in asked_of.items() if parameter in takes]
         if not takers:
-            known = [*(() if method else _RECIPE), *_known_parameters(names, method)]
+            prefix = f"{method}." if method else ""
+            own_names = [prefix + known for takes in asked_of.values() for known in takes]
+            known = dict.fromkeys([*(() if method else _RECIPE), *own_names])
             raise _invalid(word, unknown("name", name, known))
         for taker in takers:
             hint = get_type_hints(methods.find(taker).parameters)[parameter]
@@ -127,23 +124,27 @@ def read(words: Sequence[str], names: Sequence[str], asked: Config, resolved: Co
         raise InputError(
             f"{option('space')} has both epochs and steps", field="space", fix="search one of them"
         )
-    if not recipe:
-        recipe |= _default_recipe(asked, resolved)
-    for name in names:
-        grid = methods.find(name).grid
-        own[name] = own[name] or {
-            k: Values(v) for k, v in grid.items() if k not in asked.parameters
-        }
+    defaults: dict[str, Sequence[Value]] = {}
+    if asked.recipe.epochs is None and asked.recipe.steps is None:
+        defaults["epochs"] = LENGTHS
+    if asked.recipe.lr is None:
+        assert resolved.recipe.lr is not None
+        defaults["lr"] = [float(f"{resolved.recipe.lr * rate:.2g}") for rate in RATES]
+    for space, values in [(recipe, defaults)] + [
+        (own[name], {k: v for k, v in methods.find(name).grid.items() if k not in asked.parameters})
+        for name in names
+    ]:
+        if not space:
+            space |= {k: CategoricalDistribution(v) for k, v in values.items()}
     return Space(recipe, own)
 
 
 def applied(config: Config, method: str, recipe: Chosen, parameters: Chosen) -> Config:
     """Return a config with a method and the chosen values, without parameters it does not take."""
     changes: dict[str, Any] = dict(recipe)
-    if "epochs" in changes:
-        changes["steps"] = None
-    elif "steps" in changes:
-        changes["epochs"] = None
+    for length, other in (("epochs", "steps"), ("steps", "epochs")):
+        if length in recipe:
+            changes[other] = None
     own = {**_own(method, config.parameters), **parameters}
     return replace(
         config,
@@ -159,59 +160,49 @@ def _own(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if name in takes}
 
 
-def _takes(method: str) -> list[str]:
+def _searchable(method: str) -> list[str]:
     found = methods.find(method)
     return [name for name in found.takes if name not in found.paths]
 
 
-def _known_parameters(names: Sequence[str], method: str) -> list[str]:
-    prefix = f"{method}." if method else ""
-    takers = [taker for taker in names if method in ("", taker)]
-    return list(dict.fromkeys(prefix + name for taker in takers for name in _takes(taker)))
-
-
-def _default_recipe(asked: Config, resolved: Config) -> dict[str, Candidates]:
-    found: dict[str, Candidates] = {}
-    if asked.recipe.epochs is None and asked.recipe.steps is None:
-        found["epochs"] = Values(LENGTHS)
-    if asked.recipe.lr is None:
-        assert resolved.recipe.lr is not None
-        found["lr"] = Values(tuple(float(f"{resolved.recipe.lr * rate:.2g}") for rate in RATES))
-    return found
-
-
 def _candidates(name: str, text: str, hint: Any, word: str) -> Candidates:
     """Return the candidates that a text describes, for a parameter with this type hint."""
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
     types = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
-    kind = next((number for number in (int, float) if number in types), str)
-    if any(map(get_args, types)):  # an optional whole number, or a list of names
-        flat = [part for kind in types for part in get_args(kind)]
-        kind = int if int in flat else str
-        if kind is str:
-            return Values(tuple(_named(part, flat, word) for part in _parts(text, word)))
+    flat = [part for kind in types for part in get_args(kind) or (kind,)]
+    kind = next((number for number in (int, float) if number in flat), str)
     if kind is not str and ".." in text:
-        return _range(name, text, kind, word)
-    return Values(tuple(_number(part, kind, word) for part in _parts(text, word)))
-
-
-def _parts(text: str, word: str) -> list[str]:
+        ends, _, scale = text.partition(":")
+        low, high = (_number(end.strip(), kind, word) for end in ends.split("..", 1))
+        if low >= high or scale not in ("", "log") or (scale == "log" and low <= 0):
+            raise _invalid(
+                word,
+                f"a range is written like {name}=0.01..1 or {name}=0.01..1:log, with the lower end "
+                "first, which must be above 0 for log",
+            )
+        if kind is int:
+            return IntDistribution(int(low), int(high), log=bool(scale))
+        return FloatDistribution(low, high, log=bool(scale))
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > LONGEST or len(set(parts)) < len(parts) or not all(parts):
         raise _invalid(
             word[:80], f"must have distinct values separated by commas, at most {LONGEST}"
         )
-    return parts
+    if kind is not str:
+        return CategoricalDistribution([_number(part, kind, word) for part in parts])
+    names = [value for value in flat if isinstance(value, str)]  # of a Literal
+    for part in parts if names else ():
+        if part not in names:
+            raise _invalid(word, unknown("value", part, names))
+    return CategoricalDistribution(parts)
 
 
-def _named(part: str, known: Sequence[str], word: str) -> str:
-    if part not in known:
-        raise _invalid(word, unknown("value", part, known))
-    return part
-
-
-def _number(part: str, kind: type, word: str) -> Value:
-    if kind is str:
-        return part
+def _number(part: str, kind: type, word: str) -> int | float:
     try:
         value: int | float = kind(part)
     except ValueError:
@@ -220,20 +211,6 @@ def _number(part: str, kind: type, word: str) -> Value:
     if not math.isfinite(value):
         raise _invalid(word, f"{part} is not a finite number")
     return value
-
-
-def _range(name: str, text: str, kind: type, word: str) -> Range:
-    ends, _, scale = text.partition(":")
-    low, high = (_number(end.strip(), kind, word) for end in ends.split("..", 1))
-    assert not isinstance(low, str)
-    assert not isinstance(high, str)
-    if low >= high or scale not in ("", "log") or (scale == "log" and low <= 0):
-        raise _invalid(
-            word,
-            f"a range is written like {name}=0.01..1 or {name}=0.01..1:log, with the lower end "
-            "first, which must be above 0 for log",
-        )
-    return Range(low, high, kind is int, scale == "log")
 
 
 def _invalid(word: str, reason: str, *, fix: str | None = None) -> InputError:
@@ -247,22 +224,16 @@ def check(space: Space, config: Config, context: RunContext) -> None:
     """
     from proselflc.training.strategy import spans
 
+    shortest: dict[str, Value] = {}
     for name, candidates in space.recipe.items():
-        for value in candidates.corners():
+        for value in corners(candidates):
             applied(config, "cce", {name: value}, {})
-    lengths = {
-        name: min(map(int, candidates.corners()))
-        for name, candidates in space.recipe.items()
-        if name in ("epochs", "steps")
-    }
-    shortest = applied(config, "cce", lengths, {}).recipe
-    context = replace(context, total_steps=shortest.total_steps(context.batches))
+        if name in ("epochs", "steps"):
+            shortest[name] = min(map(int, corners(candidates)))
+    recipe = applied(config, "cce", shortest, {}).recipe
+    context = replace(context, total_steps=recipe.total_steps(context.batches))
     for method, own_space in space.methods.items():
-        values = [
-            {name: value}
-            for name, candidates in own_space.items()
-            for value in candidates.corners()
-        ]
+        values = [{name: one} for name, found in own_space.items() for one in corners(found)]
         for chosen in ({}, *values):
             own = methods.resolved(method, applied(config, method, {}, chosen).parameters)
             stages = methods.strategy(method, own, context).stages

@@ -17,9 +17,7 @@ from proselflc.files.regular import is_regular, must_be_own, must_be_own_folder,
 from proselflc.files.typed import convert
 from proselflc.queue import run_store
 from proselflc.run.config import MAY_CHANGE, Config, OutputOptions, differences, versions
-from proselflc.searching import trials
 from proselflc.searching.search_space import Chosen, Space
-from proselflc.searching.trials import TrialRecord
 from proselflc.training.run_directory import FORMAT, RunDirectory, check_format, read_toml
 from proselflc.wording import option
 
@@ -27,8 +25,6 @@ NOISY = (
     "the true labels are unknown, so the parameters are chosen on held-out examples with their "
     "given labels; if many of those are wrong, the choice is less reliable"
 )
-# The options of a search that study.toml holds beside the options of its runs.
-OPTIONS = ("space", "trials", "prune")
 _CHOSEN = re.compile(r"chosen(-[a-z0-9_]+)?\.toml")
 _RUN = re.compile(r"[a-z0-9_]+-[0-9a-f]{16}")
 _LOCK = re.compile(rf"\.({_RUN.pattern}|claim-[0-9a-f]{{16}})\.lock")
@@ -56,7 +52,6 @@ class StudyPlan:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Return the fingerprints of the labels."""
         return {"labels": self.labels, "trusted_labels": self.trusted_labels}
 
     @property
@@ -95,12 +90,10 @@ class StudyDirectory:
 
     @property
     def is_begun(self) -> bool:
-        """Return whether there is a study."""
         return is_regular(self.study)
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the search is finished."""
         return is_regular(self.summary)
 
     def make(self) -> None:
@@ -110,10 +103,7 @@ class StudyDirectory:
         self.runs.mkdir(exist_ok=True)
 
     def remove_unused(self) -> None:
-        """Remove the directory if it is empty but for its lock.
-
-        The lock of a study stays: another process may hold it.
-        """
+        """Remove a directory without a study; the lock of a study stays, as it may be held."""
         with suppress(OSError):  # there are other files in it, or there is no directory
             if {path.name for path in self.path.iterdir()} <= {".lock", self.runs.name}:
                 if self.runs.exists():
@@ -132,12 +122,6 @@ class StudyDirectory:
     def check_start(self, start: OutputOptions) -> None:
         """Refuse to touch an existing study or other files without permission."""
         resume, overwrite = option("resume", True), option("overwrite", True)
-        if start.resume and start.overwrite:
-            raise InputError(
-                f"{resume} continues a study and {overwrite} replaces it",
-                field="overwrite",
-                fix="give one of them",
-            )
         if self.is_begun and not start.resume and not start.overwrite:
             state = "a finished" if self.is_finished else "an unfinished"
             raise InputError(
@@ -161,11 +145,8 @@ class StudyDirectory:
                 fix=f"leave {option('resume')} out to begin one",
             )
 
-    def read(self) -> dict[str, Any]:
-        """Return the content of study.toml."""
-        return self._read()[0]
-
-    def _read(self) -> tuple[dict[str, Any], StudyFacts]:
+    def read(self) -> tuple[dict[str, Any], StudyFacts]:
+        """Return the content of study.toml and its table [study]."""
         table = read_toml(self.study)
         check_format(table, self.path)
         facts = self._facts(table)
@@ -193,42 +174,41 @@ class StudyDirectory:
         """Write study.toml: the options of the runs and of the search, and its table [study]."""
         import tomli_w
 
-        tables = {key: value for key, value in options.items() if isinstance(value, dict)}
-        plain = {key: value for key, value in options.items() if key not in tables}
         study = {key: value for key, value in asdict(facts).items() if value}
-        content = {"format": FORMAT, **plain, **tables, "study": study, "versions": versions()}
+        content = {"format": FORMAT, **options, "study": study, "versions": versions()}
         with whole_file(self.study) as file:
             tomli_w.dump(content, file)
 
     def check_same(self, options: Mapping[str, Any], facts: StudyFacts) -> None:
         """Refuse to continue the study with a different search."""
-        stored, stored_facts = self._read()
+        stored, stored_facts = self.read()
         again = f"use that, or begin a study with {_another_out()}"
-        for name in OPTIONS:
-            if stored.get(name) != options.get(name):
-                raise InputError(
-                    f"the study {self.path} was begun with another {_TITLES[name]} "
-                    f"({_format(stored.get(name))} there, {_format(options.get(name))} now)",
-                    field=name,
-                    fix=again,
-                )
-        own = {key: value for key, value in stored.items() if key not in (*OPTIONS, "study")}
-        asked = {key: value for key, value in options.items() if key not in OPTIONS}
-        different = differences(own, asked)
+        stored.pop("study")
+        different = differences(stored, options)
         if different:
             raise InputError(
                 f"the study {self.path} was begun with other options: {', '.join(different)}",
                 fix=again,
             )
         for name in ("labels", "trusted_labels", "storage"):
-            there, now = getattr(stored_facts, name), getattr(facts, name)
-            if there != now:
+            there, now = getattr(stored_facts, name) or "none", getattr(facts, name)
+            if there == now:
+                continue
+            if name == "storage":
                 raise InputError(
-                    f"the {_TITLES[name]} of the study {self.path} changed "
-                    f"({_format(there)} there, {_format(now)} now)",
-                    field="storage" if name == "storage" else "data",
-                    fix=_advice(name),
+                    f"the storage of the study {self.path} changed ({there} there, {now} now)",
+                    field="storage",
+                    fix=f"give {option('storage')} as before, or leave it out if the study has a "
+                    "journal",
                 )
+            raise InputError(
+                f"the {name.replace('_', ' ')} of the study {self.path} changed (fingerprint "
+                f"{there[:12]}… there, {now[:12]}… now)",
+                field="data",
+                fix="has the data changed? If not, the study was begun by a version of proselflc "
+                "that drew trusted examples differently, and this version cannot continue it: "
+                f"begin again with {option('overwrite', True)}, or with {_another_out()}",
+            )
 
     def clear(self) -> None:
         """Remove the files of the study, and nothing else."""
@@ -246,36 +226,24 @@ class StudyDirectory:
             file.unlink(missing_ok=True)
 
 
-_TITLES = {
-    "space": "search space",
-    "trials": "number of trials",
-    "prune": "choice of pruning",
-    "labels": "labels",
-    "trusted_labels": "trusted labels",
-    "storage": "storage",
-}
-
-
 def _another_out() -> str:
     return f"another {option('out')}"
 
 
-def _advice(name: str) -> str:
-    if name == "storage":
-        return f"give {option('storage')} as before, or leave it out if the study has a journal"
-    return (
-        "has the data changed? If not, the study was begun by a version of proselflc that drew "
-        "trusted examples differently, and this version cannot continue it: begin again with "
-        f"{option('overwrite', True)}, or with {_another_out()}"
-    )
+@dataclass(frozen=True)
+class TrialRecord:
+    """The current state of a trial."""
 
+    number: int  # its place in the queue, from 0
+    state: str  # "waiting", "running", "complete", "pruned" or "diverged"
+    values: Chosen  # as far as they are fixed yet
+    val_accuracy: float | None = None  # at the end of training, if it is complete
+    seconds: float | None = None  # from its first claim to its end
+    run: str = ""
 
-def _format(value: object) -> str:
-    if isinstance(value, list):
-        return " ".join(map(str, value)) or "nothing"
-    if value is None or value == "":
-        return "none"
-    return f"{value[:12]}…" if isinstance(value, str) and len(value) == 64 else str(value)
+    @property
+    def is_over(self) -> bool:
+        return self.state not in ("waiting", "running")
 
 
 @dataclass(frozen=True)
@@ -289,13 +257,13 @@ class SearchStage:
 
     @property
     def title(self) -> str:
-        """Return the title of the stage."""
         return "Γ and optimiser" if self.is_first else methods.find(self.method).title
 
     @property
     def best(self) -> TrialRecord | None:
-        """Return the chosen trial, if any is complete."""
-        return trials.best(self.records)
+        """Return the complete trial with the highest validation accuracy; ties go to the first."""
+        done = [trial for trial in self.records if trial.val_accuracy is not None]
+        return max(done, key=lambda trial: trial.val_accuracy or 0.0, default=None)
 
 
 @dataclass(frozen=True)
@@ -311,7 +279,6 @@ class MethodChoice:
 
     @property
     def title(self) -> str:
-        """Return the title of the method."""
         return methods.find(self.method).title
 
     @property
@@ -386,15 +353,7 @@ def to_json(outcome: SearchOutcome) -> dict[str, Any]:
                 "chooses": "recipe" if stage.is_first else "parameters",
                 "importance": dict(stage.importance),
                 "trials": [
-                    {
-                        "number": trial.number,
-                        "state": trial.state,
-                        "values": dict(trial.values),
-                        "val_accuracy": trial.accuracy,
-                        "seconds": trial.seconds,
-                        "run": trial.run or None,
-                        "is_chosen": trial is stage.best,
-                    }
+                    {**asdict(trial), "run": trial.run or None, "is_chosen": trial is stage.best}
                     for trial in stage.records
                 ],
             }

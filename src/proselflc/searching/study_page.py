@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,15 @@ from proselflc.models.factory import names_code
 from proselflc.pages.drawing import ROUND, Drawing, Figure, Legend, Series, Style, figure, label
 from proselflc.pages.html_page import Cell, Table, Tile, name_cell, render, share_cell
 from proselflc.pages.values import NAME, flattened, percent, shorten, shorten_middle
-from proselflc.searching.search_space import Range
-from proselflc.searching.study import NOISY, MethodChoice, SearchOutcome, SearchStage, StudyPlan
+from proselflc.searching.search_space import is_range
+from proselflc.searching.study import (
+    NOISY,
+    MethodChoice,
+    SearchOutcome,
+    SearchStage,
+    StudyPlan,
+    TrialRecord,
+)
 from proselflc.training.method import Value
 from proselflc.wording import command
 
@@ -65,7 +72,7 @@ def join_values(values: Mapping[str, Value]) -> str:
     >>> join_values({"epochs": 30, "lr": 0.05})
     'epochs 30 and learning rate 0.05'
     """
-    parts = [f"{_TITLES.get(name, name)} {_format(value)}" for name, value in values.items()]
+    parts = [f"{_title(name)} {_format(value)}" for name, value in values.items()]
     return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else "".join(parts)
 
 
@@ -130,23 +137,16 @@ def _methods(choices: Sequence[MethodChoice]) -> Table:
 
 def _section(k: int, stage: SearchStage, plan: StudyPlan) -> dict[str, object]:
     chosen = stage.best
-    points = [
-        Point(trial.number + 1, trial.values, trial.accuracy, trial is chosen)
-        for trial in stage.records
-        if trial.accuracy is not None
-    ]
+    done = [trial for trial in stage.records if trial.val_accuracy is not None]
     names = list(dict.fromkeys(name for trial in stage.records for name in trial.values))
-    titles = {name: _TITLES.get(name, name) for name in names}
     candidates = plan.space.recipe if stage.is_first else plan.space.methods.get(stage.method, {})
     figures: list[Figure | None] = []
-    if len(points) > 1:
+    if chosen is not None and len(done) > 1:
         for name in names:
-            is_range = isinstance(candidates.get(name), Range)
-            figures.append(
-                by_parameter(f"stage{k}-{name}", name, titles[name], points, is_range=is_range)
-            )
-        figures.append(history(f"stage{k}-trials", points))
-        figures.append(importance(f"stage{k}-matters", stage.importance, titles))
+            drawn = name in candidates and is_range(candidates[name])
+            figures.append(by_parameter(f"stage{k}-{name}", name, done, chosen, is_drawn=drawn))
+        figures.append(history(f"stage{k}-trials", done, chosen))
+        figures.append(importance(f"stage{k}-matters", stage.importance))
     sentences = []
     if stage.is_first:
         method = methods.find(stage.method).title
@@ -158,21 +158,20 @@ def _section(k: int, stage: SearchStage, plan: StudyPlan) -> dict[str, object]:
         )
     elif len(stage.records) == 1:
         sentences.append("There was nothing to choose.")
-    title = f"{stage.title}, for all methods" if stage.is_first else stage.title
     return {
         "anchor": f"stage-{k}",
-        "title": title,
+        "title": f"{stage.title}, for all methods" if stage.is_first else stage.title,
         "words": " ".join(sentences),
         "figures": [figure for figure in figures if figure is not None],
-        "trials": _trials(stage, names, titles),
+        "trials": _trials(stage, names),
     }
 
 
-def _trials(stage: SearchStage, names: list[str], titles: Mapping[str, str]) -> Table:
+def _trials(stage: SearchStage, names: list[str]) -> Table:
     rows = []
     for trial in stage.records[:MOST_TRIALS]:
         is_chosen = trial is stage.best
-        accuracy, seconds = share_cell(trial.accuracy, 2, is_best=is_chosen), Cell("–")
+        accuracy, seconds = share_cell(trial.val_accuracy, 2, is_best=is_chosen), Cell("–")
         if trial.seconds is not None:
             seconds = Cell(f"{trial.seconds:,.0f}", order=trial.seconds)
         state = {"complete": "", "pruned": "ended early"}.get(trial.state, trial.state)
@@ -184,9 +183,13 @@ def _trials(stage: SearchStage, names: list[str], titles: Mapping[str, str]) -> 
         all(isinstance(trial.values.get(name, 0), int | float) for trial in stage.records)
         for name in names
     ]
-    heading = ("trial", *(titles[name] for name in names), "validation", "seconds", "note")
+    heading = ("trial", *map(_title, names), "validation", "seconds", "note")
     numeric = (True, *numbers, True, True, False)
     return Table(f"Trials of {stage.title}", heading, numeric, tuple(rows), len(rows) > 1)
+
+
+def _title(name: str) -> str:
+    return _TITLES.get(name, name)
 
 
 def _cell(value: Value | None) -> Cell:
@@ -232,99 +235,85 @@ def _format(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True)
-class Point:
-    """A complete trial in a figure; numbers begin with 1."""
-
-    number: int
-    values: Mapping[str, Value]
-    accuracy: float
-    is_chosen: bool
-
-
-def history(name: str, points: Sequence[Point]) -> Figure:
-    """Return a figure of the validation accuracy of each trial and of the best so far."""
-    drawn = points[:MOST_POINTS]
-    x = np.array([point.number for point in drawn], np.float64)
-    y = np.array([point.accuracy for point in drawn], np.float64)
-    best = np.maximum.accumulate(y)
+def history(name: str, trials: Sequence[TrialRecord], chosen: TrialRecord) -> Figure:
+    """Return a figure of the validation accuracy of each complete trial and of the best so far."""
+    drawn = trials[:MOST_POINTS]
+    x, y = np.array([float(trial.number + 1) for trial in drawn]), _accuracies(drawn)
 
     def plot(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
 
+        best = np.maximum.accumulate(y)
         axes.step(x, best, where="post", color=_BEST.paint, linewidth=1.2, alpha=_BEST.opacity)
-        _scatter(axes, x, y, drawn)
+        _scatter(axes, x, y, drawn, chosen)
         axes.set_xlim(0.5, x.max() + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=ROUND))
         axes.set_xlabel("trial")
-        _percent(axes, y)
 
-    winner = next((point for point in drawn if point.is_chosen), drawn[0])
+    legend = (*_legend(chosen), ("best so far", _BEST))
     return figure(
         name,
-        Drawing(
-            "Trials",
-            "validation accuracy in order",
-            plot,
-            (*_legend(winner), ("best so far", _BEST)),
-            right=14,
-        ),
+        Drawing("Trials", "validation accuracy in order", plot, legend, right=14),
         f"Validation accuracy of {len(drawn)} trials, from {percent(float(y.min()))} to "
-        f"{percent(float(y.max()))}; the best is trial {winner.number}.",
+        f"{percent(float(y.max()))}; the best is trial {chosen.number + 1}.",
     )
 
 
 def by_parameter(
-    name: str, parameter: str, title: str, points: Sequence[Point], *, is_range: bool = False
+    name: str,
+    parameter: str,
+    trials: Sequence[TrialRecord],
+    chosen: TrialRecord,
+    *,
+    is_drawn: bool = False,
 ) -> Figure | None:
-    """Return a figure of the validation accuracy by the value of a parameter.
+    """Return a figure of the validation accuracy of complete trials by the value of a parameter.
 
-    None is returned for fewer than two different values. `title` is that of the axis, and
-    `is_range` says whether values were drawn from a range rather than from a list.
+    None is returned for fewer than two different values. `is_drawn` says whether values were drawn
+    from a range rather than from a list.
     """
-    drawn = [point for point in points if parameter in point.values][:MOST_POINTS]
-    known = list(dict.fromkeys(point.values[parameter] for point in drawn))
+    drawn = [trial for trial in trials if parameter in trial.values][:MOST_POINTS]
+    known = list(dict.fromkeys(trial.values[parameter] for trial in drawn))
     if len(known) < 2:
         return None
     are_numbers = all(isinstance(value, int | float) for value in known)
     if are_numbers:
         known.sort()
     place = {value: float(value) if are_numbers else float(k) for k, value in enumerate(known)}
-    x = np.array([place[point.values[parameter]] for point in drawn])
-    y = np.array([point.accuracy for point in drawn], np.float64)
-    top = np.array([y[x == place[value]].max() for value in known])
+    x, y = np.array([place[trial.values[parameter]] for trial in drawn]), _accuracies(drawn)
     at = np.array([place[value] for value in known])
+    top = np.array([y[x == where].max() for where in at])
     is_log = are_numbers and at.min() > 0 and at.max() / at.min() >= 8
-    ticks = len(known) <= MOST_TICKS and not is_range
+    has_ticks = len(known) <= MOST_TICKS and not is_drawn
 
     def plot(axes: Axes) -> None:
         from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
         if is_log:
             axes.set_xscale("log")
-        if ticks and are_numbers:
+        if has_ticks and are_numbers:
             axes.plot(at, top, color=_BEST.paint, linewidth=1.2, alpha=_BEST.opacity)
-        _scatter(axes, x, y, drawn)
-        if ticks:
-            axes.xaxis.set_minor_locator(NullLocator())
+        _scatter(axes, x, y, drawn, chosen)
+        axes.xaxis.set_minor_locator(NullLocator())
+        if has_ticks:
             axes.set_xticks(at, [label(_format_tick(value), 12) for value in known])
         else:
             nearby = LogLocator(subs=(1.0, 3.0)) if is_log else MaxNLocator(6, steps=ROUND)
             axes.xaxis.set_major_locator(nearby)
             axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-            axes.xaxis.set_minor_locator(NullLocator())
-        _set_limits(axes, at, is_log)
-        axes.set_xlabel(title)
-        _percent(axes, y)
+        low, high = (np.log(at.min()), np.log(at.max())) if is_log else (at.min(), at.max())
+        ends = np.array([low - 0.06 * (high - low), high + 0.06 * (high - low)])
+        axes.set_xlim(*(np.exp(ends) if is_log else ends))
+        axes.set_xlabel(_title(parameter))
 
-    winner = next((point for point in drawn if point.is_chosen), drawn[int(y.argmax())])
-    legend: Legend = _legend(winner)
-    if ticks and are_numbers and len(drawn) > len(known):
+    legend: Legend = _legend(chosen)
+    if has_ticks and are_numbers and len(drawn) > len(known):
         legend = (*legend, ("best of each", _BEST))
     values = ", ".join(
         f"{label(_format_tick(value))} {percent(float(accuracy))}"
         for value, accuracy in list(zip(known, top, strict=True))[:MOST_TICKS]
     )
+    title = _title(parameter)
     return figure(
         name,
         Drawing(title, "validation accuracy by its value", plot, legend, right=14),
@@ -332,58 +321,60 @@ def by_parameter(
     )
 
 
-def importance(name: str, shares: Mapping[str, float], titles: Mapping[str, str]) -> Figure | None:
+def importance(name: str, shares: Mapping[str, float]) -> Figure | None:
     """Return a figure of the importance of each parameter; None if it is unknown."""
     if not shares:
         return None
     names = sorted(shares, key=lambda key: shares[key])[-12:]
-    sizes = np.array([shares[key] for key in names])
-    longest = max(len(titles.get(key, key)) for key in names)
+    titles, sizes = list(map(_title, names)), [shares[key] for key in names]
 
     def plot(axes: Axes) -> None:
         from matplotlib.ticker import PercentFormatter
 
         axes.barh(np.arange(len(names)), sizes, 0.6, color=_TRIAL.paint)
-        axes.set_yticks(np.arange(len(names)), [label(titles.get(key, key), 20) for key in names])
+        axes.set_yticks(np.arange(len(names)), [label(title, 20) for title in titles])
         axes.grid(axis="y", visible=False)
         axes.grid(axis="x")
         axes.set_xlim(0, 1)
         axes.set_ylim(-0.6, len(names) - 0.4)
         axes.xaxis.set_major_formatter(PercentFormatter(1))
 
-    values = ", ".join(f"{titles.get(key, key)} {percent(shares[key], 0)}" for key in names[::-1])
+    drawing = Drawing(
+        "Importance",
+        "share of the variance between trials",
+        plot,
+        left=min(100.0, 12 + 4.6 * min(max(map(len, titles)), 20)),
+        right=16,
+        height=max(40.0, 22.0 * len(names)),
+    )
+    pairs = list(zip(titles, sizes, strict=True))[::-1]
+    values = ", ".join(f"{title} {percent(share, 0)}" for title, share in pairs)
     return figure(
         name,
-        Drawing(
-            "Importance",
-            "share of the variance between trials",
-            plot,
-            left=min(100.0, 12 + 4.6 * min(longest, 20)),
-            right=16,
-            height=max(40.0, 22.0 * len(names)),
-        ),
+        drawing,
         f"Share of the variance between trials that each parameter explains: {values}.",
     )
 
 
-def _scatter(axes: Axes, x: Series, y: Series, points: Sequence[Point]) -> None:
-    chosen = np.array([point.is_chosen for point in points])
-    for which, style, size in ((~chosen, _TRIAL, 14), (chosen, _CHOSEN, 30)):
-        axes.scatter(
-            x[which],
-            y[which],
-            s=size,
-            color=style.paint,
-            marker=style.marker,
-            linewidths=0,
-            clip_on=False,
-            zorder=3,
-        )
+def _accuracies(trials: Sequence[TrialRecord]) -> Series:
+    return np.array([trial.val_accuracy for trial in trials], np.float64)
 
 
-def _percent(axes: Axes, y: Series) -> None:
+def _scatter(
+    axes: Axes, x: Series, y: Series, trials: Sequence[TrialRecord], chosen: TrialRecord
+) -> None:
+    """Draw the validation accuracies y, in percent, and mark the chosen trial."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+    is_chosen = np.array([trial is chosen for trial in trials])
+    for which, style, size in ((~is_chosen, _TRIAL, 14), (is_chosen, _CHOSEN, 30)):
+        shape: dict[str, Any] = {
+            "color": style.paint,
+            "marker": style.marker,
+            "linewidths": 0,
+            "s": size,
+        }
+        axes.scatter(x[which], y[which], **shape, clip_on=False, zorder=3)
     low, high = float(y.min()), float(y.max())
     margin = max(0.005, 0.1 * (high - low))
     axes.set_ylim(max(0.0, low - margin), min(1.0, high + margin))
@@ -391,18 +382,8 @@ def _percent(axes: Axes, y: Series) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.4g}%"))
 
 
-def _set_limits(axes: Axes, at: Series, is_log: bool) -> None:
-    """Leave a margin beside the first and the last value."""
-    if is_log:
-        margin = (at.max() / at.min()) ** 0.06
-        axes.set_xlim(at.min() / margin, at.max() * margin)
-        return
-    margin = 0.06 * (at.max() - at.min())
-    axes.set_xlim(at.min() - margin, at.max() + margin)
-
-
-def _legend(winner: Point) -> Legend:
-    return ((f"chosen · {percent(winner.accuracy)}", _CHOSEN), ("a trial", _TRIAL))
+def _legend(chosen: TrialRecord) -> Legend:
+    return ((f"chosen · {percent(chosen.val_accuracy)}", _CHOSEN), ("a trial", _TRIAL))
 
 
 def _format_tick(value: Value) -> str:

@@ -1,53 +1,56 @@
-"""The trials of one stage of a search: their values, proposals for the next, and pruning.
+"""The trials of a search, and the workers that train them until all are over.
 
-Everything is computed from the entries of the queue in their order, which Optuna's sampler, pruner
-and evaluator see as a study in memory. So nothing depends on when a worker was killed.
+Values, proposals and pruning are computed from the entries of the queue in their order, which
+Optuna's sampler, pruner and evaluator see as a study in memory. So nothing depends on when a worker
+was killed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import sys
+import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from proselflc import methods
+from proselflc.data.dataset import Dataset
+from proselflc.data.labels.labels import Labels
+from proselflc.errors import InputError, RunError, printable
+from proselflc.queue import run_store
+from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Claim, Entry, Queue
 from proselflc.searching import search_space
-from proselflc.searching.search_space import Candidates, Chosen, Values
+from proselflc.searching.search_space import Candidates, Chosen
+from proselflc.searching.study import (
+    MethodChoice,
+    SearchStage,
+    StudyDirectory,
+    StudyPlan,
+    TrialRecord,
+    format_values,
+)
+from proselflc.terminal import Display
+from proselflc.training.loop import DivergenceError, Observer
+from proselflc.training.run_directory import RunDirectory, read_toml
+from proselflc.wording import option
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
     from optuna.trial import TrialState
 
+FIRST = "cce"  # the method with which Γ and the optimiser are chosen
+POLL = 0.5  # seconds between two checks of other workers' trials
 DECILES = 10  # points at which a trial is compared with the others
 FIRST_DECILE = 5  # the first at which it may be pruned: Γ/2
 STARTUP = 4  # complete trials before any is pruned
 ENOUGH = 8  # complete trials before importance is computed
-
-
-@dataclass(frozen=True)
-class TrialRecord:
-    """The current state of a trial."""
-
-    number: int  # its place in the queue, from 0
-    state: str  # "waiting", "running", "complete", "pruned" or "diverged"
-    values: Chosen  # as far as they are fixed yet
-    accuracy: float | None = None  # validation accuracy at the end of training, if it is complete
-    seconds: float | None = None  # from its first claim to its end
-    run: str = ""
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether it is complete, pruned or diverged."""
-        return self.state not in ("waiting", "running")
-
-
-def best(records: Sequence[TrialRecord]) -> TrialRecord | None:
-    """Return the trial with the highest validation accuracy; ties go to the first."""
-    done = [trial for trial in records if trial.state == "complete" and trial.accuracy is not None]
-    return max(done, key=lambda trial: (trial.accuracy or 0.0, -trial.number), default=None)
 
 
 @dataclass(frozen=True)
@@ -61,26 +64,26 @@ class Trials:
     prune: bool  # whether a trial that is behind is ended early
 
     @property
-    def size(self) -> int:
-        """Return the number of trials."""
-        return len(self._planned)
+    def planned(self) -> Sequence[Chosen]:
+        """Return the values of every trial; empty for trials whose values will be proposed."""
+        return search_space.grid(self.candidates) or [{}] * self.count
 
     def records(self) -> list[TrialRecord]:
         """Return all trials, in their order."""
         entries = self.queue.entries()
-        planned = enumerate(self._planned)
+        planned = enumerate(self.planned)
         return [_record(k, entries.get(k, Entry()), values) for k, values in planned]
 
     def claim(self) -> Claim | None:
         """Claim the next trial and fix its values; return None if there is none at the moment."""
-        claim = self.queue.claim(range(self.size))
+        planned = self.planned
+        claim = self.queue.claim(range(len(planned)))
         if claim is not None:
-            ranges = {name: _distribution(found) for name, found in self.candidates.items()}
-            known = {**claim.values, **self._planned[int(claim.name)]}
-            if known.keys() != ranges.keys():
-                known = self._proposed(int(claim.name), ranges, known)
+            known = {**claim.values, **planned[int(claim.name)]}
+            if known.keys() != self.candidates.keys():
+                known = self._proposed(int(claim.name), known)
             if claim.values != known:
-                claim.fix(known, ranges)
+                claim.fix(known, self.candidates)
         return claim
 
     def is_behind(self, claim: Claim, progress: float, accuracy: float) -> bool:
@@ -119,16 +122,7 @@ class Trials:
             found = optuna.importance.get_param_importances(study, evaluator=evaluator)
         return {name: float(share) for name, share in found.items()}
 
-    @property
-    def _planned(self) -> Sequence[Chosen]:
-        """Return the values of every trial; empty for trials whose values will be proposed."""
-        if search_space.is_grid(self.candidates):
-            return list(search_space.grid(self.candidates))
-        return [{}] * self.count
-
-    def _proposed(
-        self, number: int, ranges: dict[str, BaseDistribution], known: Chosen
-    ) -> dict[str, Any]:
+    def _proposed(self, number: int, known: Chosen) -> dict[str, Any]:
         """Return values by TPE, which depend on the seed, the number and the other trials."""
         import optuna
         from optuna.trial import TrialState
@@ -142,7 +136,7 @@ class Trials:
             study.sampler = optuna.samplers.TPESampler(
                 seed=seed, multivariate=True, constant_liar=True
             )
-        return {**study.ask(ranges).params, **known}
+        return {**study.ask(dict(self.candidates)).params, **known}
 
     def _study(self, *states: TrialState, exclude: int | None = None) -> optuna.Study:
         """Return a study in memory of the trials in these states, in their order."""
@@ -150,23 +144,11 @@ class Trials:
 
         study = optuna.create_study(direction="maximize")
         entries = self.queue.entries()
-        for number in range(self.size):
+        for number in range(len(self.planned)):
             current = entries.get(number, Entry()).current
             if current is not None and current.state in states and number != exclude:
                 study.add_trial(current)
         return study
-
-
-def _distribution(candidates: Candidates) -> BaseDistribution:
-    from optuna import distributions
-
-    if isinstance(candidates, Values):
-        return distributions.CategoricalDistribution(list(candidates.values))
-    if candidates.is_whole:
-        return distributions.IntDistribution(
-            int(candidates.low), int(candidates.high), log=candidates.is_log
-        )
-    return distributions.FloatDistribution(candidates.low, candidates.high, log=candidates.is_log)
 
 
 def _record(number: int, entry: Entry, planned: Chosen) -> TrialRecord:
@@ -187,3 +169,234 @@ def _record(number: int, entry: Entry, planned: Chosen) -> TrialRecord:
         None if began is None or ended is None else (ended - began).total_seconds(),
         str(trial.user_attrs.get("run", "")),
     )
+
+
+class SearchError(RunError):
+    """A search could not be completed although its input was valid."""
+
+
+@dataclass(frozen=True)
+class SearchWorker:
+    """A worker of a search; all do the same, and each trial is trained by one of them."""
+
+    plan: StudyPlan
+    directory: StudyDirectory
+    storage: BaseStorage
+    runs: Path
+    display: Display  # of the progress of the current run
+    dataset: Dataset | None  # replaces the data that the config names
+    quiet: bool  # whether to print no line for each trial
+
+    def work(self) -> tuple[Chosen, tuple[SearchStage, ...], tuple[MethodChoice, ...]]:
+        """Train trials until none is left; return the recipe, the stages and the choices."""
+        stages: list[SearchStage] = []
+        recipe: Chosen = {}
+        if self.plan.space.recipe:
+            stages = self._complete([None], {})
+            recipe = _best(stages[0]).values
+        own = self._complete(self.plan.methods, recipe)
+        choices = []
+        for stage in own:
+            winner = _best(stage)
+            assert winner.val_accuracy is not None
+            config = search_space.applied(self.plan.config, stage.method, recipe, winner.values)
+            if is_share(config.trusted):  # the final run holds nothing out
+                config = replace(config, trusted=None)
+            choices.append(MethodChoice(stage.method, winner.values, winner.val_accuracy, config))
+        return recipe, (*stages, *own), tuple(choices)
+
+    def trials(self, method: str | None) -> Trials:
+        """Return the trials of a method; for None, those of Γ and the optimiser."""
+        plan = self.plan
+        stage = queue_storage.name_of(plan.key, "recipe" if method is None else method)
+        return Trials(
+            Queue(self.storage, stage, self.directory.runs),
+            plan.space.recipe if method is None else plan.space.methods[method],
+            plan.trials,
+            plan.config.recipe.seed,
+            plan.prune,
+        )
+
+    def is_retrained(self, choice: MethodChoice) -> bool:
+        """Return whether the run on all the training data is finished."""
+        return run_store.stored_run(choice.config, self.runs, self.dataset).is_finished
+
+    def retrained(self, choice: MethodChoice) -> MethodChoice:
+        """Return the choice with its run on all the training data, which is trained if needed."""
+        title = methods.find(choice.method).title
+        if not self.is_retrained(choice):
+            self._print(f"{title}: training on all the training data")
+        try:
+            run = run_store.train_once(
+                choice.config, self.runs, _ProgressBar(self.display), dataset=self.dataset
+            )
+        except DivergenceError as error:
+            raise SearchError(f"{title}, trained on all the training data: {error}") from None
+        _check_same_labels(
+            run,
+            [self.runs / trial.run for trial in self.trials(choice.method).records()],
+        )
+        return replace(choice, run=run.path, summary=run.read_json(run.summary))
+
+    def _complete(self, names: Sequence[str | None], recipe: Chosen) -> list[SearchStage]:
+        """Train the trials of methods until all, including other workers', are over.
+
+        The name None stands for Γ and the optimiser.
+        """
+        trials = [self.trials(name) for name in names]
+        is_waiting = False
+        while True:
+            for name, own in zip(names, trials, strict=True):
+                while (claim := own.claim()) is not None:
+                    with claim:
+                        self._run_trial(claim, name, own, recipe)
+            stages = [
+                SearchStage(name or FIRST, name is None, tuple(own.records()))
+                for name, own in zip(names, trials, strict=True)
+            ]
+            others = sum(not trial.is_over for stage in stages for trial in stage.records)
+            if not others:
+                return stages
+            if not is_waiting:
+                self._print(f"waiting for {others} trial{'s' * (others > 1)} of other processes")
+                is_waiting = True
+            time.sleep(POLL)
+
+    def _run_trial(self, claim: Claim, name: str | None, trials: Trials, recipe: Chosen) -> None:
+        """Train a claimed trial to its end, unless its run exists already."""
+        chosen = (claim.values, {}) if name is None else (recipe, claim.values)
+        config = search_space.applied(self.plan.config, name or FIRST, *chosen)
+        run = run_store.stored_run(config, self.runs, self.dataset)
+        began = time.monotonic()
+        pruner, display = _Pruner(trials, claim), _ProgressBar(self.display)
+        try:
+            run_store.train_once(
+                config, self.runs, display, dataset=self.dataset, observers=(pruner,)
+            )
+        except DivergenceError as error:
+            run.clear_checkpoints()
+            if pruner.stop_reason is not None:  # one more step is taken after a stop
+                claim.prune(run.path.name)
+                result = pruner.stop_reason
+            else:
+                claim.diverge(str(error), run.path.name)
+                result = "diverged"
+        else:
+            if pruner.stop_reason is not None and not run.is_finished:
+                claim.prune(run.path.name)
+                result = pruner.stop_reason
+            else:
+                accuracy = _validation_accuracy(run, self.plan.labels)
+                claim.complete(accuracy, run.path.name)
+                result = f"validation {accuracy:.2%}"
+        number = f"trial {int(claim.name) + 1} of {len(trials.planned)}"
+        parts = [part for part in (number, format_values(claim.values), result) if part]
+        title = SearchStage(name or FIRST, name is None, ()).title
+        self._print(f"{title}: {'  '.join(parts)}  ({time.monotonic() - began:.0f} s)")
+
+    def _print(self, text: str) -> None:
+        if not self.quiet:
+            sys.stderr.write(printable(text) + "\n")
+            sys.stderr.flush()
+
+
+class _ProgressBar(Display):
+    """Shows the progress of the current run, and nothing else about it."""
+
+    def __init__(self, display: Display) -> None:
+        super().__init__(notes=False)
+        self._display = display
+
+    def begin(self, titles: Sequence[str], step: int, total: int) -> None:
+        self._display.begin((), step, total)
+
+    def step(self, step: int, numbers: Mapping[str, float]) -> None:
+        self._display.step(step, numbers)
+
+    def end(self) -> None:
+        super().end()
+        self._display.end()
+
+
+class _Pruner(Observer):
+    """Stops a trial that is behind the others.
+
+    A method with several stages is never stopped, since each stage has a Γ of its own.
+    """
+
+    def __init__(self, trials: Trials, claim: Claim) -> None:
+        self._trials = trials
+        self._claim = claim
+
+    def after_evaluation(self, line: Mapping[str, Any]) -> None:
+        accuracy, progress = line.get("val_accuracy"), float(line["progress"])
+        if accuracy is None or line.get("stage") is not None or progress >= 1:
+            return
+        if self.stop_reason is None and self._trials.is_behind(
+            self._claim, progress, float(accuracy)
+        ):
+            self.stop_reason = "ended early"
+
+
+def is_share(trusted: str | None) -> bool:
+    """Return whether the trusted examples are held out from the training data."""
+    return trusted is not None and not Path(trusted).exists()
+
+
+def _best(stage: SearchStage) -> TrialRecord:
+    best = stage.best
+    if best is None:
+        raise SearchError(
+            f"no trial of {stage.title} is complete, because the loss of every one became NaN: "
+            f"search lower learning rates with {option('space')}, or pass {option('clip', 1)}"
+        )
+    return best
+
+
+def _validation_accuracy(run: RunDirectory, labels: str) -> float:
+    """Return the final validation accuracy of a trial, which was trained on the given labels."""
+    if read_toml(run.config).get("fingerprint") != labels:
+        raise InputError(f"{run.path} was trained on other labels than this study's", fix=_again())
+    part = run.read_json(run.evaluation).get("validation")
+    accuracy = part.get("accuracy") if isinstance(part, dict) else None
+    if not isinstance(accuracy, int | float):
+        raise InputError(f"{run.path} has no validation accuracy", fix=_again())
+    return float(accuracy)
+
+
+def _again() -> str:
+    return f"remove it, and continue with {option('resume', True)}"
+
+
+def _check_same_labels(run: RunDirectory, of_trials: Sequence[Path]) -> None:
+    """Refuse a run whose examples have other labels than in the trials."""
+    own = Labels.load(run.checked(run.labels))
+    position = {name: k for k, name in enumerate(own.ids)}
+    for trial in (RunDirectory(path) for path in of_trials):
+        if not trial.labels.is_file():  # the trial was trained on another machine
+            continue
+        before = Labels.load(trial.checked(trial.labels))
+        rows = [position.get(name, -1) for name in before.ids]
+        if -1 in rows or not np.array_equal(own.given[rows], before.given):
+            raise InputError(
+                f"the labels in {run.path} differ from those that {trial.path} was trained on",
+                fix="has the data changed?",
+            )
+
+
+def work(
+    url: str | None,
+    plan: StudyPlan,
+    directory: StudyDirectory,
+    runs: Path,
+    dataset: Dataset | None,
+    quiet: bool,
+) -> None:
+    """Train trials in a worker process; the first process reports what goes wrong."""
+    try:
+        with queue_storage.storage_errors(url):
+            storage = queue_storage.opened(directory.journal, url)
+            display = Display(notes=False)
+            SearchWorker(plan, directory, storage, runs, display, dataset, quiet).work()
+    except SearchError:
+        sys.exit(2)
