@@ -30,7 +30,7 @@ import numpy as np
 import result_file
 
 from proselflc import methods
-from proselflc.cli import demo
+from proselflc.cli import learning
 from proselflc.data.batches import one_thread
 from proselflc.paper.records import made_with
 from proselflc.run.config import Config, OutputOptions
@@ -48,7 +48,7 @@ MEASURES = ("test_accuracy", "wrong_fitting", "label_accuracy_after", "ece")
 
 def config(method: str, noise: str, seed: int, folder: Path) -> Config | None:
     """One run; None where the method has nothing to do."""
-    one = replace(demo.config(method, seed), noise=noise)
+    one = replace(learning.demo_config(method, seed), noise=noise)
     if method == "distillation":
         return replace(one, parameters={"teacher": folder / f"proselflc-{noise}-{seed}"})
     if method == "pseudo_label":
@@ -66,7 +66,7 @@ def config(method: str, noise: str, seed: int, folder: Path) -> Config | None:
 
 def key(method: str, noise: str, seed: int) -> str:
     """A hash of all that a run depends on."""
-    table = demo.config(method, seed).table() | {"noise": noise, "version": VERSION}
+    table = learning.demo_config(method, seed).table() | {"noise": noise, "version": VERSION}
     return hashlib.sha256(json.dumps(table, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

@@ -6,6 +6,7 @@ import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from proselflc.cli.embedding import Embedder, embed, embeddings, load_embedder
+from proselflc.cli import embedding
+from proselflc.cli.data import EmbedOptions
+from proselflc.cli.embedding import Embedder, embeddings, load_embedder
 from proselflc.data.dataset import Part
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.request import Request
@@ -365,9 +368,12 @@ def data(here: Path) -> Path:
     return here / "data.npz"
 
 
+def embed(request: Request, **options: Any) -> dict[str, object]:
+    return embedding.embed(request, EmbedOptions(**options))
+
+
 def test_embed_writes_what_features_reads(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from proselflc.data.opening import open_data
-    from proselflc.data.request import Request
 
     for name in ("emb.npz", "emb.npy"):
         out = data.parent / name
@@ -408,7 +414,7 @@ def test_nothing_is_left_behind_when_it_fails(data: Path) -> None:
         embed(Request(data=str(data)), model="torch.nn:Identity", out=data.parent / "e.csv")
     with pytest.raises(InputError, match="no folder"):
         embed(Request(data=str(data)), model="torch.nn:Identity", out=data.parent / "no" / "e.npy")
-    with pytest.raises(InputError, match="positive"):
+    with pytest.raises(InputError, match="at least 1"):
         embed(
             Request(data=str(data)),
             model="torch.nn:Identity",

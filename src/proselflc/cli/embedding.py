@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from msgspec import Meta
 from torch import Tensor, nn
 
+from proselflc.cli.data import EmbedOptions
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Part
 from proselflc.data.images.image_scaling import ImageScaling
@@ -33,7 +34,7 @@ from proselflc.files.typed import read_json
 from proselflc.models.factory import call_factory, import_timm, words
 from proselflc.models.pixels import IMAGENET
 from proselflc.models.weights import load_strictly, read_state
-from proselflc.options import check_out
+from proselflc.options import check_least, check_out
 from proselflc.wording import option
 
 Three = Meta(min_length=3, max_length=3)
@@ -54,18 +55,7 @@ class Embedder:
     tokenize: Tokenize | None = None  # None if the module takes no texts
 
 
-def embed(
-    request: Request,
-    *,
-    model: str,
-    out: Path,
-    weights: Path | None = None,
-    batch_size: int = 64,
-    size: int = 224,
-    workers: int = 2,
-    overwrite: bool = False,
-    quiet: bool = False,
-) -> dict[str, object]:
+def embed(request: Request, options: EmbedOptions) -> dict[str, object]:
     """Embed every example and return the path `out`, the `rows` of each part and `dimensions`.
 
     Images are resized to `size` × `size` and normalised as the model was trained; greyscale images
@@ -73,18 +63,16 @@ def embed(
     `hf:`, or a factory whose module has a method `tokenize(list of str)`. An `.npz` file holds `x`
     and, if the data has such parts, `x_test` and `x_validation`; an `.npy` file the rows of all.
     """
-    for name, value in (("batch_size", batch_size), ("size", size)):
-        if value < 1:
-            raise invalid_option(name, f"must be positive, got {value}")
-    check_out(out, overwrite, (".npy", ".npz"))
-    embedder = load_embedder(model, weights=weights)
+    check_least(options, {"batch_size": 1, "size": 1})
+    out = options.out
+    check_out(out, options.overwrite, (".npy", ".npz"))
+    embedder = load_embedder(options.model, weights=options.weights)
     dataset = open_data(request)
     parts = {"x": dataset.train, "x_test": dataset.test, "x_validation": dataset.validation}
     present = {name: part for name, part in parts.items() if part is not None}
+    how = {"batch_size": options.batch_size, "size": options.size, "workers": options.workers}
     arrays = {
-        name: embeddings(
-            part, embedder, batch_size=batch_size, size=size, workers=workers, quiet=quiet
-        )
+        name: embeddings(part, embedder, **how, quiet=options.quiet)
         for name, part in present.items()
     }
     with whole_file(out) as file:
