@@ -132,7 +132,7 @@ for name, stages in (("hesitant", []), ("patient", ["believing", "doubting"])):
     else:
         raise AssertionError("a bad epsilon was accepted")
     searched = search_space.read((), (name,), Config(), Config(recipe=Recipe(lr=0.1)))
-    assert len(searched.methods[name]["epsilon"].corners()) == 2
+    assert len(search_space.corners(searched.methods[name]["epsilon"])) == 2
 
 # The noise, the model and the data source are options.
 command("noise", "--help")

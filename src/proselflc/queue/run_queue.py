@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from proselflc.errors import InputError
-from proselflc.files.whole import file_lock
+from proselflc.files.regular import file_lock
 from proselflc.terminal import handling, stopping_on_signals
 from proselflc.wording import is_command_line, on_command_line, option
 

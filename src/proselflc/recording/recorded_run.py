@@ -29,7 +29,7 @@ from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError, unknown
 from proselflc.files.manifest import Written
-from proselflc.files.whole import fleeting
+from proselflc.files.regular import fleeting
 from proselflc.run.config import OutputOptions, check_output, write_config
 from proselflc.run.reader import epochs_of
 from proselflc.run.summary import history_line, write_results

@@ -22,7 +22,7 @@ from proselflc.data.request import TABLES, Request
 from proselflc.data.tables.cells import format_row
 from proselflc.data.tables.table import columns_there
 from proselflc.errors import InputError
-from proselflc.files.whole import whole_file
+from proselflc.files.regular import whole_file
 from proselflc.run.reader import Run
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
