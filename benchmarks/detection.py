@@ -63,7 +63,7 @@ from proselflc.auditing import suspects
 from proselflc.auditing.detection import detection
 from proselflc.auditing.records import HeldOut, Records
 from proselflc.data.inputs import Bools, Ints
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.errors import InputError
 from proselflc.queue.run_store import hash_options
 from proselflc.run.reader import Run

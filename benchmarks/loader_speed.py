@@ -40,9 +40,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from proselflc.data.batches import Batches, Loader, Order, PadCropFlip
 from proselflc.data.dataset import Part
-from proselflc.data.images.image_scaling import ImageScaling
+from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Bytes, ImageFiles, Images
-from proselflc.data.streaming import FileLoader, RandomCrop
+from proselflc.data.serving import FileLoader, RandomCrop
 
 CIFAR_SIZE, BATCH, CORES = 50_000, 256, 2
 WARP, CROP = 256, 224

@@ -47,7 +47,7 @@ from proselflc.auditing.fitting import Fitting
 from proselflc.auditing.records import Records
 from proselflc.correction.criteria import ProSelfLC
 from proselflc.data.batches import Batch
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.data.noise import fingerprint
 from proselflc.reporting import command as reporting
 from proselflc.run.config import Config

@@ -41,7 +41,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from proselflc.data.dataset import Dataset as LabelledData
 from proselflc.data.dataset import Part
-from proselflc.data.images.image_scaling import ImageScaling, pad_crop, placements
+from proselflc.data.image_scaling import ImageScaling, pad_crop, placements
 from proselflc.data.inputs import Bytes, Images, Ints
 from proselflc.models import catalogue
 from proselflc.models.shape import ImageShape

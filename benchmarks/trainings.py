@@ -19,10 +19,10 @@ import numpy as np
 from filelock import FileLock
 from settings import Setting
 
+from proselflc.data import labels as labels_of
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Floats
-from proselflc.data.labels import labels as labels_of
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.files.regular import whole_file
 from proselflc.queue.run_store import hash_options
 from proselflc.run.reader import Run, load_run

@@ -25,8 +25,8 @@ import torch
 
 from proselflc.auditing.audit import Audit
 from proselflc.auditing.examples import write_parquet
-from proselflc.data.labels import class_matrix
-from proselflc.data.labels.labels import Labels
+from proselflc.data import class_matrix
+from proselflc.data.labels import Labels
 from proselflc.data.noise import fingerprint
 from proselflc.files.manifest import Written
 from proselflc.training.observations import NO_CLASS, ROW

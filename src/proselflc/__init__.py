@@ -51,9 +51,9 @@ if TYPE_CHECKING:
         Trust,
     )
     from proselflc.data.dataset import Dataset, Part, Skipped
-    from proselflc.data.images.image_scaling import ImageScaling
+    from proselflc.data.image_scaling import ImageScaling
     from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Preview, Texts
-    from proselflc.data.labels.label_values import LabelValues
+    from proselflc.data.labels import LabelValues
     from proselflc.data.preprocessing import Preprocessing, Standardization, TextHashing
     from proselflc.errors import InputError
     from proselflc.exporting.labels import corrected_labels, find_label_issues
@@ -83,9 +83,9 @@ _NAMES = {
     ),
     "correction.trust": "Confidence Fixed Growth MaxProbability Product Ramp Sharpened Trust",
     "data.dataset": "Dataset Part Skipped",
-    "data.images.image_scaling": "ImageScaling",
+    "data.image_scaling": "ImageScaling",
     "data.inputs": "Features ImageFiles Images Inputs Preview Texts",
-    "data.labels.label_values": "LabelValues",
+    "data.labels": "LabelValues",
     "data.preprocessing": "Preprocessing Standardization TextHashing",
     "errors": "InputError",
     "exporting.labels": "corrected_labels find_label_issues",

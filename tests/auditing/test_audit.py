@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix
 
 from proselflc.auditing.audit import Audit, noise_rate
-from proselflc.data.labels import class_matrix
+from proselflc.data import class_matrix
 from proselflc.errors import InputError
 from proselflc.training.run_directory import Json, RunDirectory
 

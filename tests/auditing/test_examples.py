@@ -23,7 +23,7 @@ from proselflc.auditing.records import Records
 from proselflc.auditing.suspects import audit_labels
 from proselflc.correction.criteria import BootSoft
 from proselflc.data.batches import Batch
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.data.noise import fingerprint
 from proselflc.errors import InputError
 from proselflc.training import observations

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from proselflc.auditing import held_out
+from proselflc.data import labels as labels_of
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Features, Floats
-from proselflc.data.labels import labels as labels_of
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.errors import InputError
 from proselflc.training.run_directory import RunDirectory
 

@@ -18,7 +18,7 @@ from proselflc.auditing.records import KEPT_CLASSES, HeldOut, Records, largest_p
 from proselflc.auditing.suspects import audit_labels, score_labels
 from proselflc.data import memory_budget
 from proselflc.data.inputs import Ints
-from proselflc.data.labels.labels import Labels, labelled
+from proselflc.data.labels import Labels, labelled
 from proselflc.training.observations import ROW, Rows
 from proselflc.training.run_directory import RunDirectory
 

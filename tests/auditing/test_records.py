@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from proselflc.auditing import records
 from proselflc.auditing.records import HeldOut, Records, slices
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.errors import InputError
 from proselflc.training.observations import NO_CLASS, ROW, Mean, Rows
 

@@ -19,7 +19,7 @@ from proselflc.auditing.noise_estimate import joint
 from proselflc.auditing.records import HeldOut, Records
 from proselflc.auditing.suspects import audit_labels, lift, score_labels
 from proselflc.data.inputs import Ints
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.errors import InputError
 from proselflc.training.observations import ROW
 

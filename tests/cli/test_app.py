@@ -27,7 +27,7 @@ from proselflc.data import noise, noise_generators
 from proselflc.data.corruption import Corruption, corrupt_data, write
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.data.opening import DATASETS, open_data
 from proselflc.data.request import Request
 from proselflc.data.tables.cells import neutralize

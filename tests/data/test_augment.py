@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from proselflc.data.images.image_scaling import (
+from proselflc.data.image_scaling import (
     Placement,
     channel_statistics,
     crop_flip,

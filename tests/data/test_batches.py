@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from proselflc.data.batches import Batch, Loader, Order, PadCropFlip, generator_for
 from proselflc.data.dataset import Part
-from proselflc.data.images.image_scaling import ImageScaling, pad_crop, placements
+from proselflc.data.image_scaling import ImageScaling, pad_crop, placements
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.preprocessing import Standardization, TextHashing
 from proselflc.errors import InputError

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proselflc.data.labels import class_folders
-from proselflc.data.labels.class_folders import MARK, safe, write
+from proselflc.data.sources import image_folder
+from proselflc.data.sources.image_folder import MARK, safe, write
 from proselflc.errors import InputError
 
 
@@ -48,7 +48,7 @@ def test_images_are_under_their_class(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("link", ["hard", "copy"])
-def test_hard_links_and_copies(tmp_path: Path, link: class_folders.Link) -> None:
+def test_hard_links_and_copies(tmp_path: Path, link: image_folder.Link) -> None:
     (path,) = files(tmp_path, "1.png")
     write(tmp_path / "out", [path], ["1.png"], np.array([0]), ["a"], link=link)
     made = tmp_path / "out" / "a" / "1.png"
@@ -92,7 +92,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("link", ["symbolic", "hard", "copy"])
-def test_hostile_names_stay_inside_and_apart(tmp_path: Path, link: class_folders.Link) -> None:
+def test_hostile_names_stay_inside_and_apart(tmp_path: Path, link: image_folder.Link) -> None:
     paths = files(tmp_path, *(f"{k}.png" for k in range(len(HOSTILE))))
     labels = np.arange(len(HOSTILE))
     (tmp_path / "box").mkdir()
@@ -202,19 +202,19 @@ def test_a_place_that_is_no_folder(tmp_path: Path, make: object, sentence: str) 
     assert callable(make)
     make(tmp_path / "out")
     with pytest.raises(InputError, match=sentence):
-        class_folders.check(tmp_path / "out", overwrite=True)
+        image_folder.check_writable(tmp_path / "out", overwrite=True)
 
 
 def test_a_place_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no folder .*nowhere"):
-        class_folders.check(tmp_path / "nowhere" / "out", overwrite=False)
+        image_folder.check_writable(tmp_path / "nowhere" / "out", overwrite=False)
 
 
 ENDLESS = """
 import sys
 from pathlib import Path
 import numpy as np
-from proselflc.data.labels.class_folders import write
+from proselflc.data.sources.image_folder import write
 
 n = 100_000
 write(Path(sys.argv[1]), [Path(sys.argv[2])] * n, [str(k) for k in range(n)],

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proselflc.data import memory_budget
-from proselflc.data.labels import class_matrix
-from proselflc.data.labels.class_matrix import read_transition
-from proselflc.data.labels.labels import Labels, labelled
+from proselflc.data import class_matrix, memory_budget
+from proselflc.data.class_matrix import read_transition
+from proselflc.data.labels import Labels, labelled
 from proselflc.errors import InputError
 
 C = 40

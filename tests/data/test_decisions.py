@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from proselflc.data.labels.decisions import DecisionChange, Decisions, Sample, read_decisions
+from proselflc.data.decisions import DecisionChange, Decisions, Sample, read_decisions
 from proselflc.errors import InputError
 
 FINGERPRINT = "f" * 64
@@ -438,7 +438,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from proselflc.data.labels.decisions import DecisionChange, read_decisions
+from proselflc.data.decisions import DecisionChange, read_decisions
 log = read_decisions(Path(sys.argv[1]), "f" * 64)
 for k in range(int(sys.argv[3])):
     log.add([DecisionChange(f"{sys.argv[2]}-{k}", "cat", 0)], sys.argv[2], f"{sys.argv[2]}-{k}")

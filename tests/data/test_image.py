@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from proselflc.data.images import image
+from proselflc.data import image
 from proselflc.errors import InputError
 
 Pixels = npt.NDArray[np.uint8]
@@ -254,7 +254,7 @@ def test_damage_that_pillow_logs_stays_off_stderr(tmp_path: Path) -> None:
     assert content.count(samples) == 1
     path.write_bytes(content.replace(samples, samples[:-2] + struct.pack("<H", 999)))
     # In a process of its own: pytest has log handlers, which keep Pillow quiet anyway.
-    code = f"from proselflc.data.images import image; print(image.probe(image.Path({str(path)!r})))"
+    code = f"from proselflc.data import image; print(image.probe(image.Path({str(path)!r})))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "not a JPEG" in run.stdout
     assert run.stderr == ""

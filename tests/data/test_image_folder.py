@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from proselflc.data import image
 from proselflc.data.dataset import ModelNeeds
-from proselflc.data.images import image
-from proselflc.data.images.image_scaling import ImageScaling
+from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import ImageFiles
 from proselflc.data.sources import image_folder
 from proselflc.errors import InputError

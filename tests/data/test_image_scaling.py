@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from proselflc.data.images import image_scaling
-from proselflc.data.images.image_scaling import ImageScaling
+from proselflc.data import image_scaling
+from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Bytes, ImageFiles, Images
 from proselflc.errors import InputError
 

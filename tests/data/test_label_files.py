@@ -9,7 +9,7 @@ import pytest
 
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset
-from proselflc.data.labels.labels import from_dataset
+from proselflc.data.labels import from_dataset
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.errors import InputError

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Features, Ints
-from proselflc.data.labels.labels import (
+from proselflc.data.labels import (
     CorrectedLabels,
     Labels,
     from_dataset,

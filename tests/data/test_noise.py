@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proselflc.data import noise, noise_generators
+from proselflc.data.class_matrix import counted, rows_to_1
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Ints
-from proselflc.data.labels.class_matrix import counted, rows_to_1
 from proselflc.data.noise import Noise, NoiseSpec, corrupt, parse, stream
 from proselflc.errors import InputError
 

@@ -14,8 +14,8 @@ from PIL import Image
 from scipy.spatial.distance import cdist
 
 from proselflc.data import plain_features as module
-from proselflc.data.images.patches import Patches, patch_side
 from proselflc.data.inputs import Features, Floats, ImageFiles, Images, Inputs, Ints, Preview, Texts
+from proselflc.data.patches import Patches, patch_side
 from proselflc.data.plain_features import OUTLIER, PlainFeatures, plain_features
 from proselflc.data.preprocessing import Standardization, TextHashing
 from proselflc.data.serving import fit

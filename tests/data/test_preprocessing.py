@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proselflc.data.images.image_scaling import ImageScaling
+from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Features, Images, Inputs, Texts
 from proselflc.data.preprocessing import Preprocessing, Standardization, TextHashing
 from proselflc.data.serving import fit, from_json

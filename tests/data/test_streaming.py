@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from proselflc.data import streaming as streaming_module
+from proselflc.data import serving
 from proselflc.data.batches import Batch, Order, generator_for
 from proselflc.data.dataset import Part
-from proselflc.data.images.image_scaling import ImageScaling, placements, warped
+from proselflc.data.image_scaling import ImageScaling, placements, warped
 from proselflc.data.inputs import Bytes, ImageFiles, Images
-from proselflc.data.streaming import FileLoader, RandomCrop
+from proselflc.data.serving import FileLoader, RandomCrop
 from proselflc.errors import InputError
 
 # Three workers are asked for on purpose, however many cores there are.
@@ -106,7 +106,7 @@ def test_going_on_mid_epoch_decodes_only_what_is_left(
         opened.append(source)
         return warped(source, size, **options)
 
-    monkeypatch.setattr(streaming_module, "warped", counting)
+    monkeypatch.setattr(serving, "warped", counting)
     assert_equal(full[3:], loader.batches(1, start=3))
     assert len(opened) == 5
     assert_equal([], loader.batches(1, start=len(loader)))

@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from proselflc.cli import app as cli
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 

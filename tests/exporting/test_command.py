@@ -19,8 +19,8 @@ from PIL import Image
 
 import proselflc
 from proselflc.cli.app import run as command
+from proselflc.data.decisions import DecisionChange
 from proselflc.data.inputs import Features, Ints
-from proselflc.data.labels.decisions import DecisionChange
 from proselflc.data.noise_generators import Numbers
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request

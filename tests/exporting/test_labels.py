@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from proselflc.auditing.examples import write_parquet
-from proselflc.data.labels.decisions import DecisionChange
-from proselflc.data.labels.labels import Labels
+from proselflc.data.decisions import DecisionChange
+from proselflc.data.labels import Labels
 from proselflc.data.noise import fingerprint
 from proselflc.errors import InputError
 from proselflc.exporting.formats import text_lines

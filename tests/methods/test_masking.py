@@ -17,8 +17,8 @@ from torch.testing import assert_close
 from proselflc import methods
 from proselflc.cli import app as cli
 from proselflc.data.batches import Batch
+from proselflc.data.class_matrix import read_mask
 from proselflc.data.inputs import Features
-from proselflc.data.labels.class_matrix import read_mask
 from proselflc.data.serving import fit
 from proselflc.errors import InputError
 from proselflc.methods import masking

@@ -16,7 +16,7 @@ from PIL import Image
 
 from proselflc import methods
 from proselflc.data.dataset import Dataset, Part
-from proselflc.data.images.image_scaling import ImageScaling
+from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import ImageFiles
 from proselflc.paper import printed, tables
 from proselflc.paper.plan import SCALES, RunPlan

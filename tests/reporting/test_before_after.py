@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from proselflc.auditing.caveats import OWN_CORRECTIONS
-from proselflc.data.labels.decisions import DecisionChange
-from proselflc.data.labels.labels import Labels
+from proselflc.data.decisions import DecisionChange
+from proselflc.data.labels import Labels
 from proselflc.reporting import command as report
 from proselflc.reporting import verdict
 from proselflc.reporting.before_after import changes, decided

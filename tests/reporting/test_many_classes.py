@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from proselflc.auditing.audit import Audit, noise_rate
-from proselflc.data import memory_budget
-from proselflc.data.labels import class_matrix
+from proselflc.data import class_matrix, memory_budget
 from proselflc.reporting import transitions as figures_of
 from proselflc.reporting.tables import _wrong
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proselflc.cli.app import run as command
-from proselflc.data.labels.decisions import DecisionChange, read_decisions
+from proselflc.data.decisions import DecisionChange, read_decisions
 from proselflc.errors import InputError
 from proselflc.reviewing import command as reviewing
 

@@ -16,8 +16,8 @@ import pytest
 from PIL import Image
 
 from proselflc.auditing.examples import read_examples, write_parquet
+from proselflc.data.decisions import DecisionChange
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
-from proselflc.data.labels.decisions import DecisionChange
 from proselflc.reviewing.view import (
     LONGEST_TEXT,
     MOST_COLUMNS,

@@ -18,11 +18,11 @@ from sklearn.datasets import load_digits
 
 import proselflc
 from proselflc.auditing import held_out, records
+from proselflc.data import labels as labels_of
 from proselflc.data import memory_budget
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Features
-from proselflc.data.labels import labels as labels_of
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError

@@ -19,8 +19,7 @@ from proselflc import ProSelfLCClassifier
 from proselflc.cli import app as cli
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Features
-from proselflc.data.labels.label_values import LabelValues
-from proselflc.data.labels.labels import Labels, labelled
+from proselflc.data.labels import Labels, LabelValues, labelled
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.errors import InputError

@@ -20,7 +20,7 @@ from torch import nn
 import proselflc
 from proselflc.cli import app as cli
 from proselflc.data.dataset import Dataset, Part
-from proselflc.data.images.image_scaling import ImageScaling
+from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Features, Images
 from proselflc.errors import InputError
 from proselflc.models import catalogue, pixels

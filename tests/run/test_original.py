@@ -14,7 +14,7 @@ from PIL import Image
 from proselflc.data import noise
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Features, ImageFiles, Images, Ints, Texts
-from proselflc.data.labels.labels import from_dataset
+from proselflc.data.labels import from_dataset
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.sources import download

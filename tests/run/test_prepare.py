@@ -175,7 +175,7 @@ def test_labels_from_a_run_that_saw_some_of_the_examples(tmp_path: Path) -> None
 
 def test_noise_does_not_undo_the_corrections_of_a_run(tmp_path: Path) -> None:
     """As it would with the configuration of a run whose labels were made wrong."""
-    from proselflc.data.labels.labels import Labels
+    from proselflc.data.labels import Labels
 
     x, y = np.arange(40, dtype=np.float32).reshape(20, 2), np.arange(20) % 2
     ids = [f"row {k}" for k in range(20)]

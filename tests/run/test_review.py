@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binomtest
 
 from proselflc.auditing.examples import read_examples, write_parquet
-from proselflc.data.labels.decisions import DecisionChange
+from proselflc.data.decisions import DecisionChange
 from proselflc.errors import InputError
 from proselflc.run.reader import Run
 from proselflc.run.review import UNDECIDED, UNSURE, Review, View, existing_review, wilson

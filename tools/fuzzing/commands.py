@@ -160,7 +160,7 @@ def _cifar_n(path: str) -> Action:
 
 
 def _mask() -> object:
-    from proselflc.data.labels.class_matrix import read_mask
+    from proselflc.data.class_matrix import read_mask
 
     return read_mask(Path("data/mask.npy"), 3).tolist()
 

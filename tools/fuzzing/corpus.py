@@ -197,7 +197,7 @@ def _runs() -> None:
     from safetensors.torch import load_file
 
     from proselflc import record
-    from proselflc.data.labels.decisions import DecisionChange
+    from proselflc.data.decisions import DecisionChange
     from proselflc.run.reader import load_run
     from proselflc.run.review import Review
 

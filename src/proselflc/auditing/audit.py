@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proselflc.data.labels import class_matrix
-from proselflc.data.labels.class_matrix import ClassMatrix, rows_to_1
+from proselflc.data import class_matrix
+from proselflc.data.class_matrix import ClassMatrix, rows_to_1
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular, whole_file

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from proselflc.auditing.records import Records
 from proselflc.data.inputs import Bools, Floats, Ints
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.data.tables.parquet import open_parquet
 from proselflc.errors import InputError
 from proselflc.files.regular import whole_file

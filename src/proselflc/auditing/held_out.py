@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from proselflc.auditing.records import KEPT_CLASSES, HeldOut, largest_probabilities
 from proselflc.data.inputs import Ints
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.data.memory_budget import is_dense
 from proselflc.errors import InputError
 from proselflc.files import manifest

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.auditing.records import Records, first_in_each_row
+from proselflc.data import class_matrix
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.data.inputs import Floats, Ints
-from proselflc.data.labels import class_matrix
-from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.data.memory_budget import is_dense
 from proselflc.data.noise_generators import Matrix
 

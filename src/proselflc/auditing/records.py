@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data.inputs import Floats, Ints
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.data.memory_budget import is_dense
 from proselflc.errors import InputError
 from proselflc.training.observations import NO_CLASS, TOP, Rows

@@ -15,10 +15,10 @@ from proselflc.auditing import examples, noise_estimate
 from proselflc.auditing.audit import Audit, noise_rate
 from proselflc.auditing.examples import LabelScores, TopClasses
 from proselflc.auditing.records import Doubles, Records, first_in_each_row
+from proselflc.data import class_matrix
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.data.inputs import Bools, Floats, Ints
-from proselflc.data.labels import class_matrix
-from proselflc.data.labels.class_matrix import ClassMatrix
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.data.noise_generators import Matrix
 from proselflc.training.observations import TOP_CLASSES
 

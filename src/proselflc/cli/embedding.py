@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from proselflc.cli.data import EmbedOptions
 from proselflc.data.batches import Order
 from proselflc.data.dataset import Part
-from proselflc.data.images.image_scaling import ImageScaling
+from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Bytes, Floats
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
-from proselflc.data.streaming import FileLoader
+from proselflc.data.serving import FileLoader
 from proselflc.errors import InputError, invalid_option
 from proselflc.files.regular import is_regular, whole_file
 from proselflc.files.typed import read_json

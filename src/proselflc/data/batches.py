@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from proselflc.data.dataset import Part
-from proselflc.data.images.image_scaling import ImageScaling, Placement, pad_crop, placements
+from proselflc.data.image_scaling import ImageScaling, Placement, pad_crop, placements
 from proselflc.data.inputs import Ints
 from proselflc.data.preprocessing import Bags, Preprocessing, TextHashing
 from proselflc.errors import InputError
@@ -187,7 +187,7 @@ class Loader:
     bucket numbers once.
 
     Attributes:
-        part: what to read; not image files, which `streaming.FileLoader` reads.
+        part: what to read; not image files, which `serving.FileLoader` reads.
         preprocessing: fitted on the training part, of the kind that fits the inputs.
         order: how large the batches are and what comes when.
         augmentation: for training on images; its draws are a function of (seed, epoch, number of
@@ -206,7 +206,7 @@ class Loader:
         if not self.part.inputs.in_memory:
             raise InputError(
                 "a Loader serves what is in memory, and these images are files: serve them with "
-                "proselflc.data.streaming.FileLoader, which takes the same arguments"
+                "proselflc.data.serving.FileLoader, which takes the same arguments"
             )
         if self.augmentation is not None and self.part.inputs.medium != "image":
             raise InputError("crops and flips are for images; these inputs are not images")

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data import noise
+from proselflc.data.class_matrix import check_room_for_transition, read_transition
 from proselflc.data.dataset import Dataset, checked, in_order
 from proselflc.data.inputs import Inputs, Ints
-from proselflc.data.labels.class_matrix import check_room_for_transition, read_transition
-from proselflc.data.labels.label_files import read_label_file
-from proselflc.data.labels.labels import from_dataset
+from proselflc.data.label_files import read_label_file
+from proselflc.data.labels import from_dataset
 from proselflc.data.noise import Noise, NoiseSpec
 from proselflc.data.noise_generators import CLASSES_MEANT, Matrix, Pairs
 from proselflc.data.opening import open_data

@@ -11,14 +11,16 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast
 
 import numpy as np
 from typing_extensions import TypeVar
 
 from proselflc.data.inputs import Bools, Floats, Inputs, Ints, concat
-from proselflc.data.labels.label_values import LabelValues
 from proselflc.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from proselflc.data.labels import LabelValues
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # code points that UTF-8 cannot hold
 SPLITS = ("train", "test", "validation")  # in the order in which embeddings hold them

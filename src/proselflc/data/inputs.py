@@ -1,6 +1,7 @@
 """The kinds of input: each describes itself, takes and joins rows, and previews an example.
 
 A new kind is a class here, a preprocessing that turns it into tensors, and a source that reads it.
+Inputs that were given in Python are kept in a run, so that its pages can show them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.errors import InputError
+from proselflc.files.regular import is_regular, whole_file
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -140,7 +142,7 @@ class ImageFiles(Inputs):
         return ImageFiles((*self.paths, *(path for other in others for path in other.paths)))
 
     def preview(self, row: int, side: int) -> Preview:
-        from proselflc.data.images import image
+        from proselflc.data import image
 
         try:
             with image.opened(self.paths[row]) as opened:
@@ -237,3 +239,56 @@ def concat(inputs: Sequence[Inputs], what: str) -> Inputs:
             fix="choose one of them",
         )
     return inputs[0] if len(inputs) == 1 else inputs[0].concat(inputs[1:])
+
+
+def write_kept(inputs: Inputs, table_file: Path, arrays_file: Path) -> None:
+    """Keep n inputs: texts and paths in a Parquet file, images and numbers in an .npz file."""
+    if inputs.strings is not None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        name, cells = inputs.strings
+        with whole_file(table_file) as file:
+            table = pa.table({name: pa.array(cells, pa.string())})
+            pq.write_table(table, file, compression="zstd")
+        return
+    assert inputs.numbers is not None
+    arrays = {"x": inputs.numbers}
+    if inputs.columns is not None:
+        arrays["columns"] = np.array(inputs.columns, dtype=np.str_)
+    with whole_file(arrays_file) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def read_kept(table: Path, arrays: Path, rows: int | None = None) -> Inputs | None:
+    """Return the inputs that were kept in either file; None if there are none."""
+    from proselflc.data.labels import strings_of
+    from proselflc.data.sources import npz
+    from proselflc.data.tables.parquet import open_parquet
+
+    if is_regular(table):
+        file = open_parquet(table)
+        if rows is not None and len(file) != rows:
+            raise InputError(
+                f"{table} keeps {len(file):,} inputs of {rows:,} examples: they are of another run"
+            )
+        name = next((name for name in ("text", "path") if name in file.columns), None)
+        column = None if name is None else file.read([name])[name]
+        if column is None or str(column.type) != "string" or column.null_count:
+            raise InputError(f"{table} holds neither texts nor paths: it is damaged")
+        cells = column.to_pylist()
+        return Texts(tuple(cells)) if name == "text" else ImageFiles(tuple(map(Path, cells)))
+    if not is_regular(arrays):
+        return None
+    found = npz.arrays(arrays, ("x", "columns"))
+    x = found.get("x")
+    if x is not None and x.dtype == np.uint8 and x.ndim == 4:
+        return Images(npz.images(x, str(arrays)))
+    if x is None or x.dtype != np.float32 or x.ndim != 2:
+        raise InputError(f"{arrays} holds neither images nor numbers: it is damaged")
+    columns = None
+    if "columns" in found:
+        columns = strings_of(arrays, "columns", found["columns"])
+        if len(columns) != x.shape[1]:
+            raise InputError(f"{arrays} has {len(columns)} names for {x.shape[1]} columns")
+    return Features(x, columns)

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data import memory_budget
+from proselflc.data.class_matrix import checked_transition
 from proselflc.data.inputs import Ints
-from proselflc.data.labels.class_matrix import checked_transition
 from proselflc.errors import InputError
 from proselflc.wording import option
 

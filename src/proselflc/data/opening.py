@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from proselflc.data.labels.label_files import read_label_file, refuse_choice
+from proselflc.data.label_files import read_label_file, refuse_choice
 from proselflc.data.request import SPREADSHEETS, TABLES, Request
 from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.files.regular import is_regular, must_be_file
@@ -38,7 +38,7 @@ class Named:
 
 def open_data(request: Request) -> Dataset:
     """Open the data to learn from, with other labels or inputs if the request names some."""
-    from proselflc.data.labels.label_values import LabelValues
+    from proselflc.data.labels import LabelValues
 
     _must_be_no_spreadsheet(request)
     _check_columns(request)

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from proselflc.data.batches import Order, random_stream
 from proselflc.data.dataset import Part
-from proselflc.data.images.image import usual_length
-from proselflc.data.images.image_scaling import ImageScaling
-from proselflc.data.images.patches import Patches
+from proselflc.data.image import usual_length
+from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Features, Floats, ImageFiles, Images, Inputs, Ints, Texts
+from proselflc.data.patches import Patches
 from proselflc.data.preprocessing import Preprocessing, TextHashing
-from proselflc.data.streaming import FileLoader
+from proselflc.data.serving import FileLoader
 from proselflc.errors import InputError
 
 LARGEST = 32  # pixels on the longer side of an image that is looked at

@@ -9,13 +9,13 @@ from typing import IO
 
 import numpy as np
 
-from proselflc.data.images.image import sift
+from proselflc.data.image import sift
 from proselflc.data.inputs import ImageFiles, Ints
-from proselflc.data.labels import class_folders
-from proselflc.data.labels.class_folders import Link
-from proselflc.data.labels.label_files import read_label_table
+from proselflc.data.label_files import read_label_table
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, TABLES
+from proselflc.data.sources import image_folder
+from proselflc.data.sources.image_folder import Link
 from proselflc.data.tables import table as tables
 from proselflc.data.tables.table_copy import TableCorrection
 from proselflc.data.tables.table_file import Table, open_table
@@ -90,7 +90,7 @@ class Export:
                     fix=f"omit it, or write a list with {option('out')}",
                 )
         if self.links is not None:
-            class_folders.check(self.links, overwrite=self.overwrite)
+            image_folder.check_writable(self.links, overwrite=self.overwrite)
         if self.link != "symbolic" and self.links is None:
             raise InputError(
                 f"{option('link', self.link)} needs a folder for the links",
@@ -307,7 +307,7 @@ def _write_links(corrected: LabelExport, options: Export, folder: Path) -> list[
         sift(inputs.paths, run.labels.ids, None, on_bad_image="error")
     examples = corrected.examples
     rows = examples["index"].to_numpy()
-    written = class_folders.write(
+    written = image_folder.write(
         folder,
         [inputs.paths[i] for i in rows],
         examples["id"].to_pylist(),

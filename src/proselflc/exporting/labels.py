@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.auditing.examples import check_examples
+from proselflc.data.decisions import Decisions
 from proselflc.data.inputs import Bools, Floats, Ints
-from proselflc.data.labels.decisions import Decisions
-from proselflc.data.labels.label_files import least_confidence
-from proselflc.data.labels.label_values import Returned, returned
-from proselflc.data.labels.labels import CorrectedLabels
+from proselflc.data.label_files import least_confidence
+from proselflc.data.labels import CorrectedLabels, Returned, returned
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular
 from proselflc.run.reader import Run, load_run

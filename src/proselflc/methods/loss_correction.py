@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from proselflc.correction.criteria import BackwardCorrection, CrossEntropy, ForwardCorrection
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.parameter import one_of
-from proselflc.data.labels.class_matrix import (
+from proselflc.data.class_matrix import (
     check_room_for_transition,
     checked_transition,
     read_transition,

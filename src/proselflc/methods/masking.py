@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.data.batches import Batch, generator_for
-from proselflc.data.labels.class_matrix import check_room_for_transition, read_mask
+from proselflc.data.class_matrix import check_room_for_transition, read_mask
 from proselflc.errors import InputError
 from proselflc.methods.loss_correction import percentile
 from proselflc.training import method

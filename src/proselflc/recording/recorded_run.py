@@ -17,12 +17,9 @@ from torch import Tensor
 from proselflc import methods
 from proselflc.auditing.fitting import Fitting
 from proselflc.correction.criterion import Criterion
-from proselflc.data import kept_inputs
 from proselflc.data.dataset import Part, check_rows, check_unicode
-from proselflc.data.inputs import Features, Inputs, Ints
-from proselflc.data.labels import label_values
-from proselflc.data.labels.label_values import LabelValues
-from proselflc.data.labels.labels import Labels, labelled
+from proselflc.data.inputs import Features, Inputs, Ints, write_kept
+from proselflc.data.labels import Labels, LabelValues, labelled
 from proselflc.data.noise import fingerprint
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, Request
@@ -116,13 +113,13 @@ def checked_examples(
     if len(set(known)) < num_classes:
         raise InputError("two classes have the same name", field="names")
     about = RecordedExamples(np.full(n, -1, np.int64), known, own_ids)
-    about.label_values = label_values.class_ids(num_classes)  # if batches bring the labels
+    about.label_values = LabelValues.class_ids(num_classes)  # if batches bring the labels
     if labels is not None:
         about.given, are_names = _class_ids(labels, known, n, "labels")
         about.label_values = (
-            label_values.like(labels, known)
+            LabelValues.like(labels, known)
             if are_names
-            else label_values.class_ids_like(labels, num_classes)
+            else LabelValues.class_ids(num_classes, labels)
         )
         about.source = "labels"
     if clean is not None:
@@ -130,7 +127,8 @@ def checked_examples(
     if inputs is not None:
         about.inputs = arrays.inputs(inputs, "inputs")
         _check_count("inputs", about.inputs, n, "examples")
-        kept_inputs.check(about.inputs)  # now, not after the first epoch
+        if about.inputs.strings is not None:  # refused now, not after the first epoch
+            check_unicode("inputs", *about.inputs.strings)
     check_unicode("the recording", "class", about.names)
     nothing = Features(np.zeros((n, 0), np.float32))
     check_rows("the recording", Part(about.inputs or nothing, None, about.ids))
@@ -386,7 +384,7 @@ class RecordedRun:
         self._write_config(labels)
         if self._about.inputs is not None:
             files = self._directory.inputs_table, self._directory.inputs_arrays
-            kept_inputs.write(self._about.inputs, *files)
+            write_kept(self._about.inputs, *files)
         labels.save(self._directory.labels)
         self._written.add(self._directory.labels)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.data.inputs import Bools
-from proselflc.data.labels.class_matrix import ClassMatrix
 from proselflc.pages.drawing import (
     ROUND,
     Drawing,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proselflc.auditing.detection import suspect_pairs
-from proselflc.data.labels.class_matrix import ClassMatrix
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.pages.html_page import Cell, Column, Table, name_cell, share_cell
 from proselflc.pages.values import NAME, TITLE, flattened, number, percent, share, shorten
 from proselflc.reporting.gallery import codes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proselflc.auditing.audit import Audit
-from proselflc.data.labels import class_matrix
-from proselflc.data.labels.class_matrix import ClassMatrix
+from proselflc.data import class_matrix
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.data.noise_generators import Matrix
 from proselflc.pages.drawing import (
     ROUND,

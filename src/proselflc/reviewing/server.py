@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proselflc.data.labels.decisions import DecisionChange
+from proselflc.data.decisions import DecisionChange
 from proselflc.errors import InputError
 from proselflc.files.typed import Count, Share, convert, decode_json
 from proselflc.reviewing.view import SIDES, SOURCES, ReviewView, source

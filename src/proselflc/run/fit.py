@@ -12,7 +12,7 @@ from torch import nn
 
 from proselflc.auditing.caveats import caveats
 from proselflc.data.dataset import Dataset, checked
-from proselflc.data.labels.label_values import class_ids
+from proselflc.data.labels import LabelValues
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays, python_dataset
 from proselflc.errors import InputError
@@ -143,7 +143,7 @@ def fit(
     if isinstance(x, Dataset):
         dataset = checked(x)
         if dataset.label_values is None:  # the caller's labels are the class ids
-            dataset = replace(dataset, label_values=class_ids(dataset.num_classes))
+            dataset = replace(dataset, label_values=LabelValues.class_ids(dataset.num_classes))
     elif y is None:
         dataset = python_dataset.load(x)
     else:

@@ -16,7 +16,7 @@ from proselflc.data import splits as splits_of
 from proselflc.data.batches import Order, random_stream
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Ints
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.splits import Split

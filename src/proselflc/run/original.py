@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from proselflc.data import kept_inputs, opening, splits
+from proselflc.data import opening, splits
 from proselflc.data.dataset import Dataset
-from proselflc.data.inputs import Inputs, Ints
+from proselflc.data.inputs import Inputs, Ints, read_kept
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.errors import InputError
@@ -99,7 +99,7 @@ def inputs(run: Run, *, data: str | None = None) -> Inputs:
     kept = None
     if data is None:
         files = own.checked(own.inputs_table), own.checked(own.inputs_arrays)
-        kept = kept_inputs.read(*files, len(run.labels.ids))
+        kept = read_kept(*files, len(run.labels.ids))
     if kept is not None:
         if len(kept) != len(run.labels.ids):
             raise InputError(

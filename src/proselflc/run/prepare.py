@@ -15,16 +15,16 @@ from torch import nn
 
 from proselflc import methods
 from proselflc.auditing.examples import read_examples
+from proselflc.data import labels as labels_of
 from proselflc.data import memory_budget, noise, splits
 from proselflc.data.batches import Batches, Order, random_stream
 from proselflc.data.corruption import corrupt_labels, unexpected_effects
 from proselflc.data.dataset import Dataset, Part, checked
-from proselflc.data.images.image import usual_length
-from proselflc.data.images.image_scaling import ImageScaling
+from proselflc.data.decisions import read_decisions
+from proselflc.data.image import usual_length
+from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import ImageFiles, Inputs, Ints
-from proselflc.data.labels import labels as labels_of
-from proselflc.data.labels.decisions import read_decisions
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.data.opening import for_other_table, open_data
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON, TABLES, Request

@@ -22,12 +22,11 @@ from proselflc.auditing.audit import Audit
 from proselflc.auditing.examples import read_examples
 from proselflc.auditing.records import Records
 from proselflc.data.batches import Order
+from proselflc.data.class_matrix import ClassMatrix, checked_transition
 from proselflc.data.dataset import Part, check_rows
+from proselflc.data.decisions import Decisions, read_decisions
 from proselflc.data.inputs import Floats, Inputs, Ints
-from proselflc.data.labels.class_matrix import ClassMatrix, checked_transition
-from proselflc.data.labels.decisions import Decisions, read_decisions
-from proselflc.data.labels.label_values import LabelValues, Returned, returned
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels, LabelValues, Returned, returned
 from proselflc.data.memory_budget import require
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.serving import loader

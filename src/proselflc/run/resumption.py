@@ -10,7 +10,7 @@ import torch
 from accelerate import Accelerator
 
 from proselflc.data import memory_budget
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.errors import InputError
 from proselflc.files import manifest
 from proselflc.files.manifest import Written

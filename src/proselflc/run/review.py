@@ -13,8 +13,8 @@ import numpy as np
 
 from proselflc.auditing.examples import check_examples
 from proselflc.data.batches import random_stream
+from proselflc.data.decisions import Sample
 from proselflc.data.inputs import Floats, Ints
-from proselflc.data.labels.decisions import Sample
 from proselflc.errors import InputError, invalid_option
 from proselflc.files.regular import is_regular
 from proselflc.run.reader import Run

@@ -22,7 +22,7 @@ from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.fitting import Fitting, FittingPoint
 from proselflc.auditing.records import Records
 from proselflc.data.dataset import Part
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.files.manifest import Written
 from proselflc.files.regular import whole_file
 from proselflc.run.observers import Meter

@@ -20,7 +20,7 @@ import numpy as np
 
 from proselflc import methods
 from proselflc.data.dataset import Dataset
-from proselflc.data.labels.labels import Labels
+from proselflc.data.labels import Labels
 from proselflc.errors import InputError, RunError, printable
 from proselflc.queue import run_store
 from proselflc.queue import storage as queue_storage

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from proselflc.data.labels import decisions
+from proselflc.data import decisions
 from proselflc.errors import InputError
 from proselflc.files import manifest, typed
 from proselflc.files.regular import decoded, file_lock, is_regular, must_be_own_folder, whole_file

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from proselflc.data import serving
-from proselflc.data.labels.label_values import LabelValues
+from proselflc.data.labels import LabelValues
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.models import catalogue

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from proselflc.data.dataset import Dataset, Part, checked, in_order
 from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Ints, Texts
-from proselflc.data.labels import label_values
+from proselflc.data.labels import LabelValues
 from proselflc.data.sources import npz
 from proselflc.errors import InputError, unknown
 
@@ -56,15 +56,29 @@ def load(
         held = _part(inputs(x_test, "x_test"), _class_ids(test, number, "y_test"), None, "test")
     if not is_named:
         parts = ((y, train.labels), (clean, clean_ids), (y_test, held.labels if held else None))
-        pairs = [(np.asarray(_on_cpu(some)), k) for some, k in parts if k is not None]
-        values = label_values.of_classes(y, pairs, len(names))
+        values = _values(y, [(some, k) for some, k in parts if k is not None], len(names))
     elif isinstance(given[0] if given else None, str):
-        values = label_values.like(y, map(str, names))
+        values = LabelValues.like(y, map(str, names))
     else:
-        values = label_values.class_ids_like(y, len(names))
+        values = LabelValues.class_ids(len(names), y)
     return checked(
         Dataset("arrays", train, tuple(names), test=held, clean=clean_ids, label_values=values)
     )
+
+
+def _values(y: object, found: Iterable[tuple[object, Ints]], num_classes: int) -> LabelValues:
+    """Return the label of each class in the type of y, from labels and their class ids.
+
+    Every class is in one of the pairs, and the first one that has it decides its label.
+    """
+    values: dict[int, Any] = {}
+    for labels, classes in found:
+        which, first = np.unique(classes, return_index=True)
+        for k, value in zip(
+            which.tolist(), np.asarray(_on_cpu(labels))[first].tolist(), strict=True
+        ):
+            values.setdefault(k, value.item() if hasattr(value, "item") else value)
+    return LabelValues.like(y, [values[k] for k in range(num_classes)])
 
 
 def inputs(x: object, what: str = "x") -> Inputs:

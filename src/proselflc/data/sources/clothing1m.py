@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from proselflc.data.dataset import Contents, Dataset, Part, Skipped
-from proselflc.data.images.image import OnBadImage
+from proselflc.data.image import OnBadImage
 from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.errors import InputError
 from proselflc.files.regular import lines

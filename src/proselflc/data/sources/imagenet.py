@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from proselflc.data.dataset import Contents, Dataset, Part, Skipped
-from proselflc.data.images.image import OnBadImage
+from proselflc.data.image import OnBadImage
 from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.data.sources.image_folder import Found, scan, text, walk
 from proselflc.errors import InputError, unknown

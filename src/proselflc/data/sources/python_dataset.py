@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data.dataset import Contents, Dataset, Part, in_order
-from proselflc.data.images.image import rgb
+from proselflc.data.image import rgb
 from proselflc.data.inputs import Bytes, Features, Floats, Images, Inputs, Ints, Texts
-from proselflc.data.labels.label_values import LabelValues, like
+from proselflc.data.labels import LabelValues
 from proselflc.data.tables.columns import LABEL, PATH, TEXT
 from proselflc.data.tables.table import SPLITS
 from proselflc.errors import InputError
@@ -297,7 +297,7 @@ def _values(
         numbers = numbers.astype(np.bool_)
     elif float in train.kinds:
         numbers = numbers.astype(np.float64)
-    return like(numbers, numbers.tolist())
+    return LabelValues.like(numbers, numbers.tolist())
 
 
 def _own_names(dataset: Any) -> tuple[str, ...] | None:

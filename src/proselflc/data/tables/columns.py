@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from proselflc.data.dataset import Dataset
-from proselflc.data.images.image import SUFFIXES
+from proselflc.data.image import SUFFIXES
 from proselflc.data.inputs import Floats
 from proselflc.data.request import Request
 from proselflc.data.tables.cells import NotNumericError, is_number, short

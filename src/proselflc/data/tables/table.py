@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from proselflc.data.dataset import Contents, ModelNeeds, Part, Skipped, choose_splits, in_order
-from proselflc.data.images.image import sift
+from proselflc.data.image import sift
 from proselflc.data.inputs import Features, ImageFiles, Inputs, Ints, Texts
 from proselflc.data.request import Request
 from proselflc.data.tables.cells import NotNumericError, is_number, short

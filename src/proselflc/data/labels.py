@@ -1,55 +1,163 @@
-"""Labels of a run, given and true, and corrected labels of an export; both as `.npz` files."""
+"""Labels of a run, given and true; corrected ones of an export; and labels in the caller's type.
+
+The first two are `.npz` files. Inside the package a label is a class id and a class name, which is
+a string. A caller who passed integers gets integers back; otherwise comparing returned with given
+labels would be False.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.data import class_matrix
+from proselflc.data.class_matrix import ClassMatrix
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Bools, Floats, Ints
-from proselflc.data.labels import class_matrix, label_values
-from proselflc.data.labels.class_matrix import ClassMatrix
-from proselflc.data.labels.label_values import LabelValues
 from proselflc.data.noise import Noise, fingerprint
 from proselflc.data.sources import npz
 from proselflc.errors import InputError
 from proselflc.files.regular import whole_file
+from proselflc.files.typed import convert, damaged, decode_json
+
+Value: TypeAlias = bool | int | float | str
+Container: TypeAlias = Literal["list", "array", "tensor"]
+Returned: TypeAlias = Any  # a list, an array or a tensor, as the caller passed
+
+_NUMBERS = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)
+_DTYPES = {"list": ("object",), "array": (*_NUMBERS, "str", "object"), "tensor": _NUMBERS}
+_KINDS: dict[str, tuple[type, ...]] = {
+    **{"bool": (bool,), "int": (int,), "uint": (int,), "float": (int, float)},
+    **{"str": (str,), "object": (bool, int, float, str)},
+}
+
+
+class _Stored(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of `LabelValues` in a file, none of which may be missing."""
+
+    container: Container
+    dtype: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class LabelValues:
+    """The label of each class as the caller wrote it, and the type that holds the labels.
+
+    Attributes:
+        values: C labels, one for each class.
+        container: "list" for lists and tuples; "array" for NumPy arrays and pandas columns;
+            "tensor" for PyTorch tensors.
+        dtype: name of the dtype of the array or tensor; "str" for strings of any length.
+    """
+
+    values: tuple[Value, ...]
+    container: Container = "list"
+    dtype: str = "object"
+
+    @classmethod
+    def like(cls, labels: object, values: Iterable[Value]) -> LabelValues:
+        """Return the values of C classes in the type of the caller's labels."""
+        plain = cls(tuple(values))
+        if isinstance(labels, list | tuple):
+            return plain
+        container: Container = "array"
+        if type(labels).__module__.partition(".")[0] == "torch":
+            container, dtype = "tensor", str(getattr(labels, "dtype", "")).removeprefix("torch.")
+        else:
+            array = np.asarray(labels)
+            dtype = "str" if array.dtype.kind == "U" else array.dtype.name
+        try:
+            return cls(plain.values, container, dtype)._checked(len(plain.values))
+        except ValueError:
+            return plain  # such as a class without labels whose value does not fit in the dtype
+
+    @classmethod
+    def class_ids(cls, num_classes: int, like: object = None) -> LabelValues:
+        """Return class ids in the type of the caller's class ids; as int64 if there are none."""
+        kind = np.asarray(like.cpu() if hasattr(like, "cpu") else like).dtype.kind
+        if like is None or (kind == "b" and num_classes > 2):
+            return cls(tuple(range(num_classes)), "array", "int64")
+        of_kind = {"b": bool, "f": float}.get(kind, int)
+        return cls.like(like, [of_kind(k) for k in range(num_classes)])
+
+    def of(self, classes: Ints) -> Returned:
+        """Return the labels of class ids [n] in the caller's type."""
+        if self.container == "list":
+            return [self.values[k] for k in classes]
+        if self.container == "tensor":
+            import torch
+
+            table = torch.tensor(self.values, dtype=getattr(torch, self.dtype))
+            return table[torch.from_numpy(np.asarray(classes, np.int64))]
+        return np.array(self.values, dtype=np.dtype(self.dtype))[classes]
+
+    def column(self, classes: Ints) -> npt.NDArray[Any] | list[Any]:
+        """Return the labels of class ids [n] as a table column, which a tensor cannot be."""
+        found = self.of(classes)
+        return found if isinstance(found, list | np.ndarray) else found.numpy()
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain values for a JSON file."""
+        return {"container": self.container, "dtype": self.dtype, "values": list(self.values)}
+
+    @classmethod
+    def from_json(cls, found: object, num_classes: int, source: object) -> LabelValues | None:
+        """Return what `to_json` gave, checked; None for None, as in runs of older versions."""
+        if found is None:
+            return None
+        where = f"the label type in {source}"
+        stored = convert(found, _Stored, where)
+        try:
+            return cls(stored.values, stored.container, stored.dtype)._checked(num_classes)
+        except ValueError as error:
+            raise damaged(where, error) from None
+
+    def _checked(self, num_classes: int) -> LabelValues:
+        """Refuse fields that do not go together, before NumPy or torch sees the dtype."""
+        if self.dtype not in _DTYPES[self.container]:
+            raise ValueError(f"there is no {self.container} of {self.dtype[:20]}")
+        if len(self.values) != num_classes:
+            raise ValueError(f"expected {num_classes} values")
+        kinds = _KINDS[self.dtype.rstrip("0123456789")]
+        if not all(type(value) in kinds for value in self.values):
+            raise ValueError(f"the values are not {self.dtype}")
+        if "int" in self.dtype:
+            limits = np.iinfo(self.dtype)
+            if not all(limits.min <= value <= limits.max for value in self.values):  # type: ignore[operator]
+                raise ValueError(f"a value does not fit in {self.dtype}")
+        return self
+
+
+def returned(classes: Ints, names: Sequence[str], values: LabelValues | None) -> Returned:
+    """Return n labels in the caller's type, or class names if the labels came from a file."""
+    return [names[k] for k in classes] if values is None else values.of(classes)
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of n training examples.
+    """Labels of n training examples."""
 
-    Attributes:
-        given: [n] labels to learn from, 0 … C−1.
-        clean: [n] true labels, or None if unknown.
-        flipped: [n] whether `given` differs from `clean`; all False if that is unknown.
-        transition: [C, C] realised, row = true class; the identity if unknown. Above
-            `memory_budget.DENSE_CLASSES` classes it is a scipy.sparse.csr_array.
-        names: C class names.
-        ids: n distinct ids of the examples.
-        generator: full name and rate of the noise, or "none" for unchanged labels.
-        fingerprint: SHA-256 of `given` and C, the same on every platform.
-        trusted: [n] whether a label of `given` is known to be correct and was learned as such, or
-            None if the method ignores this.
-        values: labels of the classes in the caller's type; None for class names, as in files.
-    """
-
-    given: Ints
-    clean: Ints | None
-    flipped: Bools
-    transition: ClassMatrix
-    names: tuple[str, ...]
-    ids: tuple[str, ...]
-    generator: str
-    fingerprint: str
-    trusted: Bools | None = None
-    values: LabelValues | None = None
+    given: Ints  # [n] labels to learn from, 0 … C−1
+    clean: Ints | None  # [n] true labels, or None if unknown
+    flipped: Bools  # [n] whether `given` differs from `clean`; all False if that is unknown
+    transition: ClassMatrix  # [C, C] realised, row = true class; the identity if unknown
+    names: tuple[str, ...]  # C class names
+    ids: tuple[str, ...]  # n distinct ids of the examples
+    generator: str  # full name and rate of the noise, or "none" for unchanged labels
+    fingerprint: str  # SHA-256 of `given` and C, the same on every platform
+    trusted: Bools | None = None  # [n] known to be correct and learned as such; None if ignored
+    values: LabelValues | None = None  # None for class names, as in files
 
     def save(self, path: Path) -> None:
         """Write `labels.npz`, whole or not at all."""
@@ -67,7 +175,7 @@ class Labels:
         if self.trusted is not None:
             arrays["trusted"] = self.trusted
         if self.values is not None:
-            arrays["label_type"] = np.array(label_values.to_text(self.values))
+            arrays["label_type"] = np.array(json.dumps(self.values.to_json(), ensure_ascii=False))
         with whole_file(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
@@ -107,9 +215,9 @@ class Labels:
             raise InputError(f'"flipped" in {path} contradicts its given and clean labels')
         values = None
         if "label_type" in arrays:
-            values = label_values.from_text(
-                _string(path, "label_type", arrays["label_type"]), C, path
-            )
+            text, where = _string(path, "label_type", arrays["label_type"]), "the label type in"
+            found = decode_json(text, dict[str, Any], f"{where} {path}") if text else None
+            values = LabelValues.from_json(found, C, path)
         return cls(
             given, clean, flipped, transition, names, ids, generator, claimed, trusted, values
         )

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proselflc.data.images import image
+from proselflc.data import image
 from proselflc.data.inputs import Bytes, ImageFiles, Inputs, describe_images
 from proselflc.data.preprocessing import Numbers, Preprocessing
 from proselflc.errors import InputError

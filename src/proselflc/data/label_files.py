@@ -41,7 +41,7 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
         human = cifar_n.with_human_labels(dataset, path, CIFAR_N_COLUMNS[path.stem], path.stem)
         return human.train.labels, human.clean
     if path.suffix.lower() == ".npz":
-        from proselflc.data.labels.labels import CorrectedLabels, Labels, holds_corrected_labels
+        from proselflc.data.labels import CorrectedLabels, Labels, holds_corrected_labels
 
         if holds_corrected_labels(path):
             corrected = CorrectedLabels.load(path)
@@ -127,8 +127,8 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
     import numpy as np
 
     from proselflc.data.dataset import class_ids
-    from proselflc.data.labels.decisions import NAME, read_decisions
-    from proselflc.data.labels.labels import Labels
+    from proselflc.data.decisions import NAME, read_decisions
+    from proselflc.data.labels import Labels
     from proselflc.data.tables import table
     from proselflc.data.tables.parquet import open_parquet
     from proselflc.files import manifest

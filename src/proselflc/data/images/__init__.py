@@ -1,1 +1,0 @@
-"""Images: decoded, resized, augmented."""

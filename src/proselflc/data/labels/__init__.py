@@ -1,1 +1,0 @@
-"""Labels: of a run, of files, and as people decided them."""
