@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def nearest_has_same_label(values: Floats, labels: Ints) -> float:
 
 
 def test_no_signature_takes_labels() -> None:
-    functions = [one for one in vars(module).values() if inspect.isfunction(one)]
+    functions: list[Any] = [one for one in vars(module).values() if inspect.isfunction(one)]
     functions += [Patches.fit, Patches.__call__]
     names = {name for one in functions for name in inspect.signature(one).parameters}
     assert not names & {"labels", "label", "y", "given", "clean", "dataset", "part"}
