@@ -14,10 +14,10 @@ import torch
 from PIL import Image
 from scipy.spatial.distance import cdist
 
-from proselflc.data import plain_features as module
+from proselflc.auditing import plain_features as module
+from proselflc.auditing.patches import Patches, patch_side
+from proselflc.auditing.plain_features import OUTLIER, PlainFeatures, plain_features
 from proselflc.data.inputs import Features, Floats, ImageFiles, Images, Inputs, Ints, Preview, Texts
-from proselflc.data.patches import Patches, patch_side
-from proselflc.data.plain_features import OUTLIER, PlainFeatures, plain_features
 from proselflc.data.preprocessing import Standardization, TextHashing
 from proselflc.data.serving import fit
 from proselflc.data.sources.small_images import load_digits

@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from proselflc.auditing.patches import Patches
 from proselflc.data.batches import Order, random_stream
 from proselflc.data.dataset import Part
 from proselflc.data.image import usual_length
 from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Features, Floats, ImageFiles, Images, Inputs, Ints, Texts
-from proselflc.data.patches import Patches
 from proselflc.data.preprocessing import Preprocessing, TextHashing
 from proselflc.data.serving import FileLoader
 from proselflc.errors import InputError
