@@ -27,6 +27,7 @@ EXTRAS = {
     "hf": ("Hugging Face models and Trainer", ("transformers",)),
     "hub": ("Hugging Face data sets", ("datasets",)),
     "lightning": ("Lightning's Trainer", ("lightning",)),
+    "neighbours": ("neighbours among more than 200,000 examples", ("usearch",)),
     "review": ("the page of `proselflc review`", ("starlette", "uvicorn")),
     "search": ("`proselflc search`", ("optuna",)),
     "skorch": ("skorch", ("skorch",)),
