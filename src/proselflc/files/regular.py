@@ -6,12 +6,14 @@ have an effect. Nothing is written through a link, and a file is complete or not
 
 from __future__ import annotations
 
+import codecs
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 # A named pipe opens at once instead of waiting; on regular files the flag has no effect.
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_BLOCK = 1 << 20  # bytes of text that are checked at a time
+_UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
@@ -112,24 +116,50 @@ def decoded(path: Path, largest: int | None = None) -> str:
                     f"{path} has {size:,} bytes, but such a file has at most {largest:,}",
                     fix="check that it is the right file, or restore it from a copy",
                 )
-            content = file.read()
+            content = b"".join(_checked_blocks(file, path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"{path} is written in UTF-16: save it as UTF-8{_in_excel(path)}")
+    return content.decode("utf-8-sig")
+
+
+def text_blocks(path: Path) -> Iterator[bytes]:
+    """Yield the content of a UTF-8 file block by block; refuse it at the first byte that is wrong.
+
+    So a file that is not text is refused without reading the rest of it, however large it is.
+    """
     try:
-        text = content.decode("utf-8-sig")
+        with open_regular(path) as file:
+            yield from _checked_blocks(file, path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _checked_blocks(file: BufferedReader, path: Path) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    line = 1  # on which the block begins
+    for block in iter(partial(file.read, _BLOCK), b""):
+        if file.tell() == len(block) and block.startswith(_UTF16):
+            raise InputError(f"{path} is written in UTF-16: save it as UTF-8{_in_excel(path)}")
+        _decode(decoder, block, path, line)
+        if b"\0" in block:
+            line += block.count(b"\n", 0, block.index(b"\0"))
+            raise InputError(
+                f"line {line} of {path} holds a NUL byte, so it is not text: save the file again"
+            )
+        yield block
+        line += block.count(b"\n")
+    _decode(decoder, b"", path, line)
+
+
+def _decode(decoder: codecs.IncrementalDecoder, block: bytes, path: Path, line: int) -> None:
+    """Refuse a block that is not UTF-8; an empty one ends the text."""
+    try:
+        decoder.decode(block, final=not block)
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line += error.object.count(b"\n", 0, error.start)
         raise InputError(
             f"line {line} of {path} is not UTF-8 text: save it as UTF-8{_in_excel(path)}"
         ) from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise InputError(
-            f"line {line} of {path} holds a NUL byte, so it is not text: save the file again"
-        )
-    return text
 
 
 def _in_excel(path: Path) -> str:

@@ -308,6 +308,20 @@ def test_damaged_text(tmp_path: Path, content: str | bytes, match: str) -> None:
     refused(written(tmp_path / "a.csv", content), match)
 
 
+def test_what_is_not_text_is_refused_at_its_first_wrong_byte(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for wrong, match in (
+        (b"\0", "line 300001 of .* holds a NUL byte"),
+        (b"\xe9", "line 300001 of .* is not UTF-8"),
+    ):
+        with path.open("wb") as file:
+            file.write(b"text,label\n" + "é,a\n".encode() * 299_999 + wrong)
+            file.truncate(1 << 36)  # a hole that takes minutes to read
+        refused(path, match)
+    path.write_bytes(b"text,label\n" + "é,a\n".encode() * 299_999 + "é".encode()[:1])
+    refused(path, "line 300001 of .* is not UTF-8")
+
+
 def test_trailing_delimiters(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "text,label,,\nx,a,,\ny,b,,\n")
     assert texts(table.read(path).dataset()) == ("x", "y")

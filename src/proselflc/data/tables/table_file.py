@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 from collections import Counter
@@ -18,13 +17,12 @@ from proselflc.data.request import PARQUET
 from proselflc.data.tables.cells import one_line, parse_numbers
 from proselflc.data.tables.parquet import Parquet, open_parquet
 from proselflc.errors import InputError
-from proselflc.files.regular import decoded, is_regular, open_regular
+from proselflc.files.regular import is_regular, open_regular, text_blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
-_BLOCK = 1 << 20  # bytes of text that are checked at a time
 _ROWS = 1 << 15  # rows that are Python strings at a time
 _CHARACTERS = 1 << 28  # and their total length, about; an Arrow array of strings holds 2 GiB
 
@@ -95,7 +93,9 @@ def open_table(path: Path) -> Table:
 
 
 def _open_delimited(path: Path, suffix: str) -> Delimited:
-    has_marks = _check_text(path)
+    has_marks = False
+    for block in text_blocks(path):  # all of it is checked
+        has_marks = has_marks or b'"' in block
     with _open_text(path) as file:
         first = next((line.rstrip("\r\n") for line in file if line.strip("\r\n")), "")
     delimiters = _DELIMITERS[suffix]
@@ -115,28 +115,6 @@ def _open_delimited(path: Path, suffix: str) -> Delimited:
         except InputError:
             return table
     return table
-
-
-def _check_text(path: Path) -> bool:
-    """Refuse a file that is not UTF-8 text; return whether it has quotation marks."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    has_marks, is_text = False, True
-    try:
-        with open_regular(path) as file:
-            is_text = file.read(2) not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-            file.seek(0)
-            while block := file.read(_BLOCK):
-                decoder.decode(block)
-                is_text = is_text and b"\0" not in block
-                has_marks = has_marks or b'"' in block
-            decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        is_text = False
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    if not is_text:
-        decoded(path)  # raises the error that names the line
-    return has_marks
 
 
 def _open_text(path: Path) -> io.TextIOWrapper:
@@ -260,7 +238,7 @@ def _csv_rows(path: Path, delimiter: str, has_quotes: bool) -> Iterator[tuple[in
                 elif len(row) != width:
                     raise InputError(
                         f"line {line} of {path} has {len(row)} cells, but the first line names "
-                        f"{width} columns: repair that line"
+                        f"{width} columns: fix that line"
                     )
                 elif blank is not None and width == 1:
                     raise InputError(
