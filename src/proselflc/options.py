@@ -22,6 +22,7 @@ def _whole_number(_: type, tokens: Sequence[Token]) -> int:
 
 
 Whole: TypeAlias = Annotated[int, Parameter(converter=_whole_number)]
+Required: TypeAlias = Annotated[str, Parameter(show_default=False)]  # "" stands for none
 Several: TypeAlias = Annotated[
     tuple[str, ...], Parameter(consume_multiple=True, show_default=False)
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from proselflc.options import Several
+from proselflc.options import Required, Several
 
 FROM_PYTHON = "given in Python"  # what config.toml says of data that no --data names
 PARQUET = (".parquet", ".pq")
@@ -70,4 +70,4 @@ class Request:
 class InputsRequest(Request):
     """Which data to predict: it has no default, and features may be given alone."""
 
-    data: str = ""
+    data: Required = ""

@@ -98,6 +98,28 @@ def test_gaps_are_filled_or_left_out(cell: str, tmp_path: Path) -> None:
     assert message.endswith(ending)
 
 
+def test_ids_as_labels_are_refused_and_the_labels_are_not_to_be_ignored(tmp_path: Path) -> None:
+    """Advice to ignore the column of the labels would lead on into the mistake."""
+    ids = [f"p{k}" for k in range(25)]
+    words = ["a", "b", "c", "b", "a"] * 5
+    heights = list(map(str, range(25)))
+
+    def refused(columns: dict[str, list[str]], name: str) -> str:
+        path = written(tmp_path / "a.tsv", columns)
+        with pytest.raises(InputError) as error:
+            table.read(path, Request(label_column=name))
+        assert error.value.field == "label_column"
+        return str(error.value).removeprefix(f'the column "{name}" of {path} ')
+
+    reason = "holds a different label in every row, so it looks like an id: name the column of the "
+    columns = {"patient": ids, "height": heights, "label": words}
+    assert refused(columns, "patient") == f"{reason}labels with label_column='label'"
+    columns = {"patient": ids, "height": heights, "finding": words}
+    assert refused(columns, "patient") == f"{reason}labels with label_column="
+    few = {"id": ids[:3], "height": heights[:3], "class": words[:3]}
+    assert refused(few, "id") == f"{reason}labels with label_column='class'"
+
+
 def test_a_slip_is_repaired(tmp_path: Path) -> None:
     message = said(written(tmp_path / "a.tsv", {**BASE, "w": ["1", "tall", "3"]}))
     assert message.endswith(": repair the cells, or ignore the column with --ignore-column w")

@@ -157,6 +157,26 @@ def find_label(table: Table, name: str | None, taken: Sequence[str | None] = ())
     return found or find_column(table, None, GIVEN, field="label_column", taken=taken)
 
 
+def refuse_ids_as_labels(table: Table, column: str) -> None:
+    """Refuse a column of labels that holds ids, and name a column that may hold the labels.
+
+    It is called if a column cannot be an input because it does not hold numbers: that column may
+    hold the labels.
+    """
+    cells = table.texts(column)
+    is_usual = normalize(column) in ID
+    if len(set(cells)) < len(cells) or (len(cells) < MIN_ROWS and not is_usual):
+        return
+    usual = [c for c in table.columns if normalize(c) in (*LABEL, *GIVEN) and c != column]
+    named = option_for("label_column", usual[:1]) if usual else option("label_column")
+    raise InputError(
+        f'the column "{short(column)}" of {table.path} holds a different label in every row, so it '
+        "looks like an id",
+        field="label_column",
+        fix=f"name the column of the labels with {named}",
+    )
+
+
 def require_label(table: Table, column: str | None) -> str:
     """Return the column of labels; refuse a table without one."""
     if column is not None:

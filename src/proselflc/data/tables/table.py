@@ -29,6 +29,7 @@ from proselflc.data.tables.columns import (
     option_for,
     quote_names,
     refusal,
+    refuse_ids_as_labels,
     require_label,
 )
 from proselflc.data.tables.table_file import Table, open_table
@@ -192,7 +193,7 @@ def _inputs(
         apart = {c for c in table.columns if normalize(c) in ID or is_about_labels(table, c)}
         known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
         left = [c for c in table.columns if c not in apart and c not in known]
-        inputs = _features(table, left, has_ids=roles.ids is not None)
+        inputs = _features(table, left, has_ids=roles.ids is not None, label=roles.label)
     return inputs, ids if roles.ids is None else _filled(table, roles.ids, "id")
 
 
@@ -310,7 +311,12 @@ def _encode(table: Table, labels: Sequence[str], names: Sequence[str], column: s
 
 
 def _features(
-    table: Table, columns: Sequence[str], *, has_ids: bool, is_needed: bool = False
+    table: Table,
+    columns: Sequence[str],
+    *,
+    has_ids: bool,
+    is_needed: bool = False,
+    label: str | None = None,
 ) -> Features:
     """Return the columns as numbers; those that a model needs cannot be ignored."""
     if not columns:
@@ -321,6 +327,8 @@ def _features(
     try:
         numbers = table.numbers(columns)
     except NotNumericError:
+        if label is not None:
+            refuse_ids_as_labels(table, label)
         raise refusal(table, columns, has_ids=has_ids, is_needed=is_needed) from None
     with np.errstate(all="ignore"):  # too large for float32 becomes infinite, which is refused next
         values = numbers.astype(np.float32)
