@@ -16,9 +16,10 @@ from PIL import Image
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.opening import DATASETS, open_data, open_inputs
-from proselflc.data.request import Request
+from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.sources import cifar, cifar_n, clothing1m, imagenet, small_images
 from proselflc.errors import InputError
+from proselflc.wording import on_command_line
 
 
 def tiny(name: str) -> Dataset:
@@ -33,6 +34,29 @@ def test_digits_are_the_default() -> None:
     assert dataset.test is not None
     assert len(dataset.test) == DATASETS["digits"].test == 500
     assert dataset.num_classes == DATASETS["digits"].classes == 10
+
+
+def test_a_run_in_the_place_of_data_is_named(tmp_path: Path) -> None:
+    def refused(written: str, *, is_predicted: bool = False, **options: Any) -> str:
+        (tmp_path / "config.toml").write_text(f'fingerprint = "f"\nversions = {{}}\n{written}')
+        request = Request(str(tmp_path), **options)
+        with on_command_line(), pytest.raises(InputError) as error:
+            open_inputs(request, ("a",)) if is_predicted else open_data(request)
+        assert error.value.field == "data"
+        return str(error.value).removeprefix(f"{tmp_path} is a run, not data: ")
+
+    known, unknown = 'data = "my data.csv"', f'data = "{FROM_PYTHON}"'
+    corrected = "to train on its corrected labels, pass"
+    assert refused(known) == f"{corrected} --data 'my data.csv' and --labels {tmp_path}"
+    assert refused(unknown) == f"{corrected} its data with --data, and --labels {tmp_path}"
+    for options in ({"labels": "x.csv"}, {"is_predicted": True}):
+        assert (
+            refused(known, **options) == "pass data, such as that of the run: --data 'my data.csv'"
+        )
+        assert refused(unknown, **options) == "pass data with --data"
+    (tmp_path / "config.toml").write_text("[[[")
+    with pytest.raises(InputError, match="there are no images"):  # it is not a run's
+        open_data(Request(str(tmp_path)))
 
 
 @pytest.mark.parametrize("name", [name for name in DATASETS if name != "digits"])

@@ -367,7 +367,7 @@ def test_runs_that_cannot_be_exported(
     table_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], resealed: Any
 ) -> None:
     assert "there is no run" in refused([tmp_path / "none"], capsys)
-    assert "is not a run: it has no config.toml" in refused([tmp_path], capsys)
+    assert "is not a run: it has no config.toml that a run" in refused([tmp_path], capsys)
     for change, sentence in (
         (lambda run: (run / "summary.json").unlink(), "is not finished"),
         (lambda run: (run / "examples.parquet").unlink(), "has no examples.parquet"),

@@ -144,7 +144,7 @@ def test_runs_that_are_none_are_named(run: Path, program: Any, tmp_path: Path) -
     assert done.stderr == f"there is no run {tmp_path / 'gone'}: proselflc train makes one\n"
     path = copy(run, tmp_path)
     done = program("report", tmp_path / "gone", code=2)
-    assert done.stderr == f"there is no run {tmp_path / 'gone'}: there are {path}\n"
+    assert done.stderr == f"there is no run {tmp_path / 'gone'}: the runs beside it are {path}\n"
     (path / "summary.json").unlink()
     done = program("report", run, path, code=2)
     assert done.stderr.startswith(f"the run {path} is not finished")

@@ -44,7 +44,7 @@ def test_a_table_on_the_screen(
     assert [row["predicted_label"] for row in rows] == ["low", "low", "high", "high"]
     assert [row["given_label"] for row in rows] == ["low", "low", "high", "high"]
     assert all(0.5 < float(row["confidence"]) <= 1 for row in rows)
-    assert err == "4 examples, 100.0% predicted as labelled\n"
+    assert err == "4 examples, 100.0% of the predictions match the labels\n"
 
 
 def test_without_labels_nothing_is_said_about_them(
@@ -108,6 +108,33 @@ def test_wrong_input_is_one_sentence(
 def test_a_directory_that_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["predict", str(tmp_path), "--data", "digits"]) == 2
     assert "is not a run" in capsys.readouterr().err
+
+
+def test_data_in_the_place_of_a_run_is_named(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(path: object) -> str:
+        assert command(["audit", str(path)]) == 2
+        return capsys.readouterr().err
+
+    data = table(tmp_path / "new.csv", labels=True)
+    words = "is a file of data, not a run: train on it first with proselflc train --data"
+    assert refused(data) == f"{data} {words} {data}\n"
+    assert refused("digits").startswith("digits is the name of a data set, not a run: train on it ")
+    (tmp_path / "cats").mkdir()
+    advice = (
+        "it has no config.toml that a run has written; if it holds data, train on it first with"
+    )
+    assert refused(tmp_path / "cats").startswith(f"{tmp_path / 'cats'} is not a run: {advice} ")
+    (tmp_path / "cats" / "1.PNG").touch()
+    assert refused(tmp_path).startswith(f"{tmp_path} is a folder of images, not a run: train on it")
+    assert refused(run / "audit.json") == (
+        f"{run / 'audit.json'} is a file in a run, not a run: pass its folder, {run}\n"
+    )
+    assert f"is a folder of runs, not a run: pass {run}\n" in refused(run.parent)
+    other = tmp_path / "a.txt"
+    other.touch()
+    assert refused(other).startswith(f"{other} is a file, not a run: pass the folder that ")
 
 
 def test_a_run_that_names_a_factory_is_not_obeyed(

@@ -66,7 +66,8 @@ def test_a_run_that_is_not_there_is_told_from_those_beside_it(
     (tmp_path / "file").write_text("no run")
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "config.toml").write_text("[[[")
-    assert said() == f"there are {tmp_path / 'damaged'}"  # it will be told when it is named
+    # It will be told when it is named.
+    assert said() == f"the runs beside it are {tmp_path / 'damaged'}"
     for k in range(20):
         (tmp_path / f"run{k:02d}").mkdir()
         (tmp_path / f"run{k:02d}" / "config.toml").write_text("")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from proselflc.data.label_files import read_label_file, refuse_choice
-from proselflc.data.request import SPREADSHEETS, TABLES, Request
+from proselflc.data.request import FROM_PYTHON, SPREADSHEETS, TABLES, Request
 from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.files.regular import is_regular, must_be_file
 from proselflc.wording import command, option
@@ -43,6 +43,7 @@ def open_data(request: Request) -> Dataset:
     _must_be_no_spreadsheet(request)
     _check_columns(request)
     _must_name_data(request)
+    _must_not_be_run(request)
     if request.data in DATASETS:
         dataset = DATASETS[request.data].open(request)
     else:
@@ -137,6 +138,7 @@ def open_inputs(
 def _contents(request: Request, needs: ModelNeeds) -> Contents:
     """Return the splits that are needed, or more of them where reading them costs nothing."""
     _must_name_data(request)
+    _must_not_be_run(request, is_predicted=True)
     path = Path(request.data)
     is_read = path.is_file() and path.suffix.lower() in (*TABLES, ".npz", ".npy")
     if request.data not in DATASETS and (is_read or (path.is_dir() and _published(path) is None)):
@@ -164,6 +166,30 @@ def _read_path(path: Path, request: Request, needs: ModelNeeds | None = None) ->
 def _must_name_data(request: Request) -> None:
     if not request.data:  # which as a path would be the working directory
         raise invalid_option("data", "is empty", fix="give a name, a folder or a file")
+
+
+def _must_not_be_run(request: Request, *, is_predicted: bool = False) -> None:
+    """Refuse a run in the place of data, with what was probably meant."""
+    path = Path(request.data)
+    if request.data in DATASETS or not path.is_dir():
+        return
+    from proselflc.files.manifest import run_config
+
+    try:
+        config = run_config(path)
+    except InputError:  # a file of that name that is not a run's
+        return
+    if config is None:
+        return
+    source = config.get("data")
+    known = isinstance(source, str) and source not in ("", FROM_PYTHON)
+    own, labels = option("data", source if known else None), option("labels", str(path))
+    if is_predicted or request.labels is not None:
+        fix = f"pass data, such as that of the run: {own}" if known else f"pass data with {own}"
+    else:
+        data = f"{own} and" if known else f"its data with {own}, and"
+        fix = f"to train on its corrected labels, pass {data} {labels}"
+    raise InputError(f"{path} is a run, not data", field="data", fix=fix)
 
 
 def _must_be_no_spreadsheet(request: Request) -> None:

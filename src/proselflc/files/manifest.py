@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -49,6 +49,15 @@ _Identity: TypeAlias = tuple[str, int, int, int, int]
 
 class _Manifest(msgspec.Struct):
     files: Files
+
+
+def run_config(folder: Path) -> dict[str, Any] | None:
+    """Return the options of the run that a folder holds; None if no run has written its config."""
+    path = folder / "config.toml"
+    if not is_regular(path):
+        return None
+    table = typed.read_toml(path, dict[str, Any])
+    return table if "fingerprint" in table and "versions" in table else None
 
 
 def checksum(path: Path) -> Checksum:

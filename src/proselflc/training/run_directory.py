@@ -110,10 +110,7 @@ class RunDirectory:
     @property
     def is_begun(self) -> bool:
         """Whether the directory holds a run: a config.toml that a run has written."""
-        if not is_regular(self.config):
-            return False
-        table = read_toml(self.config)
-        return "fingerprint" in table and "versions" in table
+        return manifest.run_config(self.path) is not None
 
     @property
     def is_recorded(self) -> bool:

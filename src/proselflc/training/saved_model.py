@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from proselflc.data import serving
+from proselflc.data.image import SUFFIXES
 from proselflc.data.labels import LabelValues
+from proselflc.data.opening import DATASETS
 from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.request import TABLES
 from proselflc.errors import InputError
 from proselflc.models import catalogue
 from proselflc.models.weights import load_strictly, read_state
 from proselflc.training.run_directory import RunDirectory
 from proselflc.wording import command, option
+
+_FIRST = 1000  # files that are looked at to recognise a folder of images
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ def finished_run(path: Path) -> RunDirectory:
     if not path.is_dir():
         raise no_run(path)
     if not directory.is_begun:
-        raise InputError(f"{path} is not a run: it has no config.toml")
+        raise _not_a_run(path)
     directory.check_format()
     directory.checked(directory.config)
     if directory.is_finished:
@@ -143,11 +150,40 @@ def finished_run(path: Path) -> RunDirectory:
 
 def no_run(path: Path) -> InputError:
     """Return the error for a run that does not exist, which names the runs beside it."""
+    if os.path.isfile(path) or str(path) in DATASETS:
+        return _not_a_run(path)
     runs = _runs_in(path.parent)
     train = command("train")
     return InputError(
         f"there is no run {path}",
-        fix=f"there are {', '.join(runs)}" if runs else f"{train} makes one",
+        fix=f"the runs beside it are {', '.join(runs)}" if runs else f"{train} makes one",
+    )
+
+
+def _not_a_run(path: Path) -> InputError:
+    """Return the error for something else in the place of a run: data, a file or other runs."""
+    begin = f"train on it first with {command('train', data=path)}"
+    if not path.exists():
+        return InputError(f"{path} is the name of a data set, not a run", fix=begin)
+    if path.is_file():
+        if RunDirectory(path.parent).config.is_file():
+            return InputError(
+                f"{path} is a file in a run, not a run", fix=f"pass its folder, {path.parent}"
+            )
+        is_data = path.suffix.lower() in (*TABLES, ".npz")
+        return InputError(
+            f"{path} is a {'file of data' if is_data else 'file'}, not a run",
+            fix=begin if is_data else f"pass the folder that {command('train')} has written",
+        )
+    if any(one.suffix.lower() in SUFFIXES for one in islice(path.glob("*/*"), _FIRST)):
+        return InputError(f"{path} is a folder of images, not a run", fix=begin)
+    runs = _runs_in(path)
+    if runs:
+        one = runs[0] if len(runs) == 1 else f"one of {', '.join(runs)}"
+        return InputError(f"{path} is a folder of runs, not a run", fix=f"pass {one}")
+    return InputError(
+        f"{path} is not a run: it has no {RunDirectory(path).config.name} that a run has written; "
+        f"if it holds data, {begin}"
     )
 
 
