@@ -88,7 +88,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     (empty / "a").mkdir()
     (empty / "a" / "x.txt").touch()
     (empty / "a" / "y.doc").touch()
-    refused(empty, r"no images in .*a \(only 2 files that are no images by their ending\)")
+    refused(empty, r"no images in .*a \(only 2 files without an image extension\)")
     put(tmp_path, "one/cat/1.png", "one/cat/2.png")
     refused(tmp_path / "one", 'one class only, "cat"')
     put(tmp_path, "hollow/cat/1.png", "hollow/dog/1.png")

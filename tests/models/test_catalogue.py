@@ -146,10 +146,10 @@ def test_unknown_names_are_refused_with_a_suggestion() -> None:
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
-        ("convnet", BAGS, 'model "convnet" takes images, .* texts: .* are embedding_bag, or pack'),
+        ("convnet", BAGS, 'model "convnet" takes images, .* texts: use embedding_bag or pack'),
         ("mlp", BAGS, "takes features and images, but these are texts"),
-        ("resnet44", FEATURES, "takes images, but these are features: for them there are mlp, or"),
-        ("embedding_bag", IMAGES, "there are convnet, mlp, resnet20, .*resnet50, or package"),
+        ("resnet44", FEATURES, "takes images, but these are features: use mlp or"),
+        ("embedding_bag", IMAGES, "use convnet, mlp, resnet20, .*resnet50 or package"),
         ("timm:tiny", BAGS, 'model "timm:tiny" takes images, but these are texts'),
         ("torchvision:tiny", FEATURES, "takes images, but these are features"),
     ],

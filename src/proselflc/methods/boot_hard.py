@@ -24,8 +24,8 @@ METHOD = Method(
     where="Section 1",
     entropy="rewards",
     semantic_class="annotated and learned",
-    when="To see what a fixed trust in the predicted class does; on photos under asymmetric "
-    "noise it could not be told from cross entropy.",
+    when="Use it to see what a fixed trust in the predicted class does. On photos under "
+    "asymmetric noise it was no different from cross entropy.",
     parameters=Parameters,
     grid={"epsilon": (0.125, 0.25, 0.5)},  # Boot-soft's of Table 5
     criterion="BootHard",

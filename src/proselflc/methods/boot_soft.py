@@ -24,9 +24,9 @@ METHOD = Method(
     where="Eq. 5",
     entropy="rewards",
     semantic_class="annotated and learned",
-    when="To see what a fixed trust does; ProSelfLC, which lets trust grow, learns fewer wrong "
-    "labels on photos under asymmetric noise; under symmetric noise Boot-soft was as "
-    "accurate or better.",
+    when="Use it to see what a fixed trust does. ProSelfLC, which lets trust grow, learns "
+    "fewer wrong labels on photos under asymmetric noise; under symmetric noise Boot- "
+    "soft was as accurate or better.",
     parameters=Parameters,
     grid={"epsilon": (0.125, 0.25, 0.5)},  # of Table 5
     criterion="BootSoft",

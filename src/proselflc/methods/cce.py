@@ -6,8 +6,8 @@ METHOD = Method(
     title="Cross entropy",
     loss="H(q, p)",
     where="Eq. 2",
-    when="As the baseline, to choose the model and the length of training by, and for an audit, "
-    "where it does nearly as well as any other.",
+    when="Use it as the baseline, to choose the model and the length of training, and for an "
+    "audit, where it does nearly as well as any other method.",
     parameters=Parameters,
     criterion="CrossEntropy",
 )

@@ -188,8 +188,8 @@ METHOD = Method(
     where="Table 4",
     entropy="rewards",
     semantic_class="annotated and learned",
-    when="To compare with the paper's Table 4; it acts only where the dimension of the features "
-    "rises.",
+    when="Use it to compare with the paper's Table 4. It acts only if the dimension of the "
+    "features rises.",
     parameters=Parameters,
     grid={"begin": (0.15, 0.3, 0.5)},
     strategy=DimensionalityDriven,

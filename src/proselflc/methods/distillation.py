@@ -173,8 +173,8 @@ METHOD = Method(
     entropy="follows the teacher",
     semantic_class="annotated and taught",
     needs="a finished run as the teacher",
-    when="When you have a better model already and can pay for a second training; taught by "
-    "ProSelfLC's run it is as good as that.",
+    when="Use it if you already have a better model and can afford a second training. With a "
+    "ProSelfLC run as its teacher it is as good as that run.",
     parameters=Parameters,
     grid={"epsilon": (0.125, 0.25, 0.5)},
     strategy=KnowledgeDistillation,

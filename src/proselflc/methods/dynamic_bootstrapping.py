@@ -341,8 +341,8 @@ SOFT = Method(
     where="beside MD-DYR-SH",
     entropy="rewards",
     semantic_class="annotated and learned",
-    when="When noise is heavy, examples can be mixed and right and wrong labels have clearly "
-    "different losses, as on digits; else it is mixup.",
+    when="Use it if noise is heavy, examples can be mixed, and right and wrong labels have "
+    "clearly different losses, as on digits; otherwise it is mixup.",
     parameters=Parameters,
     grid={"begin": (0.2, 0.35, 0.5)},
     strategy=partial(DynamicBootstrapping, kind="soft"),
@@ -352,8 +352,8 @@ HARD = replace(
     SOFT,
     title="M-DYR-H",
     loss="(1 − B) H(q, p) − B log p_max' + η R, mixed",
-    when="Like M-DYR-S, with hard predictions: the best on digits with pair noise, behind cross "
-    "entropy on photos.",
+    when="Use it like M-DYR-S, from which it differs by its hard predictions. It was the "
+    "best on digits with pair noise and behind cross entropy on photos.",
     strategy=partial(DynamicBootstrapping, kind="hard"),
 )
 DYNAMIC = replace(
@@ -361,7 +361,7 @@ DYNAMIC = replace(
     title="MD-DYR-SH",
     loss="(1 − B) H(q, p) + B H(p'_T, p) + η R, mixed by B",
     where="Table 6",
-    when="Like M-DYR-S, for heavier noise, mixing more of the trusted examples; behind cross "
-    "entropy on photos.",
+    when="Use it like M-DYR-S, for heavier noise: it mixes more of the trusted examples. It "
+    "was behind cross entropy on photos.",
     strategy=partial(DynamicBootstrapping, kind="dynamic"),
 )

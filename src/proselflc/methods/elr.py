@@ -72,8 +72,9 @@ METHOD = Method(
     where="later (2020)",
     entropy="rewards",
     semantic_class="annotated and remembered",
-    when="When a network would memorise every wrong label: the best on digits under symmetric "
-    "noise; on photos, with the published λ, it was behind cross entropy.",
+    when="Use it if a network would memorise every wrong label. It was the best on digits "
+    "under symmetric noise; on photos, with the published λ, it was behind cross "
+    "entropy.",
     parameters=Parameters,
     grid={"momentum": (0.7, 0.9), "weight": (1.0, 3.0, 7.0)},
     strategy=EarlyLearningRegularization,

@@ -101,8 +101,8 @@ METHOD = Method(
     title="Generalised cross entropy",
     loss="(1 − p_y^q)/q",
     where="Table 4",
-    when="Under symmetric noise of two fifths or more, where it was ahead of cross entropy on "
-    "photos; elsewhere it gained nothing.",
+    when="Use it under symmetric noise of two fifths or more, where it was ahead of cross "
+    "entropy on photos; elsewhere it gained nothing.",
     parameters=Parameters,
     grid={"q": (0.5, 0.7, 0.9)},
     criterion="GeneralizedCrossEntropy",
@@ -111,7 +111,7 @@ TRUNCATED = Method(
     title="Truncated generalised cross entropy",
     loss="(1 − p_y^q)/q where p_y ≥ k",
     where="beside GCE",
-    when="When generalised cross entropy works and the worst labels should not count at all.",
+    when="Use it if generalised cross entropy works and the worst labels should not count at all.",
     parameters=TruncatedParameters,
     grid={"q": (0.5, 0.7, 0.9), "begin": (0.3, 0.5)},
     strategy=TruncatedGCE,

@@ -146,8 +146,8 @@ SOFT = Method(
     where="Section 1, Table 6",
     entropy="rewards",
     semantic_class="learned",
-    when="When a network would memorise every wrong label and there are enough epochs for two "
-    "trainings; 60 were not enough on photos.",
+    when="Use it if a network would memorise every wrong label and there are enough epochs "
+    "for two trainings; 60 were not enough on photos.",
     parameters=Parameters,
     grid={"alpha": (0.4, 1.0), "beta": (0.1, 0.5)},
     strategy=partial(Joint, hard=False),
@@ -157,6 +157,7 @@ HARD = replace(
     SOFT,
     title="Joint-hard",
     where="Section 1",
-    when="Like Joint-soft, with hard labels: strong on digits; on photos it had too few epochs.",
+    when="Use it like Joint-soft, from which it differs by its hard labels. It was strong on "
+    "digits; on photos it had too few epochs.",
     strategy=partial(Joint, hard=True),
 )

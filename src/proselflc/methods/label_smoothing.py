@@ -24,8 +24,8 @@ METHOD = Method(
     where="Eq. 3",
     entropy="penalises",
     semantic_class="annotated",
-    when="For predictions that are less sure, and under symmetric noise, where it gained on "
-    "digits and photos; under asymmetric noise it gained nothing on photos.",
+    when="Use it for less confident predictions, and under symmetric noise, where it gained "
+    "on digits and photos; under asymmetric noise it gained nothing on photos.",
     parameters=Parameters,
     grid={"epsilon": (0.125, 0.25, 0.5)},  # of Table 5
     criterion="LabelSmoothing",

@@ -284,8 +284,8 @@ FORWARD = Method(
     title="Forward correction",
     loss="−log (Tᵀp)_y",
     where="Table 4",
-    when="When you know which classes are confused and can give the matrix; an estimated one "
-    "helped on digits and harmed on photos.",
+    when="Use it if you know which classes are confused and can give the matrix. An "
+    "estimated matrix helped on digits and harmed on photos.",
     parameters=Parameters,
     grid={"estimate": ("percentile", "anchor", "confident")},
     strategy=partial(_strategy, backward=False),
@@ -296,8 +296,8 @@ BACKWARD = replace(
     title="Backward correction",
     loss="Σ_j (T⁻¹)_yj (−log p_j)",
     where="beside Forward",
-    when="To compare with forward correction, and for nothing else: its loss has no lower bound, "
-    "and it was the worst here.",
+    when="Use it only to compare with forward correction: its loss has no lower bound, and "
+    "it was the worst here.",
     strategy=partial(_strategy, backward=True),
     criterion="BackwardCorrection",
 )

@@ -254,8 +254,8 @@ METHOD = Method(
     loss="H(q, p), then −log (Sᵀp)_y with S generated",
     where="Table 6",
     needs="a mask, or coarse classes",
-    when="When you know which classes can be confused at all; on digits that was worth much, on "
-    "photos nothing.",
+    when="Use it if you know which classes can be confused at all; this helped much on "
+    "digits and not at all on photos.",
     parameters=Parameters,
     strategy=_strategy,
     criterion="CrossEntropy",

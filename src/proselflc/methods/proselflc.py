@@ -56,8 +56,8 @@ METHOD = Method(
     where="Eq. 7",
     entropy="rewards",
     semantic_class="annotated and learned",
-    when="As the first choice: it needs only the labels, costs no time, and was the most accurate "
-    "of such methods on photos under the heaviest asymmetric noise.",
+    when="Use it as the first choice: it needs only the labels, costs no time, and was the "
+    "most accurate of such methods on photos under the heaviest asymmetric noise.",
     parameters=Parameters,
     grid={"sharpness": SHARPNESS},
     criterion="ProSelfLC",
@@ -68,8 +68,8 @@ LOW_TEMPERATURE = Method(
     where="successor (2022)",
     entropy="rewards",
     semantic_class="annotated and learned",
-    when="As an alternative to ProSelfLC when predictions should become confident sooner; three "
-    "seeds show no difference between the two on photos.",
+    when="Use it as an alternative to ProSelfLC if predictions should become confident "
+    "sooner; three seeds show no difference between the two on photos.",
     parameters=LowTemperatureParameters,
     grid={"sharpness": SHARPNESS},
     criterion="LowTemperatureProSelfLC",

@@ -160,8 +160,8 @@ METHOD = Method(
     title="S-adaptation",
     loss="H(q, p), then −log (Tᵀp)_y with T learned",
     where="Table 6",
-    when="To compare with the paper's Table 6; it starts from a network that has already learned "
-    "wrong labels.",
+    when="Use it to compare with the paper's Table 6. It starts from a network that has "
+    "already learned wrong labels.",
     parameters=Parameters,
     grid={"layer": LAYERS},
     strategy=NoiseLayer,

@@ -78,8 +78,8 @@ METHOD = Method(
     where="later (2020)",
     entropy="rewards",
     semantic_class="annotated and remembered",
-    when="When training is long enough for labels to move; here it gained something on digits and "
-    "nothing on photos.",
+    when="Use it if training is long enough for labels to move; here it gained something on "
+    "digits and nothing on photos.",
     parameters=Parameters,
     grid={"begin": (0.15, 0.3, 0.5)},
     strategy=SelfAdaptiveTraining,

@@ -27,8 +27,8 @@ METHOD = Method(
     title="Symmetric cross entropy",
     loss="α H(q, p) + β H(p, q), log 0 := A",
     where="Table 4",
-    when="To compare with the paper's Table 4; its defaults gained nothing on photos and, under "
-    "symmetric noise, lost on digits.",
+    when="Use it to compare with the paper's Table 4. Its defaults gained nothing on photos "
+    "and, under symmetric noise, lost on digits.",
     parameters=Parameters,
     grid={"alpha": (0.1, 1.0, 6.0), "beta": (0.1, 1.0)},
     criterion="SymmetricCrossEntropy",

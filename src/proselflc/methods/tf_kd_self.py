@@ -145,8 +145,8 @@ METHOD = Method(
     where="Section 1",
     entropy="follows the teacher",
     semantic_class="annotated and taught",
-    when="To compare with the paper's Section 1; with two networks in the epochs of one it was "
-    "behind cross entropy on photos.",
+    when="Use it to compare with the paper's Section 1. With two networks in the epochs of "
+    "one it was behind cross entropy on photos.",
     parameters=Parameters,
     grid={"epsilon": (0.5, 0.9, 0.95)},
     strategy=_strategy,

@@ -163,7 +163,7 @@ def _misfit(name: str, takes: tuple[type[Shape], ...], shape: Shape) -> InputErr
     fitting = [key for key, model in MODELS.items() if type(shape) in model.takes]
     return InputError(
         f'model "{name}" takes {" and ".join(KINDS[kind] for kind in takes)}, but these are '
-        f"{KINDS[type(shape)]}: for them there are {', '.join(fitting)}, or package.module:factory"
+        f"{KINDS[type(shape)]}: use {', '.join(fitting)} or package.module:factory"
     )
 
 

@@ -196,8 +196,10 @@ def _class_ids(labels: Sequence[object], number: dict[object, int], what: str) -
 def _part(inputs: Inputs, labels: Ints, ids: Sequence[str] | None, split: str) -> Part:
     n = len(inputs)
     if len(labels) != n:
-        raise InputError(f"there are {len(labels)} labels for {n} {split} examples: give one each")
+        raise InputError(
+            f"there are {len(labels)} labels for {n} {split} examples: give one label per example"
+        )
     if ids is not None and len(ids) != n:
-        raise InputError(f"there are {len(ids)} ids for {n} examples: give one each")
+        raise InputError(f"there are {len(ids)} ids for {n} examples: give one id per example")
     named = [f"{split}/{k:06d}" for k in range(n)] if ids is None else [str(one) for one in ids]
     return Part(inputs, labels, tuple(named))

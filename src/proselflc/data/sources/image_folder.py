@@ -242,7 +242,8 @@ def _splits(path: Path, top: Found) -> dict[str, str]:
 
 def _no_images(folder: Path, found: Found) -> str:
     """Say that no image was found below the folder, and what was there instead."""
-    there = [f"{found.ignored} files that are no images by their ending"] if found.ignored else []
+    files = f"{found.ignored} file{'s' * (found.ignored != 1)} without an image extension"
+    there = [files] if found.ignored else []
     if found.links:
         more = f" and {len(found.links) - 1:,} more" if len(found.links) > 1 else ""
         verb = "are" if more else "is"
