@@ -35,7 +35,7 @@ from proselflc.data.batches import one_thread
 from proselflc.paper.records import made_with
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.train import train
-from proselflc.terminal import Display
+from proselflc.terminal import Silent
 from proselflc.training.run_directory import RunDirectory
 
 NOISES = ("pair:0.4", "symmetric:0.4")
@@ -85,7 +85,7 @@ def run(known: dict[str, Any]) -> None:
                 continue
             with one_thread():  # so small a network is slower with two
                 out = OutputOptions(folder / f"{method}-{noise}-{seed}")
-                directory = RunDirectory(train(wanted, out, Display(notes=False)))
+                directory = RunDirectory(train(wanted, out, Silent()))
             summary = directory.read_json(directory.summary)
             measured = {measure: summary[measure] for measure in MEASURES}
             known[key(method, noise, seed)] = {

@@ -10,7 +10,7 @@ from proselflc.data.dataset import Dataset
 from proselflc.run.config import Config
 from proselflc.run.prepare import prepare
 from proselflc.run.train import TrainingRun
-from proselflc.terminal import Display
+from proselflc.terminal import Silent
 from proselflc.training import processes
 from proselflc.training.run_directory import RunDirectory
 
@@ -23,7 +23,7 @@ def steps(config: Config, dataset: Dataset, folder: Path) -> Iterator[tuple[int,
     directory = RunDirectory(folder)
     directory.make()
     setting = prepare(config, dataset, report=_ignore)
-    run = TrainingRun(setting, directory, processes.accelerator("no"), Display(notes=False))
+    run = TrainingRun(setting, directory, processes.accelerator("no"), Silent())
     results = run.steps((run.records, run.meter))
     while run.training.step < setting.total_steps:
         begins = run.training.begins_stage() is not None

@@ -59,16 +59,14 @@ def print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 class Display:
-    """Shows notes, if they are wanted; subclasses show how training goes too."""
+    """Shows notes and nothing else; subclasses show the progress of training too, or nothing."""
 
-    def __init__(self, notes: bool = True) -> None:
-        self.notes = notes
+    def __init__(self) -> None:
         self._stage: str | None = None
 
     def note(self, text: str) -> None:
         """Show a note, which is a sentence."""
-        if self.notes:
-            sys.stderr.write(f"note: {printable(text)}\n")
+        sys.stderr.write(f"note: {printable(text)}\n")
 
     def begin(self, titles: Sequence[str], step: int, total: int) -> None:
         """Begin to show a training of `total` steps, of which `step` are done."""
@@ -87,6 +85,13 @@ class Display:
         """Describe a line of the history, with its stage if that is new."""
         before, self._stage = self._stage, line.get("stage")
         return describe_line(line if self._stage != before else {**line, "stage": None})
+
+
+class Silent(Display):
+    """Shows nothing."""
+
+    def note(self, text: str) -> None:
+        pass
 
 
 class Lines(Display):

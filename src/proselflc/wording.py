@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Value = str | int | float | bool | tuple[str, ...] | None
+Value = str | int | float | bool | tuple[str | int | float, ...] | None
 
 
 def _keyword(field: str, value: Value) -> str:
@@ -26,11 +26,13 @@ def _keyword(field: str, value: Value) -> str:
 
 def _flag(field: str, value: object) -> str:
     name = "--" + field.replace("_", "-")
-    if isinstance(value, tuple):
-        plain = [shlex.quote(text) for text in value if not text.startswith("-")]
-        dashed = [shlex.quote(f"{name}={text}") for text in value if text.startswith("-")]
-        return " ".join([name, *plain, *dashed] if plain else dashed)
-    return name if value is None or value is True else f"{name} {shlex.quote(str(value))}"
+    if value is None or value is True:
+        return name
+    texts = [str(one) for one in value] if isinstance(value, tuple) else [str(value)]
+    plain = [shlex.quote(text) for text in texts if not text.startswith("-")]
+    # Apart from its flag, a text that begins with a dash would be read as another flag.
+    dashed = [shlex.quote(f"{name}={text}") for text in texts if text.startswith("-")]
+    return " ".join([name, *plain, *dashed] if plain or not dashed else dashed)
 
 
 _spelling: ContextVar[Callable[[str, Value], str]] = ContextVar("spelling", default=_keyword)
@@ -73,14 +75,17 @@ def option(field: str, value: Value = None) -> str:
 def command(name: str, *arguments: object, **options: object) -> str:
     """Return a command for the shell, quoted where needed.
 
-    Options that are None or False are left out; True is a flag without a value, and a tuple is an
-    option with several values.
+    Options that are None, False or an empty tuple are left out; True is a flag without a value, and
+    a tuple is an option with several values.
 
     >>> command("train", data="my data.csv", epochs=30, resume=True, out=None)
     "proselflc train --data 'my data.csv' --epochs 30 --resume"
     >>> command("export", "runs/a", ignore_column=("x", "y"))
     'proselflc export runs/a --ignore-column x y'
+    >>> command("train", ignore_column=(), seeds=(1, 2), data="-x.csv")
+    'proselflc train --seeds 1 2 --data=-x.csv'
     """
     words = [shlex.quote(str(word)) for word in arguments]
-    words += [_flag(field, v) for field, v in options.items() if v is not None and v is not False]
+    given = {field: v for field, v in options.items() if v not in (None, ()) and v is not False}
+    words += [_flag(field, value) for field, value in given.items()]
     return " ".join(["proselflc", name, *words])

@@ -71,8 +71,13 @@ def test_help_imports_nothing_heavy(run: Run, arguments: list[str]) -> None:
     )
     packages = {line.rpartition("|")[2].strip() for line in traced.stderr.splitlines()}
     assert "cyclopts" in packages
+    assert not packages & {"subprocess", "proselflc.cli.doctor"}
     heavy = {"torch", "sklearn", "scipy", "pyarrow", "PIL", "pydantic"}
     assert not packages & (heavy if arguments[0] == "noise" else {*heavy, "numpy"})
+
+
+def test_help_shows_no_default_where_there_is_none(run: Run) -> None:
+    assert '[default: ""]' not in run("predict", "--help").stdout
 
 
 def test_help_names_every_kind_of_noise(run: Run) -> None:

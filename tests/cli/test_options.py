@@ -220,7 +220,9 @@ def test_the_file_stands_behind_the_flags(
     )
     flags = ("--config", str(path), "--steps", "2", "--method.epsilon", "0.25", "--out", str(out))
     assert cli.run(["train", *flags]) == 0
-    assert capfd.readouterr() == ("", "")
+    result, said = capfd.readouterr()
+    assert result == ""
+    assert {line.partition(" ")[0] for line in said.splitlines()} == {"Caution:"}  # two steps
     table = tomllib.loads((out / "config.toml").read_text())
     assert table["method"] == {"name": "boot_soft", "epsilon": 0.25}
     assert (table["seed"], table["steps"], table["noise"]) == (5, 2, "pairflip:0.4")

@@ -27,7 +27,7 @@ from proselflc.run import prepare as setting_of
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run
 from proselflc.run.train import train
-from proselflc.terminal import Display
+from proselflc.terminal import Silent
 from proselflc.training.recipe import Recipe
 
 N, CLASSES = 60, 3
@@ -106,7 +106,7 @@ def test_numbers_in_a_table(tmp_path: Path) -> None:
         trusted="0.2",
         recipe=Recipe(steps=2, batch_size=8),
     )
-    train(config, OutputOptions(tmp_path / "run"), Display(notes=False))
+    train(config, OutputOptions(tmp_path / "run"), Silent())
     run = proselflc.load_run(tmp_path / "run")
     found, rows = fitted(run), rows_of(run)
     assert found["mean"] == pytest.approx(values[rows].mean(0), rel=1e-6)
@@ -124,7 +124,7 @@ def test_a_trusted_file_is_not_looked_at(tmp_path: Path) -> None:
         trusted=str(tmp_path / "trusted.csv"),
         recipe=Recipe(steps=2, batch_size=8),
     )
-    train(config, OutputOptions(tmp_path / "run"), Display(notes=False))
+    train(config, OutputOptions(tmp_path / "run"), Silent())
     found = fitted(proselflc.load_run(tmp_path / "run"))
     assert found["mean"] == pytest.approx([LEVELS.mean(), np.arange(N).mean()], rel=1e-6)
 

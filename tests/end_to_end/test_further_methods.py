@@ -21,7 +21,7 @@ from proselflc.errors import InputError
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
-from proselflc.terminal import Display
+from proselflc.terminal import Silent
 from proselflc.training.loop import Training
 from proselflc.training.recipe import Recipe
 
@@ -43,11 +43,11 @@ class CrashError(Exception):
     pass
 
 
-class Crashing(Display):
+class Crashing(Silent):
     """Raises in the middle of an evaluation."""
 
     def __init__(self, epoch: int) -> None:
-        super().__init__(notes=False)
+        super().__init__()
         self.at = epoch
 
     def point(self, line: Mapping[str, Any]) -> None:
@@ -76,7 +76,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     class Made(dict[str, Path]):
         def __missing__(self, name: str) -> Path:
-            self[name] = train(config(name), OutputOptions(folder / name), Display(notes=False))
+            self[name] = train(config(name), OutputOptions(folder / name), Silent())
             return self[name]
 
     return Made()
@@ -150,7 +150,7 @@ def test_a_run_that_crashes_goes_on_as_if_it_had_not(
     out = tmp_path / "run"
     with pytest.raises(CrashError):
         train(config(name), OutputOptions(out), Crashing(epoch))
-    train(config(name), OutputOptions(out, resume=True), Display(notes=False))
+    train(config(name), OutputOptions(out, resume=True), Silent())
     whole = runs[name]
     for file in ("model.safetensors", "examples.parquet", "dynamics/recent_target.npy"):
         assert (out / file).read_bytes() == (whole / file).read_bytes()
@@ -219,7 +219,7 @@ def test_bad_parameters_are_one_sentence(
 ) -> None:
     bad = replace(config(name), parameters=parameters)
     with pytest.raises(InputError) as caught:
-        train(bad, OutputOptions(tmp_path / "run"), Display(notes=False))
+        train(bad, OutputOptions(tmp_path / "run"), Silent())
     assert reason in str(caught.value)
     assert f"method {name}" in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -19,7 +19,7 @@ from proselflc.reporting.command import report
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import load_run
 from proselflc.run.train import train
-from proselflc.terminal import Display
+from proselflc.terminal import Silent
 from proselflc.training.recipe import Recipe
 
 CONFIG = Config(
@@ -38,11 +38,11 @@ class CrashError(Exception):
     pass
 
 
-class Crashing(Display):
+class Crashing(Silent):
     """Raises in the middle of an evaluation."""
 
     def __init__(self, step: int) -> None:
-        super().__init__(notes=False)
+        super().__init__()
         self.at = step
 
     def point(self, line: Mapping[str, Any]) -> None:
@@ -53,9 +53,7 @@ class Crashing(Display):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
-    return train(
-        CONFIG, OutputOptions(tmp_path_factory.mktemp("stages") / "run"), Display(notes=False)
-    )
+    return train(CONFIG, OutputOptions(tmp_path_factory.mktemp("stages") / "run"), Silent())
 
 
 @pytest.mark.parametrize(
@@ -131,7 +129,7 @@ def test_a_run_that_crashes_in_any_stage_goes_on_as_if_it_had_not(
     out = tmp_path / "run"
     with pytest.raises(CrashError):
         train(CONFIG, OutputOptions(out), Crashing(epoch * 11))
-    train(CONFIG, OutputOptions(out, resume=True), Display(notes=False))
+    train(CONFIG, OutputOptions(out, resume=True), Silent())
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert history(out) == history(whole)
     for name in ("stages.json", "examples.parquet", "dynamics/recent_target.npy"):
@@ -146,9 +144,9 @@ def test_the_report_marks_the_second_stage(whole: Path) -> None:
 def test_a_run_in_its_place_that_has_no_stages_has_no_such_file(tmp_path: Path) -> None:
     out = tmp_path / "run"
     short = replace(CONFIG, recipe=Recipe(epochs=2))
-    train(short, OutputOptions(out), Display(notes=False))
+    train(short, OutputOptions(out), Silent())
     assert (out / "stages.json").is_file()
-    train(replace(short, method="cce"), OutputOptions(out, overwrite=True), Display(notes=False))
+    train(replace(short, method="cce"), OutputOptions(out, overwrite=True), Silent())
     assert not (out / "stages.json").exists()
     assert load_run(out).stages == []
     assert {line["stage"] for line in history(out)} == {None}
@@ -159,7 +157,7 @@ def test_fewer_epochs_than_stages_are_refused(tmp_path: Path) -> None:
         train(
             replace(CONFIG, recipe=Recipe(epochs=1)),
             OutputOptions(tmp_path / "run"),
-            Display(notes=False),
+            Silent(),
         )
     assert not (tmp_path / "run").exists()
 

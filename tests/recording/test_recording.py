@@ -373,9 +373,13 @@ def _used(rec: recording.Recording, use: Callable[[recording.Recording], object]
         ({"inputs": ["\ud800"] * 6}, r'inputs has the text "\\ud800", which is not valid Unicode'),
         ({"ids": [*"abcde", "\ud800"]}, r'has the id "\\ud800", which is not valid Unicode'),
         ({"names": ["a", "b", "\ud800"]}, r'has the class "\\ud800", which is not valid Unicode'),
-        ({"resume": True}, "resume=True needs out="),
+        ({"resume": True}, "resume= needs out="),
+        ({"resume": 3}, "resume= needs out="),
+        ({"resume": 0}, "resume= needs out="),
+        ({"resume": -1}, "resume=? must be a bool or a number of epochs, got -1"),
         ({"resume": 1.5}, "resume=? must be a bool or a number of epochs, got 1.5"),
-        ({"resume": True, "overwrite": True}, "overwrite=True replaces it"),
+        ({"resume": True, "overwrite": True}, "resume= continues .* overwrite=True replaces it"),
+        ({"resume": 0, "overwrite": True}, "resume= continues .* overwrite=True replaces it"),
     ],
 )
 def test_what_does_not_fit_together_is_said(options: dict[str, Any], words: str) -> None:
@@ -412,6 +416,21 @@ def killed(out: Path, after: int) -> None:
             rec(index, logits, labels)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_epochs_that_are_not_there_cannot_be_resumed_after(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(InputError, match="run has 0 whole epochs, not 3 to resume after"):
+        proselflc.record(N, C, out=out, resume=3)
+    assert not out.exists()
+    killed(out, after=2)
+    with pytest.raises(InputError, match="run has 0 whole epochs, not 3 to resume after"):
+        proselflc.record(N, C, out=out, resume=3)
+    for resume in (True, 0):  # a loop that was killed in its first epoch begins again
+        with proselflc.record(N, C, out=tmp_path / f"{resume}", resume=resume) as rec:
+            assert rec.epoch == 0
+            for _, index, logits, labels in steps(1):
+                rec(index, logits, labels)
 
 
 def test_whole_epochs_survive_a_kill_and_it_goes_on(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_what_is_said_of_an_audit() -> None:
         "\n"
         "Every label is in my runs/a/examples.parquet. Next:\n"
         "  proselflc report 'my runs/a'                   # a page about them\n"
-        "  proselflc review 'my runs/a'                   # decide about them by keyboard\n"
+        "  proselflc review 'my runs/a'                   # review them with the keyboard\n"
         "  proselflc export 'my runs/a' --out labels.csv  # the corrected labels\n"
     )
 
@@ -421,6 +421,16 @@ def test_several_processes_are_too_many(run: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match="one process: start it without torchrun"):
         auditing.audit(run)
+
+
+def test_cautions_reach_stderr_where_no_progress_is_shown(tmp_path: Path, program: Any) -> None:
+    caution = "Caution: the model was trained for 2 epochs, but an audit needs at least 3, so its "
+    digits = ("train", "--data", "digits", "--model", "mlp", "--epochs", 2)
+    for options in (("--quiet",), ("--json",), ("--quiet", "--json")):
+        done = program(*digits, "--out", tmp_path / "run", "--overwrite", *options)
+        assert done.stderr.splitlines()[-1].startswith(caution)
+        assert ("--json" in options) == bool(done.stdout)
+    assert program("audit", tmp_path / "run", "--quiet", "--json").stderr.startswith(caution)
 
 
 def test_other_methods_are_audited_too(tmp_path: Path, program: Any) -> None:

@@ -362,7 +362,7 @@ def test_errors_name_parameters_and_not_options(tmp_path: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"epochs": 1, "steps": 1}, "epochs= and steps="),
         ({"batch_size": 0}, "^batch_size= must be at least 1, got 0"),
-        ({"resume": True}, "^resume=True needs out=, "),
+        ({"resume": True}, "^resume= needs out=, "),
         ({"out": out}, r"/--out/run holds .* overwrite=True to replace it, or another out=$"),
         ({"lr": 1e30}, r"a lower lr=.* warmup=.* clip=1.* overwrite=True"),
     ]

@@ -31,11 +31,11 @@ from proselflc.run.audit import audit
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
-from proselflc.terminal import Display
+from proselflc.terminal import Silent
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 
-QUIET = Display(notes=False)
+QUIET = Silent()
 
 
 def trained(out: Path, data: Path | str, recipe: Recipe | None = None, **options: Any) -> Path:

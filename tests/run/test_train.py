@@ -17,7 +17,7 @@ from proselflc.run.config import Config, OutputOptions
 from proselflc.run.observers import Meter
 from proselflc.run.summary import best_validation
 from proselflc.run.train import train
-from proselflc.terminal import Display, Interrupted
+from proselflc.terminal import Interrupted, Silent
 from proselflc.training.loop import Observer, StepResult
 from proselflc.training.recipe import Recipe
 
@@ -119,7 +119,7 @@ def test_a_run_that_an_observer_stopped_resumes_and_ends_with_the_same_bytes(
         eval_epochs=1,
     )
     whole, out = (tmp_path / name for name in ("whole", "stopped"))
-    display, observer = Display(notes=False), StopAt(step)
+    display, observer = Silent(), StopAt(step)
     train(config, OutputOptions(whole), display)
     assert train(config, OutputOptions(out), display, observers=[observer]) == out
     assert observer.last == step + 1  # every process learns of the stop in the next step
@@ -138,9 +138,7 @@ def test_a_signal_counts_more_than_an_observer(tmp_path: Path) -> None:
 
     config = Config(request=Request(data="digits"), model="mlp", recipe=Recipe(epochs=2))
     with pytest.raises(Interrupted):
-        train(
-            config, OutputOptions(tmp_path / "run"), Display(notes=False), observers=[Interrupt(3)]
-        )
+        train(config, OutputOptions(tmp_path / "run"), Silent(), observers=[Interrupt(3)])
 
 
 class Notebook(GeneralTracker):  # type: ignore[misc]
@@ -180,6 +178,7 @@ def test_other_trackers_are_found_by_name(
     name, epochs, (step, values), end = Notebook.calls
     assert (name, epochs, step, end) == ("mine", 1, 11, "end")
     assert "train_loss" in values
+    capfd.readouterr()
     assert cli.run([*options, "--seed", "13", "--out", str(tmp_path / "other")]) == 2
     assert capfd.readouterr().err == "the tracker notebook cannot be started: unlucky number\n"
 

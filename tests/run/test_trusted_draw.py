@@ -17,7 +17,7 @@ from proselflc.run import prepare as setting_of
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.prepare import prepare
 from proselflc.run.train import train
-from proselflc.terminal import Display
+from proselflc.terminal import Silent
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 
@@ -73,7 +73,7 @@ class StoppedError(Exception):
     pass
 
 
-class Stopping(Display):
+class Stopping(Silent):
     """Ends training at the second evaluation."""
 
     def point(self, line: Any) -> None:
@@ -104,10 +104,10 @@ def test_a_run_whose_trusted_examples_were_drawn_the_old_way_is_not_resumed(
     with monkeypatch.context() as old:
         old.setattr(setting_of, "random_stream", lambda seed, purpose: noise.stream(seed))
         with pytest.raises(StoppedError):
-            train(config, OutputOptions(out), Stopping(notes=False), dataset=data)
+            train(config, OutputOptions(out), Stopping(), dataset=data)
     assert any(RunDirectory(out).checkpoints.iterdir())
     with pytest.raises(InputError) as caught:
-        train(config, OutputOptions(out, resume=True), Display(notes=False), dataset=data)
+        train(config, OutputOptions(out, resume=True), Silent(), dataset=data)
     assert reason in str(caught.value)
     assert "drew the examples of trusted='0.2' differently" in str(caught.value)
 
@@ -117,6 +117,6 @@ def test_a_run_with_trusted_examples_goes_on(tmp_path: Path) -> None:
     config = replace(config, method="cce")
     data, out = sorted_by_class(60), tmp_path / "run"
     with pytest.raises(StoppedError):
-        train(config, OutputOptions(out), Stopping(notes=False), dataset=data)
-    train(config, OutputOptions(out, resume=True), Display(notes=False), dataset=data)
+        train(config, OutputOptions(out), Stopping(), dataset=data)
+    train(config, OutputOptions(out, resume=True), Silent(), dataset=data)
     assert RunDirectory(out).is_finished

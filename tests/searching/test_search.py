@@ -34,7 +34,7 @@ from proselflc.searching import search_space, study
 from proselflc.searching.search import Options, search
 from proselflc.searching.study import SearchOutcome, StudyDirectory
 from proselflc.searching.trials import SearchError
-from proselflc.terminal import Display, Interrupted
+from proselflc.terminal import Display, Interrupted, Silent
 from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory, read_toml
 
@@ -62,7 +62,7 @@ def searched(tmp_path: Path) -> Searched:
             tmp_path / name, options.pop("resume", False), options.pop("overwrite", False)
         )
         own = {"space": FEW, "quiet": True, **options}
-        return search(config, Options(**own), start, Display(notes=False), **known)
+        return search(config, Options(**own), start, Silent(), **known)
 
     return run
 
@@ -75,7 +75,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> SearchOutcome:
     """A search with three methods."""
     start = OutputOptions(tmp_path_factory.mktemp("search") / "study")
     with one_thread():
-        return search(CONFIG, Options(SPACE, quiet=True), start, Display(notes=False))
+        return search(CONFIG, Options(SPACE, quiet=True), start, Silent())
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proselflc.terminal import Display, Lines, Terminal, chosen, describe_line, showing
+from proselflc.terminal import Lines, Silent, Terminal, chosen, describe_line, showing
 
 DIGITS = ("train", "--data", "digits", "--noise", "pair:0.4", "--model", "mlp")
 LINE = {
@@ -73,7 +73,8 @@ def test_a_stage_is_named_when_it_begins(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
-    for display in (Display(notes=False), chosen(quiet=True)):
+    Silent().note("something")
+    for display in (Silent(), chosen(quiet=True)):
         display.begin(("title",), 0, 9)
         display.step(1, {"loss": 1.0})
         display.point(LINE)
@@ -123,7 +124,7 @@ def test_json_is_alone_on_stdout(program: Any, tmp_path: Path) -> None:
 
 
 def test_quiet_is_quiet(program: Any, tmp_path: Path) -> None:
-    done = program(*DIGITS, "--epochs", 1, "--out", tmp_path / "run", "--quiet")
+    done = program(*DIGITS, "--epochs", 3, "--out", tmp_path / "run", "--quiet")
     assert (done.stdout, done.stderr) == ("", "")
 
 

@@ -99,7 +99,7 @@ def train(
             workers=0,
             **options,
         )
-        run_train(config, OutputOptions(Path("new")), Display(notes=True))
+        run_train(config, OutputOptions(Path("new")), Display())
         return _contents(("new/model.safetensors", "new/examples.parquet", "new/labels.npz"))
 
     return called(function)

@@ -17,7 +17,7 @@ from cyclopts import App, CycloptsError, Parameter
 from cyclopts.config import Dict
 
 from proselflc import __version__, methods
-from proselflc.cli import data, doctor, labels, learning, options
+from proselflc.cli import data, labels, learning, options
 from proselflc.errors import InputError, RunError
 from proselflc.run.config import Config
 from proselflc.terminal import complain
@@ -40,7 +40,7 @@ LEARNING: dict[str, Callable[..., None]] = {"train": learning.train, "search": l
 for name, learns in LEARNING.items():
     app.command(learns, usage=f"Usage: proselflc {name} [OPTIONS]")
 for command in (
-    *(data.datasets, data.methods, data.models, doctor.doctor),
+    *(data.datasets, data.methods, data.models, data.doctor),
     *(learning.predict, learning.demo, learning.reproduce),
     *(labels.audit, labels.report, labels.export, labels.review),
     *(data.noise, data.embed),

@@ -1,4 +1,4 @@
-"""Commands about data, methods and models: `datasets`, `methods`, `models`, `noise` and `embed`."""
+"""Commands that list, check and prepare: data sets, methods, models, the installation, noise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from proselflc.cli import options
 from proselflc.data.opening import DATASETS
 from proselflc.data.request import Request
-from proselflc.errors import printable
+from proselflc.errors import RunError, printable
 from proselflc.options import Whole
 from proselflc.terminal import print_json, print_table, say_notes
 
@@ -166,6 +166,25 @@ def models(*, json: bool = False) -> None:
     sys.stdout.write(
         "\n--model also takes package.module:factory, timm:NAME and torchvision:NAME.\n"
     )
+
+
+def doctor(*, json: bool = False) -> None:
+    """Check the installation: what is installed, what is missing and how to install it.
+
+    The exit code is 1 if a required package is missing or unusable.
+
+    Args:
+        json: print the result as JSON.
+    """
+    from proselflc.cli.doctor import describe, diagnose
+
+    found = diagnose()
+    if json:
+        print_json({"healthy": not found.faults, **asdict(found)})
+    else:
+        sys.stdout.write(describe(found))
+    if found.faults:
+        raise RunError("; ".join(found.faults))
 
 
 def noise(

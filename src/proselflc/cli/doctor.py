@@ -1,4 +1,4 @@
-"""`proselflc doctor`: installed and missing packages, and problems of this machine.
+"""The checks of `proselflc doctor`: installed and missing packages, and the machine's problems.
 
 Packages that may be missing or broken are not imported here, but tried in another process.
 """
@@ -11,14 +11,12 @@ import platform
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from proselflc import __version__
-from proselflc.errors import RunError
-from proselflc.terminal import print_json
 
 # What each extra is for, and its packages, whose import names are the same: they are tried in a
 # source tree that is not installed. A test compares them with pyproject.toml.
@@ -74,23 +72,6 @@ class Diagnosis:
     places: dict[str, str]  # relevant folders, by purpose
     notes: tuple[str, ...] = ()  # problems of some features, each with its fix
     faults: tuple[str, ...] = ()  # problems that make proselflc unusable, each with its fix
-
-
-def doctor(*, json: bool = False) -> None:
-    """Check the installation: what is installed, what is missing and how to install it.
-
-    The exit code is 1 if a required package is missing or unusable.
-
-    Args:
-        json: print the result as JSON.
-    """
-    found = diagnose()
-    if json:
-        print_json({"healthy": not found.faults, **asdict(found)})
-    else:
-        sys.stdout.write(describe(found))
-    if found.faults:
-        raise RunError("; ".join(found.faults))
 
 
 def diagnose() -> Diagnosis:

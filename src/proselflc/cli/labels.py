@@ -44,7 +44,7 @@ def audit(
     if worst < 0:
         raise invalid_option("worst", f"must be at least 0, got {worst}")
     audited = load_run(run, model=model)
-    say_notes(() if quiet else audited.notes)
+    say_notes(audited.notes)
     try:
         found = auditing.audit(audited, folds=folds, data=data, display=chosen(quiet))
     except DivergenceError as error:
@@ -55,6 +55,8 @@ def audit(
             "pairs": auditing.pairs(examples),
             "worst": auditing.worst_suspects(examples, worst),
         }
+        for caution in auditing.cautions(audited, found):
+            say(printable(caution))
         print_json({"run": str(run), **found.to_json(), **listed})
     else:
         sys.stdout.write(auditing.describe(audited, found, audited.examples, worst))

@@ -16,7 +16,7 @@ from proselflc.errors import InputError, RunError, invalid_option, printable
 from proselflc.files.regular import is_regular
 from proselflc.options import MOST_PROCESSES, Several, Whole, check_out
 from proselflc.run.config import Config
-from proselflc.terminal import Display, chosen, is_main, print_json, print_table, say, say_notes
+from proselflc.terminal import Silent, chosen, is_main, print_json, print_table, say, say_notes
 from proselflc.training.recipe import Recipe
 
 COMPARED = ("cce", "label_smoothing", "confidence_penalty", "boot_soft", "proselflc")
@@ -58,7 +58,7 @@ def train(
     from proselflc.training.run_directory import RunDirectory
 
     try:
-        display = chosen(quiet) if is_main() else Display(notes=False)
+        display = chosen(quiet) if is_main() else Silent()
         path = run_train(options, OutputOptions(out, resume, overwrite), display)
     except DivergenceError as error:
         raise RunError(str(error)) from None
@@ -72,12 +72,16 @@ def train(
     if not is_main():
         return
     directory = RunDirectory(path)
+    if is_regular(directory.audit):
+        found = Run(path)
+        if quiet or json:
+            for caution in auditing.cautions(found, found.audit):
+                say(printable(caution))
+        else:
+            say("\n" + auditing.describe(found, found.audit, found.examples, 3))
     if json:
         print_json({"run": str(path), **directory.read_json(directory.summary)})
     elif not quiet:
-        if is_regular(directory.audit):
-            found = Run(path)
-            say("\n" + auditing.describe(found, found.audit, found.examples, 3))
         sys.stdout.write(f"{printable(str(path))}\n")
 
 
@@ -183,7 +187,8 @@ def predict(
         prediction.write(predicted, out)
     accuracy = predicted.accuracy
     if accuracy is not None:
-        say(f"{len(predicted.examples):,} examples, {accuracy:.1%} predicted as labelled")
+        n = len(predicted.examples)
+        say(f"{n:,} examples, {accuracy:.1%} of the predictions match the labels")
     say_notes(f"{file.id} was skipped: {file.reason}" for file in predicted.skipped)
     if json:
         print_json(
@@ -261,7 +266,7 @@ def run_demo(
         for method in COMPARED:
             output = OutputOptions(out / f"{method}-{seed}", overwrite=True)
             with one_thread():  # a network this small is slower with two
-                path = run_train(demo_config(method, seed), output, Display(notes=False))
+                path = run_train(demo_config(method, seed), output, Silent())
             directory = RunDirectory(path)
             summary = directory.read_json(directory.summary)
             runs.append({"run": str(path), **summary})

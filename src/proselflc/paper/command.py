@@ -23,14 +23,14 @@ from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import Claim, Entry, Name, worker_processes
 from proselflc.queue.run_store import key, stored_run, train_once
 from proselflc.run.config import Config
-from proselflc.terminal import Display, Interrupted, stopping_on_signals
+from proselflc.terminal import Interrupted, Silent, stopping_on_signals
 from proselflc.training.loop import DivergenceError
 from proselflc.training.run_directory import read_toml
 from proselflc.wording import option
 
 MEASURED = ("n", "accuracy", "top5", "nll", "brier", "calibration")  # recorded of the test part
 WAITING = 5.0  # seconds between two checks for runs that other processes have finished
-_SILENT = Display(notes=False)
+_SILENT = Silent()
 
 
 @dataclass(frozen=True)

@@ -274,6 +274,7 @@ class RecordedRun:
                 if resume is not False and directory.is_begun:
                     epochs = self._restore(resume)
                 else:
+                    self._check_kept(resume, 0)
                     check_output(directory, OutputOptions(directory.path, False, overwrite))
                     epochs = self._begin_anew()
             self._held = stack.pop_all()  # before, an error releases the lock
@@ -335,6 +336,7 @@ class RecordedRun:
         records = epochs_of(directory)
         there = len(records)
         if there == 0 and not directory.labels.is_file():  # it was killed at its very beginning
+            self._check_kept(resume, 0)
             return self._begin_anew()
         stored = Labels.load(directory.checked(directory.labels))
         mine = fingerprint(about.given, about.num_classes)
@@ -352,11 +354,8 @@ class RecordedRun:
                 f"the recording {directory.path} is finished: say after how many of its {there} "
                 f"epochs to go on, as in resume={there}, or replace it with overwrite=True"
             )
+        self._check_kept(resume, there)
         kept = there if resume is True else int(resume)
-        if not 0 <= kept <= there:
-            raise InputError(
-                f"{directory.path} has {there} whole epochs, not {kept} to resume after"
-            )
         self._history = directory.read_history()[:kept]
         for path in records.paths[:kept]:
             self._written.add(directory.checked(path))
@@ -370,6 +369,14 @@ class RecordedRun:
             self._started -= seconds if isinstance(seconds, int | float) else 0
         about.given, about.source = stored.given, "the recording"
         return kept
+
+    def _check_kept(self, resume: bool | int, there: int) -> None:
+        """Refuse to resume after more epochs than there are."""
+        if not isinstance(resume, bool) and resume > there:
+            raise InputError(
+                f"{self._directory.path} has {there} whole epochs, not {resume} to resume after",
+                field="resume",
+            )
 
     def _begin_anew(self) -> int:
         """Remove an earlier run and return its number of epochs, 0."""

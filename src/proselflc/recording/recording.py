@@ -103,9 +103,10 @@ def record(
     for name, value, least in (("n", n, 1), ("num_classes", num_classes, 2)):
         if not _is_whole(value) or value < least:
             raise invalid_option(name, f"must be a whole number of at least {least}, got {value!r}")
-    if not isinstance(resume, bool) and not _is_whole(resume):
+    if not isinstance(resume, bool) and not (_is_whole(resume) and resume >= 0):
         raise invalid_option("resume", f"must be a bool or a number of epochs, got {resume!r}")
-    OutputOptions(None if out is None else Path(out), resume is not False, overwrite)
+    is_resumed = resume is not False  # 0 is a number of epochs
+    OutputOptions(None if out is None else Path(out), is_resumed, overwrite)
     if isinstance(criterion, Distillation):
         raise InputError(
             "the targets of a teacher are not recorded", field="criterion", fix="leave it out"

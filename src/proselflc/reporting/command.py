@@ -28,7 +28,7 @@ from proselflc.reporting.run_facts import RunFacts, or_note, read_runs
 from proselflc.run import original
 from proselflc.run import review as reviews
 from proselflc.run.reader import Run
-from proselflc.terminal import Display
+from proselflc.terminal import Display, Silent
 from proselflc.training.run_directory import is_recorded
 from proselflc.wording import command, option
 
@@ -87,8 +87,9 @@ def report(
         inputs=inputs,
         overwrite=overwrite,
     )
+    display = Silent() if quiet else Display()
     for note in written.notes:
-        Display(notes=not quiet).note(note)
+        display.note(note)
     return written.path
 
 

@@ -23,7 +23,7 @@ from proselflc.run import folds as folds_of
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, load_run
 from proselflc.run.summary import label_summary
-from proselflc.terminal import Display
+from proselflc.terminal import Display, Silent
 from proselflc.training.run_directory import Json
 from proselflc.wording import command
 
@@ -74,7 +74,7 @@ def audit(
         directory = run.directory
         summary = directory.read_json(directory.summary, or_replaced=True)
         if folds:
-            folds_of.predict(run, folds, Data(dataset, data), display or Display(notes=False))
+            folds_of.predict(run, folds, Data(dataset, data), display or Silent())
         records = run.records_of_training if folds == 0 else run.records
         table, audited = suspects.audit_labels(run.labels, records)
         labels = label_summary(run.labels, table, audited)
@@ -119,10 +119,9 @@ def pairs(table: pa.Table, count: int = PAIRS) -> list[Json]:
 def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
     """Return the result of an audit as text, with commands to run next."""
     lines = [*_verdict(audit)]
-    config = run.config if run.directory.config.is_file() else {}
-    doubted = caveats(run.history, len(audit.names), config)
+    doubted = cautions(run, audit)
     for doubt in doubted:
-        lines += ["", f"Caution: {doubt}."]
+        lines += ["", doubt]
     found = suspect_pairs(table, PAIRS)
     if found:
         labelled = [
@@ -151,11 +150,17 @@ def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
     )
 
 
+def cautions(run: Run, audit: Audit) -> list[str]:
+    """Return a line for each reason not to trust the audit of a run."""
+    config = run.config if run.directory.config.is_file() else {}
+    return [f"Caution: {doubt}." for doubt in caveats(run.history, len(audit.names), config)]
+
+
 def _next(run: Run, *, suspects: int, is_doubted: bool) -> list[str]:
     """Return commands to run next; corrected labels are not offered while the audit is in doubt."""
     rows = [(_command("report", run), "# a page about them")]
     if suspects:
-        rows.append((_command("review", run), "# decide about them by keyboard"))
+        rows.append((_command("review", run), "# review them with the keyboard"))
     if suspects and not is_doubted:
         rows.append((export_command(run), "# the corrected labels"))
     return _aligned(rows)

@@ -323,7 +323,7 @@ class OutputOptions:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        resume, overwrite = option("resume", True), option("overwrite", True)
+        resume, overwrite = option("resume"), option("overwrite", True)
         if self.resume and self.overwrite:
             raise InputError(
                 f"{resume} continues what is in {option('out')}, and {overwrite} replaces it",

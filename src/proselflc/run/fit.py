@@ -21,7 +21,7 @@ from proselflc.models.weights import load_strictly, read_state
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Predictions, Run, load_run, run_in
 from proselflc.run.train import train
-from proselflc.terminal import Display, Interrupted, chosen
+from proselflc.terminal import Display, Interrupted, Silent, chosen
 from proselflc.training.recipe import Recipe, Schedule
 
 
@@ -151,7 +151,7 @@ def fit(
     module = model if isinstance(model, nn.Module) else None
     made_by = model if isinstance(model, str) and ":" in model else None
     result = run_in(out, made_by=made_by, module=module)
-    display = Display(notes) if quiet else chosen(quiet=False)
+    display = (Display() if notes else Silent()) if quiet else chosen(quiet=False)
     with contextlib.nullcontext() if out is not None else _temporary_run():
         train(
             config,

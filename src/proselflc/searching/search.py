@@ -36,7 +36,7 @@ from proselflc.searching.study import (
     to_json,
 )
 from proselflc.searching.trials import FIRST, SearchWorker, is_share, work
-from proselflc.terminal import Display, Interrupted, stopping_on_signals
+from proselflc.terminal import Display, Interrupted, Silent, stopping_on_signals
 from proselflc.training.run_directory import RunDirectory
 from proselflc.wording import command, option
 
@@ -98,7 +98,7 @@ def search(
             directory,
             storage,
             runs or directory.runs,
-            display if options.jobs == 1 else Display(notes=False),
+            display if options.jobs == 1 else Silent(),
             dataset,
             options.quiet,
         )

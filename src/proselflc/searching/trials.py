@@ -35,7 +35,7 @@ from proselflc.searching.study import (
     TrialRecord,
     format_values,
 )
-from proselflc.terminal import Display
+from proselflc.terminal import Display, Silent
 from proselflc.training.loop import DivergenceError, Observer
 from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.wording import option
@@ -300,11 +300,11 @@ class SearchWorker:
             sys.stderr.flush()
 
 
-class _ProgressBar(Display):
+class _ProgressBar(Silent):
     """Shows the progress of the current run, and nothing else about it."""
 
     def __init__(self, display: Display) -> None:
-        super().__init__(notes=False)
+        super().__init__()
         self._display = display
 
     def begin(self, titles: Sequence[str], step: int, total: int) -> None:
@@ -396,7 +396,7 @@ def work(
     try:
         with queue_storage.storage_errors(url):
             storage = queue_storage.opened(directory.journal, url)
-            display = Display(notes=False)
+            display = Silent()
             SearchWorker(plan, directory, storage, runs, display, dataset, quiet).work()
     except SearchError:
         sys.exit(2)
