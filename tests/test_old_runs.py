@@ -1,7 +1,8 @@
 """Runs that version 0.1.0 wrote are read, audited, reported, exported, reviewed and resumed.
 
 `fixtures/runs-of-0.1.0.tar.xz` was made with commit 4a06c7b: one small run of each kind, on a table
-of 120 trees.
+of 120 trees. `fixtures/stopped-runs-of-0.1.0.tar.xz` is of the same commit: runs of six epochs of
+the methods that have a state of their own, stopped in the fifth, and the weights of whole ones.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ import proselflc
 from proselflc.cli.app import run as command
 
 ARCHIVE = Path(__file__).parent / "fixtures" / "runs-of-0.1.0.tar.xz"
+STOPPED = ARCHIVE.with_name("stopped-runs-of-0.1.0.tar.xz")
+STATEFUL = (
+    *("d2l", "elr", "forward", "gce_truncated", "joint_hard", "m_dyr_h", "m_dyr_s", "md_dyr_sh"),
+    *("s_adaptation", "sat", "tf_kd_self"),
+)
 FINISHED = ("finished", "finished-in-stages", "fitted", "folds", "recorded", "reviewed")
 WITH_MODEL = tuple(name for name in FINISHED if name != "recorded")
 
@@ -107,6 +113,20 @@ def test_resumed_as_if_never_stopped(
     assert resumed.keys() == whole.keys()
     for name, weight in whole.items():
         torch.testing.assert_close(resumed[name], weight, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", STATEFUL)
+def test_the_state_of_a_method_is_resumed(folder: Path, method: str) -> None:
+    with tarfile.open(STOPPED) as archive:
+        archive.extractall(folder, filter="data")
+    run = folder / "stopped-by-method" / method
+    succeeds("train", "--out", str(run), "--resume")
+    resumed = load_file(run / "model.safetensors")
+    whole = load_file(folder / "weights-by-method" / f"{method}.safetensors")
+    assert resumed.keys() == whole.keys()
+    for name, weight in whole.items():
+        torch.testing.assert_close(resumed[name], weight, rtol=1e-5, atol=1e-6)
+    assert len(list(proselflc.load_run(run).dynamics)) == 6
 
 
 def test_a_recording_goes_on(folder: Path) -> None:
