@@ -266,7 +266,7 @@ def test_weights_are_loaded_and_a_new_head_is_reported(tmp_path: Path) -> None:
     for name, value in other.state_dict().items():
         assert torch.equal(value, (fresh if name.startswith("fc.") else trained)[name])
     assert len(said) == 1
-    assert said[0].startswith("fc.weight, fc.bias are initialised anew")
+    assert said[0].startswith("fc.weight, fc.bias are newly initialised")
     with pytest.raises(InputError, match=r"do not fit the model: missing: hidden1\.weight"):
         build("mlp", IMAGES, 10, generator_seed=0, weights=path)
 

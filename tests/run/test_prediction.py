@@ -206,7 +206,7 @@ def test_a_model_gets_the_columns_it_was_made_for(
         ("x,b\n1,2\n", 'lacks the columns "a" and "class" that'),
         ("a,class\n1,\n", "holds nothing in line 2: fill it in or drop the row\n"),
         ("a,class\n1,nan\n", "number is expected: fill it in or drop the row\n"),
-        ("a,class\n1,x\n", 'holds "x", which is not a number, in line 2: repair the cells\n'),
+        ("a,class\n1,x\n", 'holds "x", which is not a number, in line 2: fix the cells\n'),
     ],
 )
 def test_columns_that_a_model_needs_must_be_there(

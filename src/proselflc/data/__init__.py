@@ -1,1 +1,1 @@
-"""Everything a user has, read safely, corrupted reproducibly, served fast. Knows no method."""
+"""Data: reading it safely, adding noise reproducibly, and serving batches fast."""

@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 
 
 class Batches(Protocol):
-    """What every loader offers, in memory or streaming."""
+    """The interface of every loader, in memory or streaming."""
 
     def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from number `start` on, bit for bit as in a full pass."""
@@ -102,7 +102,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Order:
-    """In which order examples are read, a function of (seed, epoch) and nothing else.
+    """The order in which examples are read, which depends on the seed and the epoch alone.
 
     Attributes:
         batch_size: examples per batch over all processes together.
@@ -183,16 +183,16 @@ class PadCropFlip:
 class Loader:
     """Serves a part that is in memory, or in a memory map.
 
-    Images stay bytes: only the batch at hand is ever made float. Texts are turned into bags of
+    Images stay bytes: only the current batch is converted to floats. Texts are turned into bags of
     bucket numbers once.
 
     Attributes:
-        part: what to read; not image files, which `serving.FileLoader` reads.
+        part: examples to read; `serving.FileLoader` reads those that are image files.
         preprocessing: fitted on the training part, of the kind that fits the inputs.
-        order: how large the batches are and what comes when.
+        order: size and order of the batches.
         augmentation: for training on images; its draws are a function of (seed, epoch, number of
             the batch), whatever `shard` and `start` are.
-        channels_last: give images in that memory order, which convolutions on CPUs like.
+        channels_last: whether images get this memory format, in which CPUs convolve faster.
     """
 
     part: Part

@@ -33,12 +33,12 @@ L_co = TypeVar("L_co", bound="Ints | None", covariant=True, default="Ints")
 class Part(Generic[L_co]):
     """The examples of one split, row for row.
 
-    `Part` has labels; `Part[Ints | None]`, as a model may be asked about, may lack them.
+    `Part` has labels; `Part[Ints | None]`, which holds data to predict, may lack them.
 
     Attributes:
         inputs: n inputs.
         labels: [n] int64 class ids in 0 … C−1, or None.
-        ids: n distinct strings that name the examples wherever they go.
+        ids: n distinct strings, the same in every file about the examples.
     """
 
     inputs: Inputs
@@ -64,7 +64,7 @@ class Skipped:
     """An example that was left out because it could not be read.
 
     Attributes:
-        split: the part that it belongs to, where that is known.
+        split: the part that it belongs to, if known.
     """
 
     id: str
@@ -74,23 +74,23 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a source gives.
+    """The data that a source provides, with its labels.
 
     Attributes:
-        name: what the user asked for, for people to read.
+        name: name for messages and pages, as the user wrote it.
         train: the examples to learn from, with the labels they were given.
         names: C class names.
-        test: for measuring only, or None.
-        validation: trusted examples for choosing, or None.
-        clean: [n] the true labels of `train` where they are known beside the given ones, or None.
+        test: examples for measurement only, or None.
+        validation: trusted examples for model selection, or None.
+        clean: [n] the true labels of `train` if they are known beside the given ones, or None.
         coarse: [C] the coarse class of every class, or None.
-        trusted: [n] whose labels of `train` are known to be right, for a method that learns from
-            them as such; or None.
-        sample_weight: [n] how much each example of `train` counts in the loss, none below 0 and
-            some above; or None for all alike.
-        skipped: what could not be read.
-        label_values: the labels of the classes as the caller wrote them, in whose type labels come
-            back; None for class ids.
+        trusted: [n] whether each label of `train` is known to be right, for methods that use it;
+            or None.
+        sample_weight: [n] the weight of each example of `train` in the loss, at least 0 and not
+            all 0; None if all weigh the same.
+        skipped: examples that could not be read.
+        label_values: the labels of the classes as the caller wrote them, whose type all returned
+            labels have; None for class ids.
     """
 
     name: str
@@ -230,7 +230,7 @@ def _natural(name: str) -> tuple[list[str | tuple[int, str]], str]:
 
 @dataclass(frozen=True)
 class ModelNeeds:
-    """What a trained model needs to know of data that it is asked about.
+    """The classes, the split and the columns of the data that a trained model predicts.
 
     Labels become positions in its list of class names. If it was made for some columns of numbers,
     other columns of a table may hold anything.
@@ -243,9 +243,9 @@ class ModelNeeds:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a reader found."""
+    """The parts that a reader has found."""
 
-    name: str  # what the user asked for
+    name: str  # as the user wrote it
     parts: dict[str, Part[Ints | None]]  # in the order of `SPLITS` or of the reader
     names: tuple[str, ...] = ()  # C class names, where the contents are to be learned from
     clean: Ints | None = None  # [n] the true labels of the training part, if known

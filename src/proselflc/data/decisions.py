@@ -151,7 +151,7 @@ class Decisions:
         decisions of the requests that were not written for that reason, None for the others.
         """
         with self._held, _locked(self.path, needed=True):
-            self._catch_up(mend=True)
+            self._catch_up(repair=True)
             source = {"by": by, "at": _now(), "key": key}
             lines: list[Mapping[str, object]] = []
             conflicts: list[Decision | None] = []
@@ -183,14 +183,14 @@ class Decisions:
     def draw(self, sample: Sample, by: str) -> None:
         """Write a sample."""
         with self._held, _locked(self.path, needed=True):
-            self._catch_up(mend=True)
+            self._catch_up(repair=True)
             drawn = {"sample": sample.examples, "suspects": sample.suspects, "seed": sample.seed}
             self._append([{**drawn, "by": by, "at": _now()}])
 
     def check_writable(self) -> None:
         """Refuse a file that cannot be written, before the first decision."""
         with self._held, _locked(self.path, needed=True):
-            self._catch_up(mend=True)
+            self._catch_up(repair=True)
             is_new = _size_of(self.path) is None
             with _explain_failure(self.path):
                 with open_own(self.path):
@@ -212,10 +212,10 @@ class Decisions:
         _append_text(self.path, self._offset, b"\n".join([*pieces, b""]))
         self._catch_up()
 
-    def _catch_up(self, *, mend: bool = False) -> None:
-        """Read the rest of the file; if `mend`, cut off a damaged last line.
+    def _catch_up(self, *, repair: bool = False) -> None:
+        """Read the rest of the file; if `repair`, cut off a damaged last line.
 
-        The first line is never cut off: a file that does not begin as a review is another's.
+        The first line is never cut off: a file that does not begin as a review is not ours.
         """
         added = _read_from(self.path, self._offset)
         if self._is_open and added:
@@ -239,7 +239,7 @@ class Decisions:
             )
             if note not in self.notes:
                 self.notes.append(note)
-            if mend:
+            if repair:
                 with _explain_failure(self.path):
                     _separate(self.path)
                     with open_own(self.path) as file:

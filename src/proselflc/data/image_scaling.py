@@ -37,8 +37,8 @@ class ImageScaling(Preprocessing):
     paper's ImageNet recipe is 256×256 and 224×224. Images in memory must have `size` already.
 
     Attributes:
-        mean, std: of pixels / 255, one number per channel; 1 channel means grey.
-        size: height and width the model sees.
+        mean, std: mean and deviation of pixels / 255, one number per channel; one channel is grey.
+        size: height and width of the model's input.
         warp: height and width that files are warped to, at least `size`.
     """
 
@@ -221,7 +221,7 @@ def _by(size: tuple[int, int]) -> str:
 
 
 class Placement(NamedTuple):
-    """Where each image of a batch is cut out, and whether it is then mirrored left to right."""
+    """The position at which each image of a batch is cropped, and whether it is flipped."""
 
     top: Tensor  # [N] int64
     left: Tensor  # [N] int64

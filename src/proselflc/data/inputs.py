@@ -30,7 +30,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Preview:
-    """One example as a person can look at it; empty where a file is gone or damaged.
+    """An example to show to a person; empty if its file is missing or damaged.
 
     Attributes:
         picture: a decoded image, or None.

@@ -38,10 +38,10 @@ _LONGEST_WORD = 64  # code points of a word that count; bounds the work on hosti
 
 
 class Preprocessing(ABC):
-    """What turns inputs of one kind into the tensors that a model sees.
+    """Turns inputs of one kind into the tensors that a model takes.
 
     Attributes:
-        kind: the word for it in `model.json`.
+        kind: its name in `model.json`.
     """
 
     kind: ClassVar[str]
@@ -49,7 +49,7 @@ class Preprocessing(ABC):
     @property
     @abstractmethod
     def shape(self) -> Shape:
-        """Return what a model sees of one example."""
+        """Return the shape of one example of a model's input."""
 
     @abstractmethod
     def check(self, inputs: Inputs) -> None:
@@ -77,12 +77,12 @@ class Standardization(Preprocessing):
     """The columns of a table, or of embeddings, each with mean 0 and deviation 1.
 
     A column that is constant in the training part becomes 0 everywhere, whatever it holds later:
-    nothing was learned about it. Nothing lies more than a million deviations out.
+    nothing was learned about it. Values are limited to a million deviations.
 
     Attributes:
         mean: D numbers.
         std: D numbers, 0 for a constant column.
-        columns: D names where the table has them; later tables are matched by them.
+        columns: D names if the table has them, by which later tables are matched.
     """
 
     mean: Numbers

@@ -1,6 +1,6 @@
-"""What data is asked for, as options of the command line say it.
+"""The options that choose data and say how to read it.
 
-Nothing that is slow to import is, so that `--help` shows them at once.
+Nothing slow is imported here, so that `--help` shows them at once.
 """
 
 from __future__ import annotations

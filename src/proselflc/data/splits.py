@@ -1,4 +1,4 @@
-"""Who trains and who validates: the paper's trusted fifth, a user's own trusted data, K folds.
+"""Splits of the training data: the paper's trusted fifth, a user's own trusted data, K folds.
 
 scikit-learn's stratified splitters are not used: they refuse or warn about classes with fewer
 examples than parts, which real label-noise data has, and round part sizes at random.

@@ -118,7 +118,7 @@ def build(
             new = load_pretrained(module, read_state(weights), weights)
             if new and report is not None:
                 report(
-                    f"{', '.join(new)} are initialised anew: the classifier in {weights} is not "
+                    f"{', '.join(new)} are newly initialised: the classifier in {weights} is not "
                     f"for {num_classes} classes"
                 )
         logits = tried(name, module, shape, num_classes)

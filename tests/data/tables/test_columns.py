@@ -122,7 +122,7 @@ def test_ids_as_labels_are_refused_and_the_labels_are_not_to_be_ignored(tmp_path
 
 def test_a_slip_is_repaired(tmp_path: Path) -> None:
     message = said(written(tmp_path / "a.tsv", {**BASE, "w": ["1", "tall", "3"]}))
-    assert message.endswith(": repair the cells, or ignore the column with --ignore-column w")
+    assert message.endswith(": fix the cells, or ignore the column with --ignore-column w")
 
 
 def test_hostile_names_stay_in_one_line(tmp_path: Path) -> None:

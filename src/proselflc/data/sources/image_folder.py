@@ -49,8 +49,8 @@ def read(
 ) -> Contents:
     """Return the contents of a folder with one folder per class, or below train/, test/ and val/.
 
-    Images lie at any depth below their class folder. Hidden files and files that are not images by
-    their ending are ignored. Classes are those of train in natural order ("class 9" before
+    Images may be at any depth below their class folder. Hidden files and files without an image
+    extension are ignored. Classes are those of train in natural order ("class 9" before
     "class 10"); ids are paths relative to `path`, with forward slashes. Links to folders, and to
     files outside `path`, are not followed but listed in `skipped`. Only headers are read here; a
     file damaged further on shows when a batch decodes it.
@@ -92,10 +92,10 @@ def read(
 def _folders(
     path: Path, below: str, level: Found, learned: str | None
 ) -> tuple[dict[str, str], Found]:
-    """Return the class folder of every image of a split, and what else lies there.
+    """Return the class folder of every image of a split, and what else is there.
 
     `below` is the folder of the split, and `level` what that holds. `learned` is the split if it is
-    learned from, whose images all lie in class folders; None if they may lie beside each other.
+    learned from, whose images are all in class folders; None if they need not be.
     """
     if learned and level.images:
         raise InputError(
@@ -146,7 +146,7 @@ def _perhaps_labelled(
 
 @dataclass
 class Found:
-    """What lies in a folder: paths relative to the root, with forward slashes."""
+    """The content of a folder: paths relative to the root, with forward slashes."""
 
     images: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)

@@ -263,18 +263,18 @@ def _require(found: Mapping[str, Array], name: str, path: Path) -> None:
 
 
 def _labels(values: Array, name: str, path: Path) -> Ints:
-    """Return [n] int64 from 0; what came is said where it is anything else."""
-    came = ""
+    """Return [n] int64 class ids from 0; refuse anything else."""
+    wrong = ""
     if values.dtype.kind not in "iu":
-        came = f"{values.dtype} came"
+        wrong = f"{values.dtype}"
     elif values.ndim != 1:
-        came = f"shape {list(values.shape)} came"
+        wrong = f"shape {list(values.shape)}"
     elif len(values) and int(values.min()) < 0:
-        came = f"{int(values.min())} came"
+        wrong = f"{int(values.min())}"
     elif len(values) and int(values.max()) > 1 << 31:
-        came = f"{int(values.max())} came"
-    if came:
-        raise InputError(f"{path} must have integers 0 … C−1 of shape [n] in {name}, but {came}")
+        wrong = f"{int(values.max())}"
+    if wrong:
+        raise InputError(f"{path} must have integers 0 … C−1 of shape [n] in {name}, got {wrong}")
     return values.astype(np.int64)
 
 
@@ -289,15 +289,17 @@ def _names(values: Array | None, labels: Mapping[str, Ints], path: Path) -> tupl
         return tuple(str(c) for c in range(largest + 1))
     names = _texts(values, "names", path)
     if len(set(names)) != len(names) or "" in names:
-        raise InputError(f"{path} has class names that are empty or double in names: make them new")
+        raise InputError(
+            f"{path} has class names that are empty or repeated in names: make them distinct"
+        )
     return names
 
 
 def _texts(values: Array, name: str, path: Path) -> tuple[str, ...]:
     if values.ndim != 1 or values.dtype.kind not in "USiu":
         raise InputError(
-            f"{path} must have texts of shape [n] in {name}, but {values.dtype} of shape "
-            f"{list(values.shape)} came"
+            f"{path} must have texts of shape [n] in {name}, got {values.dtype} of shape "
+            f"{list(values.shape)}"
         )
     try:
         return tuple(v.decode() if isinstance(v, bytes) else str(v) for v in values.tolist())

@@ -153,7 +153,7 @@ def _items(dataset: Any, n: int, what: str) -> Iterable[Any]:
         except Exception as error:
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise InputError(
-                f"example {i} of {what} cannot be read ({words}): repair or remove it"
+                f"example {i} of {what} cannot be read ({words}): fix or remove it"
             ) from error
         yield item
 
@@ -229,8 +229,8 @@ def _input(x: object, where: str) -> _Input:
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "buif" or array.size == 0:
         raise InputError(
-            f"{where} is a {type(x).__name__} that is no image, text or row of numbers: give one "
-            "of these"
+            f"{where} is a {type(x).__name__}, which is not an image, a text or a row of numbers: "
+            "give one of these"
         )
     if array.ndim <= 1:
         with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite, found later

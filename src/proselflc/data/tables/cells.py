@@ -27,7 +27,7 @@ def parse_numbers(path: Path, column: str, cells: Sequence[str]) -> npt.NDArray[
         return np.array([float(cell) for cell in cells])
     except ValueError:
         raise NotNumericError(
-            f'the column "{column}" of {path} has cells that are not numbers: repair it'
+            f'the column "{column}" of {path} has cells that are not numbers: fix them'
         ) from None
 
 

@@ -311,7 +311,7 @@ def _repairs(columns: Sequence[_TextColumn]) -> str:
     if "gaps" in kinds:
         ways.append("fill it in or drop the row")
     if kinds - {"gaps"}:
-        ways.append("repair the cells")
+        ways.append("fix the cells")
     return ", and ".join(ways)
 
 
