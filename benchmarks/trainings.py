@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cells import Cell
 from filelock import FileLock
-from settings import Setting
 
 from proselflc.data import labels as labels_of
 from proselflc.data.dataset import Dataset
@@ -54,7 +54,7 @@ class Case:
         work: where trainings are kept.
     """
 
-    setting: Setting
+    setting: Cell
     seed: int
     root: Path
     work: Path = WORK
@@ -132,10 +132,10 @@ class Case:
 
 
 @functools.cache
-def _warm_up(setting: Setting, root: Path) -> None:
+def _warm_up(setting: Cell, root: Path) -> None:
     """Do once whatever only the first run in a process takes time for."""
     dataset = setting.labelled(root, seed=0)
-    few = dataset.train.take(np.arange(2 * setting.batch_size))
+    few = dataset.train.take(np.arange(min(len(dataset.train), 2 * setting.batch_size)))
     replace(setting, epochs=2).fit(
         Dataset(dataset.name, few, dataset.names), method="proselflc", seed=0
     )

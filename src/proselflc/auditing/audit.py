@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from proselflc.auditing.caveats import AuditWarning
+from proselflc.auditing.judge import Judge
 from proselflc.data import class_matrix
 from proselflc.data.class_matrix import ClassMatrix, rows_to_1
 from proselflc.data.sources import npz
@@ -23,11 +25,17 @@ class Audit:
     Attributes:
         num_examples: n.
         suspects: number of labels that are suspect.
+        changes: number of suspects that are changed without asking a person; None if an older
+            version made the audit.
         folds: number of folds that the scores come from, or None if they come from training itself.
         estimated_noise_rate: estimated share of wrong labels.
+        noise_low, noise_high: range that this share is probably in; None if an older version made
+            the audit.
         realised_noise_rate: true share of wrong labels, or None.
-        expected_precision: estimated share of wrong labels among the suspects; None without
-            suspects.
+        expected_precision: estimated share of wrong labels among the suspects; None where it
+            cannot be known.
+        judge: how far the predictions that judge the labels can be relied on, or None.
+        warnings: reasons to be careful.
         names: C class names.
         joint: [C, C] estimated number of examples; row = true class, column = given class. Beyond
             `memory_budget.DENSE_CLASSES` classes it is a scipy.sparse.csr_array.
@@ -43,6 +51,16 @@ class Audit:
     names: tuple[str, ...]
     joint: ClassMatrix
     realised: ClassMatrix | None
+    changes: int | None = None
+    noise_low: float | None = None
+    noise_high: float | None = None
+    judge: Judge | None = None
+    warnings: tuple[AuditWarning, ...] = ()
+
+    @property
+    def abstains(self) -> bool:
+        """Return whether the audit ranks the labels, but names no suspects."""
+        return any(warning.abstains for warning in self.warnings)
 
     @property
     def transition(self) -> ClassMatrix:
@@ -75,10 +93,15 @@ class Audit:
         return {
             "examples": self.num_examples,
             "suspects": self.suspects,
+            "changes": self.changes,
             "folds": self.folds,
             "estimated_noise_rate": self.estimated_noise_rate,
+            "noise_low": self.noise_low,
+            "noise_high": self.noise_high,
             "realised_noise_rate": self.realised_noise_rate,
             "expected_precision": self.expected_precision,
+            "judge": None if self.judge is None else asdict(self.judge),
+            "warnings": [asdict(warning) for warning in self.warnings],
             "classes": classes,
         }
 
@@ -120,6 +143,7 @@ class Audit:
             # A run that is audited again gets two new files, one after the other.
             or abs(noise_rate(joint) - facts.estimated_noise_rate) > 1e-6
             or facts.suspects > facts.examples
+            or (facts.changes or 0) > facts.suspects
         ):
             raise InputError(
                 f"{directory.audit} is damaged: it does not agree with {path.name}", fix=fix
@@ -134,7 +158,18 @@ class Audit:
             names=tuple(one.name for one in facts.classes),
             joint=joint,
             realised=realised,
+            changes=facts.changes,
+            noise_low=facts.noise_low,
+            noise_high=facts.noise_high,
+            judge=facts.judge,
+            warnings=(OLDER,) if facts.changes is None else facts.warnings,
         )
+
+
+OLDER = AuditWarning(
+    "older_audit",
+    "an older version made this audit, which stated more than it knew; audit the run again",
+)
 
 
 @dataclass(frozen=True)
@@ -155,6 +190,11 @@ class _AuditFile:
     folds: Count | None = None
     realised_noise_rate: Share | None = None
     expected_precision: Share | None = None
+    changes: Count | None = None
+    noise_low: Share | None = None
+    noise_high: Share | None = None
+    judge: Judge | None = None
+    warnings: tuple[AuditWarning, ...] = ()
 
 
 def noise_rate(counts: ClassMatrix) -> float:

@@ -1,77 +1,151 @@
-"""Reasons why an audit may not be trustworthy."""
+"""Reasons to be careful with an audit, as data: a code for programs and a message for people."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from proselflc.auditing.judge import Judge, skill
 from proselflc.auditing.noise_estimate import FEWEST_EPOCHS
+from proselflc.auditing.noise_range import NoiseRange
+from proselflc.auditing.records import Records
+from proselflc.data.inputs import Ints
 from proselflc.data.request import TABLES
-from proselflc.training.run_directory import Json
 from proselflc.wording import command, option
 
-MEMORISED = 0.98  # share of labels fitted before half of training: too late to correct any
-BARELY_LEARNED = 1.5  # times the accuracy of chance
+MEMORISED = 0.98  # share of labels fitted before half of training: too late to find wrong ones
+BARELY_LEARNED = 0.06  # skill of the network on the labels it learned
+WIDE = 0.1  # width of a range of the noise rate that a person should narrow
+REVIEWED = 30  # labels whose review turns the estimate into a measurement
 OWN_CORRECTIONS = (
     "these labels were corrected by a model of this kind, which cannot detect the errors that it "
     "left: the number of labels that look wrong does not measure improvement"
 )
+_PAIRS = 3  # of confused classes that a message names
 _LABEL_FILES = (*TABLES, ".npz", ".pt")
+_RANKED = "labels are ranked, but none is called suspect"
 
 
-def caveats(
-    history: Sequence[Json], num_classes: int, config: Mapping[str, Any] | None = None
-) -> list[str]:
-    """Return a sentence without its period for each reason not to trust the audit of a run.
+@dataclass(frozen=True)
+class AuditWarning:
+    """A reason to be careful.
+
+    Attributes:
+        code: a word for programs.
+        message: a sentence without its period.
+    """
+
+    code: str
+    message: str
+
+    @property
+    def abstains(self) -> bool:
+        """Return whether an audit with this warning names no suspects."""
+        return self.code in ABSTAINING
+
+
+ABSTAINING = ("few_epochs", "barely_learned", "memorised", "too_weak")
+
+
+def warnings_of(
+    records: Records, given: Ints, num_classes: int, judge: Judge, noise: NoiseRange
+) -> Iterator[AuditWarning]:
+    """Yield the reasons that follow from the records of a run and its verdict.
 
     Args:
-        history: evaluation points, as they were found in the run's directory.
+        records: the records of n examples.
+        given: [n] their labels.
         num_classes: C.
-        config: configuration of the run, as its directory holds it.
+        judge: how far the predictions can be relied on.
+        noise: the share of wrong labels.
     """
-    found = label_caveats(config or {})
-    epochs = max((_number(line, "epoch") for line in history), default=math.inf)
-    found += epoch_caveats(epochs)
-    fitted = [_number(line, "train_accuracy") for line in history]
-    if fitted and fitted[-1] < BARELY_LEARNED / num_classes:
-        found.append(
+    if records.held_out is None:
+        yield from epoch_warnings(len(records.observed))
+    fitted = fitted_shares(records, given)
+    if fitted and skill(fitted[-1], num_classes) < BARELY_LEARNED:
+        yield AuditWarning(
+            "barely_learned",
             f"the model fits only {fitted[-1]:.1%} of the given labels, barely more than chance "
-            f"with {num_classes:,} classes, so its suspects are unreliable; raise "
-            f"{option('epochs')}, lower {option('batch_size')}, or try another {option('model')} "
-            f"or {option('lr')}"
+            f"with {num_classes:,} classes, so {_RANKED}; raise {option('epochs')}, lower "
+            f"{option('batch_size')}, or try another {option('model')} or {option('lr')}",
         )
-    early = [k for k, line in enumerate(history) if _number(line, "progress") <= 0.5]
-    most = max((fitted[k] for k in early), default=0.0)
-    if most > MEMORISED:
-        found.append(
-            f"the model fitted {most:.1%} of the given labels in the first half of training: wrong "
-            f"labels were memorised and cannot be found; try fewer {option('epochs')}, a lower "
-            f"{option('lr')}, a smaller {option('model')} or more {option('augment')}"
+    most = max(fitted[: math.ceil(len(fitted) / 2)], default=0.0)
+    if judge.kind is None and most > MEMORISED:
+        yield AuditWarning(
+            "memorised",
+            f"the model fitted {most:.1%} of the given labels in the first half of training, and "
+            f"there is no second opinion, so {_RANKED}; try fewer {option('epochs')}, a lower "
+            f"{option('lr')} or a smaller {option('model')}, or audit with {option('folds', 4)}",
         )
-    return found
+    if judge.is_too_weak:
+        yield AuditWarning(
+            "too_weak",
+            f"the predictions that judge the labels are right for about {judge.accuracy:.0%} of "
+            f"the examples, hardly better than chance, so {_RANKED}",
+        )
+    elif judge.kind is None:
+        yield AuditWarning(
+            "no_witness",
+            "there is no second opinion on these labels, so none is changed without a person; an "
+            f"audit with {option('folds', 4)} gives one",
+        )
+    elif judge.is_weak:
+        yield AuditWarning(
+            "weak_judge",
+            f"the predictions that judge the labels are right for only about {judge.accuracy:.0%} "
+            "of the examples, so no label is changed without a person",
+        )
+    if noise.high - noise.low > WIDE:
+        yield AuditWarning(
+            "wide_range",
+            f"the estimates of how many labels are wrong differ, from {noise.low:.0%} to "
+            f"{noise.high:.0%}; reviewing {REVIEWED} labels with "
+            f"{command('review', 'RUN', sample=REVIEWED)} measures it",
+        )
+    if judge.confused:
+        pairs = [f"{pair.one} and {pair.other}" for pair in judge.confused[:_PAIRS]]
+        more = len(judge.confused) - len(pairs)
+        pairs += [f"{more:,} more pairs"] if more else []
+        yield AuditWarning(
+            "confused_classes",
+            f"the predictions that judge the labels can hardly tell apart {'; '.join(pairs)}, so "
+            "labels between these are not changed without a person",
+        )
 
 
-def label_caveats(config: Mapping[str, Any]) -> list[str]:
-    """Return the reason that is known before training: a model corrected these labels."""
-    if not learns_own_corrections(config):
-        return []
-    return [
-        f"{OWN_CORRECTIONS}; decide about the suspects with {command('review')}, and train with "
-        f"{option('reviewed', True)}"
-    ]
+def fitted_shares(records: Records, given: Ints) -> list[float]:
+    """Return the share of the given labels that each epoch predicted."""
+    shares = []
+    for epoch in records.observed:
+        seen = ~np.isnan(epoch["p_given"])
+        shares.append(float((epoch["predicted"] == given)[seen].mean()) if seen.any() else 0.0)
+    return shares
 
 
-def epoch_caveats(epochs: float) -> list[str]:
-    """Return the reason that follows from the number of epochs alone; NaN gives none."""
-    if not epochs < FEWEST_EPOCHS:
-        return []
-    return [
-        f"the model was trained for {epochs:.3g} epoch{'' if epochs == 1 else 's'}, but an audit "
-        f"needs at least {FEWEST_EPOCHS}, so its suspects are unreliable; train for more epochs"
-    ]
+def epoch_warnings(epochs: float) -> Iterator[AuditWarning]:
+    """Yield the reason that follows from the number of epochs alone."""
+    if epochs < FEWEST_EPOCHS:
+        yield AuditWarning(
+            "few_epochs",
+            f"the model was trained for {epochs:.3g} epoch{'' if epochs == 1 else 's'}, but an "
+            f"audit needs at least {FEWEST_EPOCHS}, so {_RANKED}; train for more epochs",
+        )
+
+
+def label_warnings(config: Mapping[str, Any]) -> Iterator[AuditWarning]:
+    """Yield the reason that is known before training: a model corrected these labels."""
+    if learns_own_corrections(config):
+        yield AuditWarning(
+            "own_corrections",
+            f"{OWN_CORRECTIONS}; decide about the suspects with {command('review')}, and train "
+            f"with {option('reviewed', True)}",
+        )
 
 
 def learns_own_corrections(config: Mapping[str, Any]) -> bool:
@@ -89,10 +163,3 @@ def _is_run(path: str) -> bool:
     if os.path.exists(path):
         return os.path.isdir(path)
     return bool(path) and Path(path).suffix.lower() not in _LABEL_FILES
-
-
-def _number(line: Json, key: str) -> float:
-    """Return a number, or NaN, for which every comparison is false."""
-    value = line.get(key)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(str(value)) if is_number else math.nan

@@ -22,6 +22,7 @@ from proselflc.wording import command
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ACTIONS = ("keep", "review", "change")
 MANY_CLASSES = 100  # above which a corrected distribution is kept as its five largest classes
 
 
@@ -47,6 +48,8 @@ class LabelScores:
         quality: [n] estimated chance that the given label is right, in [0, 1]; **low means
             probably mislabelled**; NaN for an example that was never seen.
         suggested: [n] what the label should be; the given one unless it is suspect.
+        change: [n] whether the suggestion is followed without asking a person.
+        witness: [n] the likeliest class by predictions that did not see the label, or None.
         distribution: takes a slice of examples and returns [rows, C], the estimated chance of each
             class to be the true one, arbitrary for examples that were never seen. Beyond
             `memory_budget.DENSE_CLASSES` classes it returns the five likeliest.
@@ -54,6 +57,8 @@ class LabelScores:
 
     quality: Floats
     suggested: Ints
+    change: Bools
+    witness: Ints | None
     distribution: Callable[[slice], Floats | TopClasses]
 
 
@@ -66,8 +71,11 @@ def table(labels: Labels, records: Records, scores: LabelScores) -> pa.Table:
     | `given_label` | the label that was learned from |
     | `suggested_label` | what it should be; the given one unless it is suspect |
     | `is_suspect` | whether the given label is more likely wrong than right |
+    | `action` | what the audit would do: `keep` the label, ask for a `review`, or `change` it to \
+the suggested one |
     | `quality` | estimated chance that the given label is right, in [0, 1]; **low means probably \
 mislabelled** |
+    | `witness` | the class by a model that did not see this label; null without one |
     | `trust`, `entropy` | ε and H(p), averaged over the last quarter of the epochs, at least two; \
 null if it was not seen in these |
     | `p_given`, `p_suggested` | estimated chance of the two labels to be the true one |
@@ -83,12 +91,15 @@ classes the five largest as structs {label, p}, the largest first |
     import pyarrow as pa
 
     names = pa.array(labels.names, pa.string())
+    actions = pa.array(ACTIONS, pa.string())
+    change, witness = scores.change.astype(np.int8), scores.witness
     dynamics = _dynamics(records, labels.given)
     tables = []
     for rows in records.slices(len(labels.given), len(names)):
         given, suggested = labels.given[rows], scores.suggested[rows]
         quality = scores.quality[rows]
         chances = scores.distribution(rows)
+        unknown = pa.nulls(len(given), pa.string())
         unseen, learned = np.isnan(quality), dynamics.first_learned[rows]
         if isinstance(chances, TopClasses):
             top = _with_unseen(chances, given, unseen)
@@ -105,7 +116,9 @@ classes the five largest as structs {label, p}, the largest first |
             "given_label": names.take(pa.array(given)),
             "suggested_label": names.take(pa.array(suggested)),
             "is_suspect": pa.array(suggested != given),
+            "action": actions.take(pa.array((suggested != given).astype(np.int8) + change[rows])),
             "quality": _nullable(quality),
+            "witness": unknown if witness is None else names.take(pa.array(witness[rows])),
             "trust": _nullable(dynamics.trust[rows]),
             "entropy": _nullable(dynamics.entropy[rows]),
             "p_given": _nullable(quality),
@@ -278,6 +291,8 @@ def _types() -> dict[str, tuple[pa.DataType, ...]]:
         "given_label": (text,),
         "suggested_label": (text,),
         "is_suspect": (pa.bool_(),),
+        "action": (text,),
+        "witness": (text,),
         "quality": (number,),
         "trust": (number,),
         "entropy": (number,),
@@ -290,8 +305,16 @@ def _types() -> dict[str, tuple[pa.DataType, ...]]:
     }
 
 
-_MAY_BE_MISSING = ("clean_label",)
-_MAY_BE_NULL = ("quality", "trust", "entropy", "p_given", "p_suggested", "first_learned_epoch")
+_MAY_BE_MISSING = ("clean_label", "action", "witness")  # the last two in a run of an older version
+_MAY_BE_NULL = (
+    "witness",
+    "quality",
+    "trust",
+    "entropy",
+    "p_given",
+    "p_suggested",
+    "first_learned_epoch",
+)
 
 
 def _check_values(table: pa.Table, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How many labels are wrong, and which way they went, estimated from early learning.
+"""Which way wrong labels went, estimated from early learning.
 
 A network learns what most labels say before it memorises the exceptions. For some time, the
 examples that it assigns to a class with most confidence therefore belong to that class whatever
@@ -24,17 +24,19 @@ LEARNED = 0.6  # share of fitted labels at which early learning ends
 FEWEST_EPOCHS = 3
 ANCHORS = 0.5  # of the examples with a label are its anchors
 CANDIDATES = 5  # classes that an example can be an anchor of
+_MOST_WRONG = 0.95  # of the labels of a class
 _ROUNDS = 200
 
 
 def joint(records: Records, given: Ints, num_classes: int) -> ClassMatrix:
     """Return the estimated number of examples by true and given class.
 
-    The anchors of class k are the examples with the largest mean p_k in the early epochs, half as
-    many as have the label k; ties share the last places, so that the order of the examples does
-    not matter. Their labels are row k of the transition T, and a class that no example is assigned
-    to keeps its label. The true classes' shares π solve Σ_k π_k T_ki = share of label i, and the
-    joint is n π_k T_ki, scaled so that every column sums to the number of examples with that label.
+    The anchors of class k are the examples with the largest p_k by the judgement of the early
+    epochs (`Records.judgement`), half as many as have the label k; ties share the last places, so
+    that the order of the examples does not matter. Their labels are row k of the transition T, and
+    a class that no example is assigned to keeps its label. The true classes' shares π solve
+    Σ_k π_k T_ki = share of label i, and the joint is n π_k T_ki, scaled so that every column sums
+    to the number of examples with that label.
 
     Args:
         records: the records of n examples.
@@ -61,6 +63,34 @@ def joint(records: Records, given: Ints, num_classes: int) -> ClassMatrix:
     unexplained = (total == 0) & (numbers > 0)
     counts[unexplained, unexplained] = numbers[unexplained]
     return counts
+
+
+def with_rate(joint: ClassMatrix, rate: float) -> ClassMatrix:
+    """Return the joint with another share of wrong labels that go the same way.
+
+    Every column keeps its sum, and at least a twentieth of it stays right. If no label was wrong,
+    wrong ones are distributed as all labels are.
+    """
+    true, label, counts = class_matrix.cells(joint)
+    beside = true != label
+    numbers = np.asarray(joint.sum(0), np.float64)
+    if not counts[beside].sum() and rate > 0 and isinstance(joint, np.ndarray):
+        usual = np.outer(numbers, numbers)
+        return with_rate(joint + usual * (1e-6 / max(usual.max(), 1)), rate)
+    scale = rate * numbers.sum() / max(counts[beside].sum(), 1e-300)
+    wrong = counts[beside] * scale
+    sums = np.bincount(label[beside], wrong, minlength=len(numbers))
+    wrong *= np.minimum(1, _MOST_WRONG * numbers / np.maximum(sums, 1e-300))[label[beside]]
+    sums = np.bincount(label[beside], wrong, minlength=len(numbers))
+    every = np.arange(len(numbers))
+    rows = np.concatenate((true[beside], every))
+    columns = np.concatenate((label[beside], every))
+    values = np.concatenate((wrong, numbers - sums))
+    if not isinstance(joint, np.ndarray):
+        return class_matrix.of_cells(rows, columns, values, len(numbers))
+    result: Matrix = np.zeros_like(joint, np.float64)
+    result[rows, columns] = values
+    return result
 
 
 def early_epochs(records: Records, given: Ints) -> int:
@@ -168,7 +198,7 @@ def _candidates(records: Records, given: Ints, C: int, epochs: int) -> tuple[Int
             likely = likely[mean.p[likely] > 0]
             parts.append((mean.classes[likely], mean.p[likely], given[rows][mean.row[likely]]))
             continue
-        m = records.mean_prediction(rows, given, C, epochs=epochs)
+        m = records.judgement(rows, given, C, epochs=epochs)
         top = np.argpartition(-m, kept - 1, axis=1)[:, :kept]
         largest = np.take_along_axis(m, top, 1)
         possible = largest > 0  # excludes examples that were never seen

@@ -23,6 +23,7 @@ from proselflc.training.observations import NO_CLASS, TOP, Rows
 Doubles = npt.NDArray[np.float64]
 
 KEPT_CLASSES = 20  # besides the given one, of which a held-out prediction keeps p
+_LEAST = np.float32(1e-6)  # chance that counts, so that neither of two opinions can be a veto
 _ELEMENTS = 1 << 21  # of [rows, classes] that are processed at once
 
 
@@ -65,16 +66,38 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
+class Witness:
+    """A second opinion on labels, as `witness.witness` computes it.
+
+    Attributes:
+        p: [n, C] chance of each class for each example, without its own label.
+        kind: the features that it is computed from, for a sentence.
+    """
+
+    p: npt.NDArray[np.floating]
+    kind: str
+
+
+@dataclass(frozen=True)
 class Records:
     """The records of n examples.
 
     Attributes:
         observed: [n] for every epoch, in order; may be memory-mapped.
         held_out: held-out predictions, which replace the mean over the epochs, or None.
+        witness: a second opinion by a model that did not see the labels, or None.
     """
 
     observed: Sequence[Rows]
     held_out: HeldOut | None = None
+    witness: Witness | None = None
+
+    @property
+    def blind_kind(self) -> str | None:
+        """Return what the predictions are that did not see the labels; None if there are none."""
+        if self.witness is not None:
+            return self.witness.kind
+        return None if self.held_out is None else f"{self.held_out.folds} folds"
 
     def check(self, labels: Labels) -> None:
         """Refuse records of other examples or classes."""
@@ -91,6 +114,11 @@ class Records:
                     f"the record of epoch {e} has the shape {list(epoch.shape)}, but there are {n} "
                     "labels: it belongs to another run"
                 )
+        if self.witness is not None and self.witness.p.shape != (n, C):
+            raise InputError(
+                f"the second opinion has the shape {list(self.witness.p.shape)}, but there are {n} "
+                f"labels of {C} classes: it belongs to another run"
+            )
         if self.held_out is None:
             return
         width = C if self.held_out.is_whole else 1 + min(KEPT_CLASSES, C - 1)
@@ -138,6 +166,21 @@ class Records:
         with np.errstate(invalid="ignore"):
             mean: Floats = (m + rest[:, None]) / count[:, None]
         return mean
+
+    def judgement(
+        self, rows: slice, given: Ints, num_classes: int, *, epochs: int | None = None
+    ) -> Floats:
+        """Return what network and witness say together: √(m h), scaled to sum to 1.
+
+        m is the `mean_prediction` and h the witness; without a witness it is m alone.
+        """
+        m = self.mean_prediction(rows, given, num_classes, epochs=epochs)
+        if self.witness is None:
+            return m
+        h = np.maximum(self.witness.p[rows].astype(np.float32), _LEAST)
+        both: Floats = np.sqrt(np.maximum(m, _LEAST) * h)
+        both /= both.sum(1, keepdims=True)
+        return both
 
     def sparse_mean_prediction(
         self, rows: slice, given: Ints, num_classes: int, *, epochs: int | None = None

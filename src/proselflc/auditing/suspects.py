@@ -1,85 +1,44 @@
-"""Which labels are probably wrong, and what they should be.
-
-See `score_labels` for the formula; docs/audit.md says how well it works and what it cannot detect.
-"""
+"""How likely each label is wrong, and what it should be instead: `LabelOdds` has the formula."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.auditing import examples, noise_estimate
-from proselflc.auditing.audit import Audit, noise_rate
-from proselflc.auditing.examples import LabelScores, TopClasses
+from proselflc.auditing.examples import TopClasses
 from proselflc.auditing.records import Doubles, Records, first_in_each_row
 from proselflc.data import class_matrix
 from proselflc.data.class_matrix import ClassMatrix
 from proselflc.data.inputs import Bools, Floats, Ints
-from proselflc.data.labels import Labels
 from proselflc.data.noise_generators import Matrix
 from proselflc.training.observations import TOP_CLASSES
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 # The factor of the log-odds in the chance of being wrong: a mean over the epochs is less confident
 # than a trained model.
-SLOPE, SLOPE_OUT_OF_SAMPLE = 2.0, 1.0
+SLOPE, SLOPE_OUT_OF_SAMPLE = 2.5, 1.5
 _EVEN = 0.5  # share of the mean transition that is added to every pair of classes
 _LEAST = 1e-7  # float16 has no smaller p
 _ROUNDS = 60
 
 
-def audit_labels(labels: Labels, records: Records) -> tuple[pa.Table, Audit]:
-    """Return one row per example, and the audit of all labels together.
+class LabelOdds:
+    """The log-odds that each of n labels is wrong, and what it should be instead.
 
-    Raises:
-        InputError: there are no records, or they do not belong to these labels.
-    """
-    records.check(labels)
-    C = len(labels.names)
-    joint = noise_estimate.joint(records, labels.given, C)
-    scores = score_labels(records, labels.given, joint, labels.trusted)
-    suspect = scores.suggested != labels.given
-    wrong = 1 - scores.quality[suspect]
-    realised = None
-    if labels.clean is not None:
-        realised = class_matrix.counted(labels.clean, labels.given, C)
-    audit = Audit(
-        num_examples=len(labels.given),
-        suspects=int(suspect.sum()),
-        folds=None if records.held_out is None else records.held_out.folds,
-        estimated_noise_rate=noise_rate(joint),
-        realised_noise_rate=None if labels.clean is None else float(labels.flipped.mean()),
-        expected_precision=float(wrong.mean()) if suspect.any() else None,
-        names=labels.names,
-        joint=joint,
-        realised=realised,
-    )
-    return examples.table(labels, records, scores), audit
+    With p the judgement of network and witness about an example (`Records.judgement`), n_k the
+    number of labels k, and i the example's own label, the support of class k is
 
-
-def score_labels(
-    records: Records, given: Ints, joint: ClassMatrix, trusted: Bools | None = None
-) -> LabelScores:
-    """Return the chance that each label is right, and what it should be.
-
-    With m the mean prediction of an example over all epochs, n_k the number of labels k, and i the
-    example's own label, the support of class k is
-
-        s_k = m_k / √n_k · w_ki        (w_ii = 1)
+        s_k = p_k / √n_k · w_ki        (w_ii = 1)
 
     where w_ki says how much more often than average class k gets the label i (`lift`), and the
     root keeps large classes from swamping rare ones. The label is wrong with the chance
 
-        P = σ(a log(Σ_{k≠i} s_k / s_i) + b)        a = 2, or 1 out of sample
+        P = σ(a log(Σ_{k≠i} s_k / s_i) + b)        a = 2.5, or 1.5 out of sample
 
-    where b makes the mean of P over all examples that were seen the estimated noise rate; for
-    trusted labels P = 0. Quality is 1 − P. Where P > ½ the label is suspect, and the class k ≠ i
-    with the largest s_k is suggested.
+    where b makes the mean of P over all examples that were seen the rate of wrong labels. For
+    trusted labels P = 0. The class k ≠ i with the largest s_k is suggested where P > ½.
 
     Args:
         records: the records of n examples.
@@ -87,20 +46,51 @@ def score_labels(
         joint: [C, C] from `noise_estimate.joint`.
         trusted: [n] whether a label is known to be right, or None.
     """
-    n, C = len(given), joint.shape[0]
-    is_dense = isinstance(joint, np.ndarray)
-    supports = (_DenseSupports if is_dense else _SparseSupports)(records, given, joint)
-    log_odds, other = np.empty(n), np.empty(n, np.int64)
-    for rows in records.slices(n, C):
-        log_odds[rows], other[rows] = supports.compare(rows)
-    if trusted is not None:
-        log_odds[trusted & ~np.isnan(log_odds)] = -np.inf
-    slope = SLOPE if records.held_out is None else SLOPE_OUT_OF_SAMPLE
-    wrong = _calibrate(slope * log_odds, noise_rate(joint))
-    suggested = np.where(wrong > 0.5, other, given)
-    return LabelScores(
-        1 - wrong, suggested, lambda rows: supports.distribution(rows, wrong, suggested)
-    )
+
+    def __init__(
+        self, records: Records, given: Ints, joint: ClassMatrix, trusted: Bools | None = None
+    ) -> None:
+        n, C = len(given), joint.shape[0]
+        is_dense = isinstance(joint, np.ndarray)
+        self._supports = (_DenseSupports if is_dense else _SparseSupports)(records, given, joint)
+        self.log_odds, self.other = np.empty(n), np.empty(n, np.int64)
+        for rows in records.slices(n, C):
+            self.log_odds[rows], self.other[rows] = self._supports.compare(rows)
+        if trusted is not None:
+            self.log_odds[trusted & ~np.isnan(self.log_odds)] = -np.inf
+        self.slope = SLOPE if records.held_out is None else SLOPE_OUT_OF_SAMPLE
+        self.given = given
+
+    def wrong(self, rate: float) -> Floats:
+        """Return [n] the chance P of each label to be wrong, at a rate of wrong labels."""
+        return _calibrate(self.slope * self.log_odds, rate)
+
+    def distribution(self, rows: slice, wrong: Floats, suggested: Ints) -> Floats | TopClasses:
+        """Return the chances of the classes of some examples: see `LabelScores`.
+
+        Args:
+            rows: the examples.
+            wrong: [n] the chance of each label to be wrong.
+            suggested: [n] what each label should be.
+        """
+        return self._supports.distribution(rows, wrong, suggested)
+
+
+def odds_of_every_label(p: Floats, given: Ints, joint: Matrix) -> Doubles:
+    """Return [N, C] the log-odds that each label would be wrong, by predictions alone.
+
+    Args:
+        p: [N, C] predictions.
+        given: [n] labels, whose numbers count.
+        joint: [C, C] from `noise_estimate.joint`.
+    """
+    C = len(joint)
+    root = np.sqrt(np.maximum(np.bincount(given, minlength=C), 1))
+    weights = lift(joint)
+    weights[np.diag_indices(C)] = 0
+    support = np.maximum(p, _LEAST) / root
+    odds: Doubles = np.log(support @ weights) - np.log(support)
+    return odds
 
 
 def lift(joint: Matrix) -> Matrix:
@@ -143,7 +133,7 @@ class _DenseSupports:
     def _supports(self, rows: slice) -> tuple[Doubles, Floats]:
         """Return [rows] the support of the given label, and [rows, C] of the others, else 0."""
         y, C = self.given[rows], len(self.weights)
-        p = np.maximum(self.records.mean_prediction(rows, self.given, C), np.float32(_LEAST))
+        p = np.maximum(self.records.judgement(rows, self.given, C), np.float32(_LEAST))
         support: Floats = np.asarray(p / self._root * self.weights[y], np.float32)
         own = np.arange(len(y)), y
         right = support[own].astype(np.float64)

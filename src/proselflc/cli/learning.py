@@ -75,7 +75,7 @@ def train(
     if is_regular(directory.audit):
         found = Run(path)
         if quiet or json:
-            for caution in auditing.cautions(found, found.audit):
+            for caution in auditing.cautions(found.audit):
                 say(printable(caution))
         else:
             say("\n" + auditing.describe(found, found.audit, found.examples, 3))

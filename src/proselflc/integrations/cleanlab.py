@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.auditing import noise_estimate, suspects
+from proselflc.auditing import verdict
 from proselflc.auditing.examples import LabelScores
 from proselflc.auditing.records import HeldOut, Records
 from proselflc.data.inputs import Bools, Floats, Ints
@@ -83,9 +83,8 @@ def _judged(labels: npt.ArrayLike, pred_probs: npt.ArrayLike) -> tuple[Ints, Lab
     p = _probabilities(pred_probs)
     given = _class_ids(labels, *p.shape)
     records = Records((), HeldOut(0, p))
-    return given, suspects.score_labels(
-        records, given, noise_estimate.joint(records, given, p.shape[1])
-    )
+    names = tuple(map(str, range(p.shape[1])))
+    return given, verdict.assess(records, given, names).scores
 
 
 def _probabilities(pred_probs: npt.ArrayLike) -> Floats:

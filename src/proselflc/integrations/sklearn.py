@@ -20,9 +20,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import nn
 
 from proselflc import methods
-from proselflc.auditing import noise_estimate, suspects
-from proselflc.auditing.audit import noise_rate
-from proselflc.auditing.records import Records, slices
+from proselflc.auditing import verdict
+from proselflc.auditing.records import Records, Witness, slices
 from proselflc.data.batches import one_thread
 from proselflc.data.dataset import Dataset, Part, checked
 from proselflc.data.inputs import Bools, Features, Floats, Ints
@@ -349,10 +348,13 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _audit(self, run: Run, given: Ints, counts: Bools, place: Ints) -> None:
         """Judge the labels of all rows that count, by the records of the distinct ones."""
-        records = Records([epoch[place] for epoch in run.dynamics])
-        joint = noise_estimate.joint(records, given[counts], len(self.classes_))
-        judgement = suspects.score_labels(records, given[counts], joint)
-        self.noise_rate_ = noise_rate(joint)
+        second = run.records_of_training.witness
+        if second is not None:
+            second = Witness(second.p[place], second.kind)
+        records = Records([epoch[place] for epoch in run.dynamics], witness=second)
+        found = verdict.assess(records, given[counts], tuple(map(str, self.classes_)))
+        judgement = found.scores
+        self.noise_rate_ = found.noise.rate
         self.label_quality_ = np.full(len(given), np.nan, np.float32)
         self.label_quality_[counts] = judgement.quality
         suggested = given.copy()

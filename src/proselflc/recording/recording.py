@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proselflc.auditing.caveats import epoch_caveats
+from proselflc.auditing.caveats import epoch_warnings
 from proselflc.correction.criteria import CrossEntropy, Distillation
 from proselflc.correction.criterion import Criterion
 from proselflc.data.batches import Batch
@@ -236,8 +236,8 @@ class Recording:
         self._group.wait()
         self._is_finished = True
         self._written.close()
-        for caveat in epoch_caveats(self.epoch) if self._group.is_first else ():
-            warnings.warn(caveat, stacklevel=3)  # the caller that ended the recording
+        for warning in epoch_warnings(self.epoch) if self._group.is_first else ():
+            warnings.warn(warning.message, stacklevel=3)  # the caller that ended the recording
 
     def _known_labels(self, which: Tensor) -> Tensor:
         """Return the labels [N] of examples that were passed without labels."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from proselflc.auditing.caveats import caveats
 from proselflc.pages.values import number, percent, share, share_in_words, shorten, text
 from proselflc.reporting.run_facts import RunFacts
 
@@ -75,8 +74,7 @@ def warnings(facts: RunFacts, unseen: float | None) -> list[str]:
 
     `unseen` is the share of examples that were never seen, if known.
     """
-    classes = 2 if facts.audit is None else len(facts.audit.names)
-    found = [_sentence(one) for one in caveats(facts.history, classes, facts.config)]
+    found = [_sentence(one.message) for one in (facts.audit.warnings if facts.audit else ())]
     if unseen is not None and unseen > NEVER_SEEN:
         found.append(
             f"{percent(unseen)} of the examples were never seen, so their labels were not audited. "

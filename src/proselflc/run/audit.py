@@ -5,21 +5,25 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proselflc.auditing import suspects
+from proselflc.auditing import verdict, witness
 from proselflc.auditing.audit import Audit
-from proselflc.auditing.caveats import caveats
+from proselflc.auditing.caveats import REVIEWED, label_warnings
 from proselflc.auditing.detection import suspect_pairs
 from proselflc.auditing.examples import write_parquet
+from proselflc.auditing.records import Witness
 from proselflc.data.dataset import Dataset
 from proselflc.data.request import FROM_PYTHON, TABLES
 from proselflc.errors import InputError, invalid_option, printable
 from proselflc.pages.values import share_in_words
 from proselflc.run import folds as folds_of
+from proselflc.run import original
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, load_run
 from proselflc.run.summary import label_summary
@@ -76,16 +80,35 @@ def audit(
         if folds:
             folds_of.predict(run, folds, Data(dataset, data), display or Silent())
         records = run.records_of_training if folds == 0 else run.records
-        table, audited = suspects.audit_labels(run.labels, records)
+        second = None
+        if records.witness is None:
+            second = _second_opinion(run, Data(dataset, data))
+            records = replace(records, witness=second)
+        warnings = tuple(label_warnings(run.config))
+        table, audited = verdict.audit_labels(run.labels, records, warnings)
         labels = label_summary(run.labels, table, audited)
-        files = directory.examples, directory.audit, directory.audit_arrays, directory.summary
-        with directory.replacing(*files):
+        files = [directory.examples, directory.audit, directory.audit_arrays, directory.summary]
+        with directory.replacing(*files, *([directory.witness] if second else [])):
+            if second is not None:
+                witness.write(directory, second)
             write_parquet(table, directory.examples)
             audited.save(directory)
             directory.write_json(directory.summary, {**summary, **labels})
     for name in _REWRITTEN:
         vars(run).pop(name, None)  # cached before
     return audited
+
+
+def _second_opinion(run: Run, data: Data) -> Witness | None:
+    """Return a second opinion on the labels of a run, or None if its inputs cannot be read."""
+    labels = run.labels
+    with suppress(InputError):
+        try:
+            inputs = folds_of.examples_of(run, data).train.inputs
+        except InputError:
+            inputs = original.inputs(run, data=data.path)  # those that are kept in the run
+        return witness.of_inputs(inputs, labels.given, len(labels.names))
+    return None
 
 
 def _check(run: Run) -> None:
@@ -119,9 +142,8 @@ def pairs(table: pa.Table, count: int = PAIRS) -> list[Json]:
 def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
     """Return the result of an audit as text, with commands to run next."""
     lines = [*_verdict(audit)]
-    doubted = cautions(run, audit)
-    for doubt in doubted:
-        lines += ["", doubt]
+    for caution in cautions(audit):
+        lines += ["", caution]
     found = suspect_pairs(table, PAIRS)
     if found:
         labelled = [
@@ -144,24 +166,25 @@ def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
             *lines,
             "",
             f"Every label is in {printable(str(run.directory.examples))}. Next:",
-            *_next(run, suspects=audit.suspects, is_doubted=bool(doubted)),
+            *_next(run, audit),
             "",
         ]
     )
 
 
-def cautions(run: Run, audit: Audit) -> list[str]:
-    """Return a line for each reason not to trust the audit of a run."""
-    config = run.config if run.directory.config.is_file() else {}
-    return [f"Caution: {doubt}." for doubt in caveats(run.history, len(audit.names), config)]
+def cautions(audit: Audit) -> list[str]:
+    """Return a line for each reason to be careful with an audit."""
+    return [f"Caution: {warning.message}." for warning in audit.warnings]
 
 
-def _next(run: Run, *, suspects: int, is_doubted: bool) -> list[str]:
-    """Return commands to run next; corrected labels are not offered while the audit is in doubt."""
+def _next(run: Run, audit: Audit) -> list[str]:
+    """Return commands to run next; corrected labels are only offered where some are sure."""
     rows = [(_command("report", run), "# a page about them")]
-    if suspects:
+    if any(warning.code == "wide_range" for warning in audit.warnings):
+        rows.append((_command("review", run, sample=str(REVIEWED)), "# measure the estimate"))
+    if audit.suspects:
         rows.append((_command("review", run), "# review them with the keyboard"))
-    if suspects and not is_doubted:
+    if audit.changes:
         rows.append((export_command(run), "# the corrected labels"))
     return _aligned(rows)
 
@@ -209,13 +232,22 @@ def _verdict(audit: Audit) -> list[str]:
         some = f"{audit.suspects:,} of {n:,} labels {verb} suspect ({share:.1%})"
     else:
         some = f"none of {n:,} labels is suspect"
-    rate = f"roughly {audit.estimated_noise_rate:.0%} are estimated to be wrong"
+    if audit.changes:
+        some += f", {audit.changes:,} of them beyond doubt"
+    rate = f"about {audit.estimated_noise_rate:.1%} are estimated to be wrong"
+    if audit.noise_low is not None and audit.noise_high is not None:
+        rate += f" ({audit.noise_low:.1%} to {audit.noise_high:.1%})"
     if audit.realised_noise_rate is not None:
         rate += f", {audit.realised_noise_rate:.1%} really are"
     lines = [f"{some}; {rate}."]
     if audit.expected_precision is not None and audit.suspects > 1:
         words = share_in_words(audit.expected_precision).capitalize()
         lines.append(f"{words} suspects should really be wrong.")
+    if audit.judge is not None and audit.judge.kind is not None:
+        lines.append(
+            f"Second opinion ({audit.judge.kind}): a model that did not see the label it judges, "
+            f"right for about {audit.judge.accuracy:.0%} of the examples."
+        )
     if audit.folds is not None:
         lines.append(f"Each was assessed by one of {audit.folds} models that had not seen it.")
     return lines

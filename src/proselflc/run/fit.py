@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from torch import nn
 
-from proselflc.auditing.caveats import caveats
 from proselflc.data.dataset import Dataset, checked
 from proselflc.data.labels import LabelValues
 from proselflc.data.preprocessing import Preprocessing
@@ -161,8 +160,8 @@ def fit(
             model=module,
             preprocessing=preprocessing,
         )
-    for caveat in caveats(result.history, len(result.names)):
-        display.note(caveat)
+    for warning in result.audit.warnings:
+        display.note(warning.message)
     if module is not None:  # the saved weights may be an average, or those of a finished run
         weights = result.directory.checked(result.directory.weights)
         load_strictly(module, read_state(weights), weights)

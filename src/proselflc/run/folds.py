@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -66,7 +67,7 @@ def predict(run: Run, folds: int, data: Data, display: Display) -> None:
             "learned from them leaks into the models that have not seen them"
         )
     with _naming_the_command(run, folds, data):
-        whole = _examples(run, data)
+        whole = examples_of(run, data)
         for k, split in enumerate(splits, 1):
             directory = run.directory.fold(k, folds)
             dataset = whole.learning_from(split.train)  # all class names stay
@@ -147,7 +148,7 @@ def _is_done(run: Run, folds: int, seed: int) -> bool:
     return run.directory.read_json(run.directory.folds_done).get("seed") == seed
 
 
-def _examples(run: Run, data: Data) -> Dataset:
+def examples_of(run: Run, data: Data) -> Dataset:
     """Return the run's examples with the labels and names it was trained on."""
     if data.dataset is not None:
         found = data.dataset
@@ -188,6 +189,9 @@ def _train(
 ) -> None:
     """Train the model of a fold or resume it; a run with other options is replaced."""
     fingerprint = noise.fingerprint(dataset.train.labels, dataset.num_classes)
+    learn = functools.partial(
+        train, config, display=display, dataset=dataset, preprocessing=scaling, is_audited=False
+    )
     if directory.is_begun:
         stored = read_toml(directory.config)
         other = differences(stored, config.table()) or stored.get("fingerprint") != fingerprint
@@ -195,8 +199,7 @@ def _train(
             return
         if not other and checkpoint.can_go_on(directory.checkpoints):
             try:
-                output = OutputOptions(directory.path, resume=True)
-                train(config, output, display, dataset=dataset, preprocessing=scaling)
+                learn(OutputOptions(directory.path, resume=True))
             except InputError as error:
                 raise InputError(
                     f"{error}; or remove {directory.path} to train this fold again"
@@ -205,7 +208,7 @@ def _train(
         display.note(f"{directory.path} cannot be resumed and is trained from the start")
         with directory.locked():
             directory.clear()
-    train(config, OutputOptions(directory.path), display, dataset=dataset, preprocessing=scaling)
+    learn(OutputOptions(directory.path))
 
 
 def _predict(

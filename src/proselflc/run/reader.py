@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from proselflc.auditing import held_out
+from proselflc.auditing import held_out, witness
 from proselflc.auditing.audit import Audit
 from proselflc.auditing.examples import read_examples
 from proselflc.auditing.records import Records
@@ -244,8 +244,9 @@ class Run:
 
     @property
     def records_of_training(self) -> Records:
-        """Return the records of the training examples from training alone, memory-mapped."""
-        return Records(epochs_of(self.directory))
+        """Return the records of the training examples without the predictions of folds."""
+        shape = len(self.labels.given), len(self.labels.names)
+        return Records(epochs_of(self.directory), witness=witness.of_run(self.directory, shape))
 
     @property
     def names(self) -> tuple[str, ...]:

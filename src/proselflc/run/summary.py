@@ -15,12 +15,13 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
-from proselflc.auditing import evaluation, suspects
+from proselflc.auditing import evaluation, verdict, witness
 from proselflc.auditing.audit import Audit
+from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.detection import detection, label_accuracy
 from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.fitting import Fitting, FittingPoint
-from proselflc.auditing.records import Records
+from proselflc.auditing.records import Records, Witness
 from proselflc.data.dataset import Part
 from proselflc.data.labels import Labels
 from proselflc.files.manifest import Written
@@ -180,6 +181,8 @@ def write_results(
     measured: Mapping[str, Any],
     facts: Mapping[str, object],
     notes: Sequence[str] = (),
+    warnings: Sequence[AuditWarning] = (),
+    second: Witness | None = None,
 ) -> None:
     """Audit the labels, and write examples, audit, evaluation, summary and last the manifest.
 
@@ -188,10 +191,13 @@ def write_results(
         measured: measures on test and validation examples, as in `evaluation.json`.
         facts: what the method adds to the summary, such as an estimate.
         notes: sentences about estimates that the reader should know.
+        warnings: reasons to be careful with the audit that are known already.
+        second: a second opinion on the labels, or None.
     """
-    table, audit = suspects.audit_labels(
-        labels, Records(Epochs(directory.dynamics, written.checked))
-    )
+    if second is not None:
+        witness.write(directory, second)
+    records = Records(Epochs(directory.dynamics, written.checked), witness=second)
+    table, audit = verdict.audit_labels(labels, records, tuple(warnings))
     write_parquet(table, directory.examples)
     audit.save(directory)
     directory.write_json(directory.evaluation, measured)
@@ -222,7 +228,7 @@ def write_results(
 
 
 def label_summary(labels: Labels, table: Any, audit: Audit) -> Json:
-    """Return what a summary says about labels, from what `suspects.audit_labels` returns."""
+    """Return what a summary says about labels, from what `verdict.audit_labels` returns."""
     before, after = label_accuracy(table)
     found = None
     if labels.clean is not None:
@@ -233,7 +239,11 @@ def label_summary(labels: Labels, table: Any, audit: Audit) -> Json:
         "label_accuracy_after": after,
         "detection": found,
         "estimated_noise_rate": audit.estimated_noise_rate,
+        "noise_low": audit.noise_low,
+        "noise_high": audit.noise_high,
         "realised_noise_rate": audit.realised_noise_rate,
+        "expected_precision": audit.expected_precision,
+        "warnings": [asdict(warning) for warning in audit.warnings],
     }
 
 

@@ -14,7 +14,9 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from proselflc import wording
-from proselflc.auditing import caveats
+from proselflc.auditing import witness
+from proselflc.auditing.caveats import label_warnings
+from proselflc.auditing.records import Witness
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Ints
 from proselflc.data.preprocessing import Preprocessing
@@ -61,10 +63,12 @@ def train(
     model: nn.Module | None = None,
     preprocessing: Preprocessing | None = None,
     observers: Sequence[Observer] = (),
+    is_audited: bool = True,
 ) -> Path:
     """Train a run and return its directory.
 
-    Data, model and preprocessing that are given replace what the config names. A run that an
+    Data, model and preprocessing that are given replace what the config names. A run that is not
+    audited has no second opinion on its labels; an audit computes it later. A run that an
     observer stopped is not finished: its state is saved and it can be resumed.
 
     Raises:
@@ -108,7 +112,7 @@ def train(
             begun_in=begun_in,
             report=display.note if accelerator.is_main_process else lambda note: None,
         )
-        run = TrainingRun(prepared, directory, accelerator, display)
+        run = TrainingRun(prepared, directory, accelerator, display, is_audited=is_audited)
         run.begin(start.resume)
         if config.tracker is not None:
             tracker = Tracker(accelerator, prepared.config, directory)
@@ -131,8 +135,11 @@ class TrainingRun:
         directory: RunDirectory,
         accelerator: Accelerator,
         display: Display,
+        *,
+        is_audited: bool = True,
     ) -> None:
         self.prepared = prepared
+        self.is_audited = is_audited
         self.directory = directory
         self.accelerator = accelerator
         self.display = display
@@ -270,9 +277,21 @@ class TrainingRun:
                 seconds=round(self.meter.seconds, 3),
                 measured=measured,
                 facts=prepared.strategy.facts(),
-                notes=[*self.notes, *caveats.label_caveats(prepared.config.table())],
+                notes=self.notes,
+                warnings=tuple(label_warnings(prepared.config.table())),
+                second=self._second_opinion(),
             )
         self.accelerator.wait_for_everyone()
+
+    def _second_opinion(self) -> Witness | None:
+        """Return a second opinion on the labels, if the run is to be audited."""
+        if not self.is_audited:
+            return None
+        dataset = self.prepared.dataset
+        given = self.prepared.labels.given
+        return witness.of_inputs(
+            dataset.train.inputs, given, dataset.num_classes, self.prepared.preprocessing
+        )
 
     def _last_state(self) -> State | None:
         """Return the newest checkpoint of a run that is to be resumed, or None if there is none."""

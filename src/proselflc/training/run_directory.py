@@ -69,6 +69,7 @@ class RunDirectory:
     audit = _File("audit.json")
     audit_arrays = _File("audit.npz")
     evaluation = _File("evaluation.json")
+    witness = _File("witness.npz")  # [n, C] a second opinion on the labels, if there is one
     transition = _File("transition.npy")  # [C, C] the method's transition matrix, if it has one
     inputs_table = _File("inputs.parquet")  # texts or paths of the examples, if they are kept
     inputs_arrays = _File("inputs.npz")  # images or numbers of the examples, if they are kept

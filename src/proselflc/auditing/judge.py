@@ -1,0 +1,105 @@
+"""How far the predictions that labels are judged by can be relied on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from proselflc.data.inputs import Ints
+
+WEAK, TOO_WEAK = 0.6, 0.25  # skill below which no label is changed, and below which none is suspect
+TOLD_APART = 0.75  # share of right predictions below which two classes cannot be told apart
+_FEWEST = 20  # examples of two classes that a share is taken of
+
+
+@dataclass(frozen=True)
+class ConfusedPair:
+    """Two classes that the judge cannot tell apart.
+
+    Attributes:
+        one, other: class names.
+        accuracy: estimated share of their examples that it predicts rightly, of these two classes.
+    """
+
+    one: str
+    other: str
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What is known about predictions that did not see the labels they judge.
+
+    Attributes:
+        kind: what they are, such as "standardised columns" or "4 folds"; None if there are none,
+            and the early epochs of training take their place.
+        accuracy: estimated share of examples whose true class they predict.
+        skill: the accuracy in units in which chance is 0 and perfection is 1.
+        agreement: share of examples for which they predict the same class as the network.
+        fitted: share of the given labels that the network predicted in its last epoch.
+        confused: pairs of classes that they cannot tell apart, the worst first.
+    """
+
+    kind: str | None
+    accuracy: float
+    skill: float
+    agreement: float
+    fitted: float
+    confused: tuple[ConfusedPair, ...] = ()
+
+    @property
+    def is_weak(self) -> bool:
+        """Return whether no label should be changed without asking a person."""
+        return self.skill < WEAK
+
+    @property
+    def is_too_weak(self) -> bool:
+        """Return whether no label should be called suspect."""
+        return self.skill < TOO_WEAK
+
+
+def corrected_accuracy(share: float, rate: float) -> float:
+    """Return the share of right predictions, if a share agrees with labels of a noise rate.
+
+    Predictions that did not see a label seldom agree with it if it is wrong.
+    """
+    return min(1.0, share / max(1 - rate, 1e-9))
+
+
+def skill(accuracy: float, num_classes: int) -> float:
+    """Return an accuracy in units in which chance is 0 and perfection is 1."""
+    chance = 1 / max(num_classes, 1)
+    return max(0.0, (accuracy - chance) / (1 - chance)) if chance < 1 else 0.0
+
+
+def confused_pairs(
+    predicted: Ints, given: Ints, rate: float, num_classes: int
+) -> dict[tuple[int, int], float]:
+    """Return the pairs of classes, the smaller first, that predictions cannot tell apart.
+
+    For two classes only the examples count whose label and prediction are among them. The value is
+    the share that agrees, corrected for wrong labels.
+
+    Args:
+        predicted, given: [n] classes.
+        rate: share of wrong labels.
+        num_classes: C.
+    """
+    C = num_classes
+    cells, counts = np.unique(given * C + predicted, return_counts=True)
+    one, other = cells // C, cells % C
+    right = np.zeros(C)
+    right[one[one == other]] = counts[one == other]
+    beside = one != other
+    pairs = np.minimum(one, other)[beside] * C + np.maximum(one, other)[beside]
+    pairs, place = np.unique(pairs, return_inverse=True)
+    crossed = np.bincount(place.reshape(-1), counts[beside], minlength=len(pairs))
+    found = {}
+    for pair, count in zip(pairs.tolist(), crossed.tolist(), strict=True):
+        a, b = divmod(pair, C)
+        total = float(right[a] + right[b]) + count
+        accuracy = corrected_accuracy((total - count) / total, rate)
+        if total >= _FEWEST and accuracy < TOLD_APART:
+            found[a, b] = accuracy
+    return dict(sorted(found.items(), key=lambda item: item[1]))
