@@ -46,7 +46,7 @@ def goals(rows: Sequence[dict[str, Row]]) -> list[Goal]:
         _goal(
             "gain, as a share of that with the rate known",
             "≥ 80 %",
-            reached / possible if possible else math.nan,
+            share,
             0.8,
         ),
         _goal("clean labels changed", "≤ 0.5 %", _mean(r["changed"] for r in clean), -0.005, ".2%"),

@@ -8,6 +8,7 @@ made here, from the methods and from benchmarks/results/.
 
 import functools
 import json
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,21 +104,50 @@ def estimator() -> str:
 
 def detection_in_short() -> str:
     """Return the short comparison with cleanlab's defaults, from the benchmark."""
-    measured = json.loads((RESULTS / "detection.json").read_text(encoding="utf-8"))
+    found = json.loads((RESULTS / "detection.json").read_text(encoding="utf-8"))["found"]
+    judges = ("the same network", "logistic regression", "random forest", "boosting")
+    kinds = ("audit", *(f"cleanlab, {judge}" for judge in judges))
     rows = [
-        "| labels | wrong | AUROC: ours | cleanlab | labels right after: ours | cleanlab |",
-        "|---|---|---|---|---|---|",
+        "| labels | wrong | F1: ours | cleanlab, same network | logistic regression | forest "
+        "| boosting | labels right: before | ours | cleanlab, same network |",
+        "|" + "---|" * 10,
     ]
-    for setting in measured["found"]["settings"].values():
-        ours, theirs = (setting["rows"][row] for row in ("audit proselflc", "cleanlab default"))
-        cells = [
-            f"{one[measure]['mean']:.{digits}f} ± {one[measure]['std']:.{digits}f}"
-            for measure, digits in (("auroc", 2), ("labels_after", 2))
-            for one in (ours, theirs)
+    for name, title in IN_SHORT.items():
+        seeds = [rows for key, rows in found.items() if key.rpartition("-")[0] == name]
+        if not all(kinds[0] in one for one in seeds) or not seeds:
+            continue
+        f1 = [_over_seeds([one[kind]["f1"] for one in seeds if kind in one]) for kind in kinds]
+        truth = sum(one["audit"]["truth"] for one in seeds) / len(seeds)
+        right = [
+            _over_seeds([one[kind][measure] for one in seeds])
+            for kind, measure in zip(kinds, ("right_by_change", "right_by_suspects"), strict=False)
         ]
-        rate = f"{setting['noise_rate']['mean']:.0%}"
-        rows.append(f"| {setting['title']} | {rate} | {' | '.join(cells)} |")
+        cells = [title, f"{truth:.0%}", *f1, f"{1 - truth:.2f}", *right]
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+IN_SHORT = {
+    "digits-symmetric-0.1": "digits, symmetric",
+    "digits-pairflip-0.4": "digits, pairs",
+    "breast-cancer-symmetric-0.1": "breast cancer (table), symmetric",
+    "fashion-symmetric-0.1": "Fashion-MNIST, symmetric",
+    "fashion-pairflip-0.4": "Fashion-MNIST, pairs",
+    "cifar-symmetric-0.1": "CIFAR-100 subset, symmetric",
+    "cifar-symmetric-0.4": "CIFAR-100 subset, symmetric",
+    "cifar-human": "CIFAR-100N subset, by people",
+    "hausa-symmetric-0.1": "Hausa titles, symmetric",
+    "hausa-rules": "Hausa titles, by rules",
+}
+
+
+def _over_seeds(values: list[float | None]) -> str:
+    """Return mean ± standard deviation, or a dash without values."""
+    known = [value or 0.0 for value in values]
+    if not known:
+        return "–"
+    spread = statistics.stdev(known) if len(known) > 1 else 0.0
+    return f"{statistics.mean(known):.2f} ± {spread:.2f}"
 
 
 def fuzz() -> str:
