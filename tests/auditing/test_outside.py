@@ -245,3 +245,22 @@ def test_cleanlabs_names_use_the_same_function(audited: PredictionsAudit) -> Non
     _, given, p = made()
     np.testing.assert_array_equal(ours.label_issue_mask(given, p), audited.is_suspect)
     np.testing.assert_array_equal(ours.get_label_quality_scores(given, p), audited.quality)
+
+
+def test_the_range_of_precision_holds_what_it_promises() -> None:
+    """If the chances are right, the share of wrong labels is in the range in 90 % of the draws."""
+    generator = np.random.default_rng(3)
+    inside = 0
+    for _ in range(400):
+        chances = generator.uniform(0.5, 1, 60)
+        found = outside.precision_range(chances, chances, 1.0)
+        assert found is not None
+        assert found.expected == pytest.approx(chances.mean())
+        inside += found.low <= (generator.random(60) < chances).mean() <= found.high
+    assert 0.85 < inside / 400 <= 1
+    low, high = np.full(50, 0.6), np.full(50, 0.9)
+    wide = outside.precision_range(low, high, 0.5)
+    assert wide is not None
+    assert wide.expected == pytest.approx(0.7)  # the middle of 0.5 and 0.9
+    assert wide.low < 0.5 < 0.9 < wide.high
+    assert outside.precision_range(low[:0], high[:0], 0.5) is None

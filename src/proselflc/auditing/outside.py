@@ -100,15 +100,13 @@ def audit_predictions(
     and includes the model's mistakes. S, the classes that labels are mistaken for, and τ, which
     undoes the blur that wrong labels leave in p, have the largest likelihood (`fit`).
 
-    | result | is |
-    |---|---|
-    | quality | P(y) with 0.9 τ; 1 for trusted labels |
-    | suspect | P(y) < ½; the likeliest other class is suggested |
-    | noise range | from the wrong labels of the surest examples (`surest_disagreement`) to dis |
-    | precision range | mean 1 − P(y) of the suspects with r at either end of the noise range, or \
-r / dis if that is less; both with the error of so many suspects |
-    | expected precision | the middle of that range, before the error |
-    | change | P(y) < ½ with r at the low end of the noise range too, and argmax p is suggested |
+    - Quality is P(y) with 0.9 τ, and 1 for trusted labels.
+    - A label is suspect if its quality is below ½; the likeliest other class is suggested.
+    - The noise rate is the mean of 1 − quality, within a range from the wrong labels of the surest
+      examples (`surest_disagreement`) to dis.
+    - The precision is a range from the chances 1 − P(y) of the suspects with r at either end of the
+      noise range (`precision_range`).
+    - A suspect is changed if P(y) < ½ with r at the low end too, and the suggestion is argmax p.
 
     Args:
         labels: [n] given labels, class ids 0 … C−1.
@@ -144,15 +142,9 @@ r / dis if that is less; both with the error of so many suspects |
     if 1 - dis < WEAK or surest < FEWEST_SUREST:
         sure[:] = False
 
-    many, precision, limits = int(suspect.sum()), None, None
-    if many:
-        high_quality, _ = channel.judge(p, given, high)
-        ends = sorted(float(1 - one[suspect].mean()) for one in (low_quality, high_quality))
-        ends[0] = min(ends[0], rate / high)
-        errors = [_Z * math.sqrt(end * (1 - end) / many) for end in ends]
-        limits = max(0.0, ends[0] - errors[0]), min(1.0, ends[1] + errors[1])
-        if many >= FEWEST_SUSPECTS and 1 - dis >= UNSURE:
-            precision = sum(ends) / 2
+    high_quality, _ = channel.judge(p, given, high)
+    precision = precision_range(1 - low_quality[suspect], 1 - high_quality[suspect], rate / high)
+    is_known = suspect.sum() >= FEWEST_SUSPECTS and 1 - dis >= UNSURE
     return PredictionsAudit(
         given=given,
         names=words,
@@ -163,9 +155,9 @@ r / dis if that is less; both with the error of so many suspects |
         estimated_noise_rate=wrong,
         noise_low=low,
         noise_high=high,
-        expected_precision=precision,
-        precision_low=limits and limits[0],
-        precision_high=limits and limits[1],
+        expected_precision=precision.expected if precision and is_known else None,
+        precision_low=precision.low if precision else None,
+        precision_high=precision.high if precision else None,
         agreement=1 - dis,
         warnings=(*warnings, *_cautions(given, words, 1 - dis, surest)),
     )
@@ -227,6 +219,37 @@ def limit(share: float, number: int, sign: Literal[-1, 1]) -> float:
     square = _Z * _Z / number
     root = math.sqrt(share * (1 - share) * square + square * square / 4)
     return min(1.0, max(0.0, (share + square / 2 + sign * root) / (1 + square)))
+
+
+class Precision(NamedTuple):
+    """The share of suspects that are really wrong: a range, and the middle of what is expected."""
+
+    expected: float
+    low: float
+    high: float
+
+
+def precision_range(low: Doubles, high: Doubles, least: float) -> Precision | None:
+    """Return the range of the share of wrong labels among m suspects; None without suspects.
+
+    The share is expected from the mean chance at the low end of the noise range, or r / dis if that
+    is less, to the mean chance at its high end. Each end s is widened by 1.645 √(s (1 − s)/m).
+
+    Args:
+        low, high: [m] chances of being wrong with the noise rate at either end of its range.
+        least: r / dis, the precision of all labels that are not argmax p together.
+    """
+    if not len(low):
+        return None
+    first, last = sorted((float(low.mean()), float(high.mean())))
+    first = min(first, least)
+
+    def error(share: float) -> float:
+        return _Z * math.sqrt(share * (1 - share) / len(low))
+
+    return Precision(
+        (first + last) / 2, max(0.0, first - error(first)), min(1.0, last + error(last))
+    )
 
 
 class LabelChannel(NamedTuple):
