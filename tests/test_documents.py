@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -84,12 +85,27 @@ def backbone(folder: Path) -> None:
     (folder / "preprocessor_config.json").write_text(json.dumps(scaling))
 
 
+def probabilities(path: Path) -> None:
+    """Of 300 examples and three classes, which the labels of `class_ids` agree with mostly."""
+    p = np.full((300, 3), 0.05)
+    p[np.arange(300), np.arange(300) % 3] = 0.9
+    np.save(path, p)
+
+
+def class_ids(path: Path) -> None:
+    y = np.arange(300) % 3
+    y[::15] = (y[::15] + 1) % 3
+    np.save(path, y)
+
+
 # Files that the pages assume; each is created when a block names it.
 FILES: dict[str, Callable[[Path], object]] = {
     "pictures": lambda path: audit_a_folder.make_folder(path, size=160),
     "patients.csv": table_with_wrong_labels.make_table,
     "titles.tsv": text_from_tsv.make_tsv,
     "backbone": backbone,
+    "pred_probs.npy": probabilities,
+    "given.npy": class_ids,
 }
 
 

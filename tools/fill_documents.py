@@ -97,6 +97,12 @@ def detection() -> str:
     return (RESULTS / "detection.md").read_text(encoding="utf-8").rstrip()
 
 
+def outside_predictions() -> str:
+    """Return the comparison with cleanlab by the same predictions, from the benchmark."""
+    text = (RESULTS / "outside_predictions.md").read_text(encoding="utf-8")
+    return text.partition("\n\nMeans by model")[0]
+
+
 def estimator() -> str:
     """Return the comparison of the classifier with scikit-learn's, from the benchmark."""
     return (RESULTS / "estimator.md").read_text(encoding="utf-8").rstrip()
@@ -245,6 +251,7 @@ MADE: dict[str, Callable[[], str]] = {
     "demo": demo,
     "detection": detection,
     "estimator": estimator,
+    "outside_predictions": outside_predictions,
     "detection_in_short": detection_in_short,
     "fuzz": fuzz,
     "howtos": howtos,

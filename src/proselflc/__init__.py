@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from proselflc import functional
     from proselflc.auditing.audit import Audit
+    from proselflc.auditing.outside import PredictionsAudit, audit_predictions
     from proselflc.correction.criteria import (
         BackwardCorrection,
         BootHard,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 # The module of each public name.
 _NAMES = {
     "auditing.audit": "Audit",
+    "auditing.outside": "PredictionsAudit audit_predictions",
     "correction.criteria": (
         "BackwardCorrection BootHard BootSoft ConfidencePenalty CrossEntropy Distillation "
         "ForwardCorrection GeneralizedCrossEntropy LabelSmoothing LowTemperatureProSelfLC "
@@ -137,6 +139,7 @@ __all__ = [
     "Part",
     "Prediction",
     "Predictions",
+    "PredictionsAudit",
     "Preprocessing",
     "Preview",
     "ProSelfLC",
@@ -159,6 +162,7 @@ __all__ = [
     "Trust",
     "Uniform",
     "audit",
+    "audit_predictions",
     "corrected_labels",
     "find_label_issues",
     "fit",

@@ -52,10 +52,20 @@ def print_json(value: object) -> None:
 
 def print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a result as a table of aligned columns."""
-    widths = [max(len(row[k]) for row in (heading, *rows)) for k in range(len(heading))]
-    for row in (heading, *rows):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        sys.stdout.write(line.rstrip() + "\n")
+    sys.stdout.write("".join(f"{line}\n" for line in aligned((heading, *rows))))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table of aligned columns.
+
+    >>> aligned([("class", "3"), ("id", "12")])
+    ['class  3', 'id     12']
+    """
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 class Display:

@@ -48,7 +48,8 @@ def test_commands(script: Path) -> None:
 def test_options(script: Path) -> None:
     assert "--label-column" in completed(script, "proselflc", "train", "--la")
     assert completed(script, "proselflc", "export", "run", "--min") == {"--min-confidence"}
-    assert not completed(script, "proselflc", "audit", "--label-col")
+    assert "--pred-probs" in completed(script, "proselflc", "audit", "--pred")
+    assert not completed(script, "proselflc", "report", "--label-col")
 
 
 def test_values(script: Path) -> None:

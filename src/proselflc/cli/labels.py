@@ -7,24 +7,34 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-from proselflc.errors import RunError, invalid_option, printable
+from proselflc.errors import InputError, RunError, invalid_option, printable
 from proselflc.exporting.formats import FORMATS, Format
-from proselflc.options import Whole
+from proselflc.options import Whole, check_out
 from proselflc.terminal import chosen, print_json, say, say_notes
+from proselflc.wording import option
 
 
 def audit(
-    run: Path,
+    run: Path | None = None,
     /,
     *,
     folds: Whole | None = None,
     worst: Whole = 10,
     model: str | None = None,
     data: str | None = None,
+    pred_probs: Path | None = None,
+    labels: Path | None = None,
+    label_column: str | None = None,
+    id_column: str | None = None,
+    out: Path | None = None,
+    overwrite: bool = False,
     quiet: bool = False,
     json: bool = False,
 ) -> None:
-    """List the labels of a finished run that are probably wrong, with suggested corrections.
+    """List labels that are probably wrong, with suggested corrections.
+
+    The labels are those of a finished run, or of a file together with any model's out-of-sample
+    probabilities.
 
     Args:
         run: run directory.
@@ -34,6 +44,13 @@ def audit(
         worst: number of suspects to list.
         model: package.module:factory, for the folds of a run whose model is your own code.
         data: current location of the run's data, if it has moved; for folds.
+        pred_probs: out-of-sample probabilities of your own model, instead of a run: .npy, .npz, or
+            a table with one column per class.
+        labels: labels to audit by --pred-probs: a table, .npy, .npz, or .txt with one per line.
+        label_column: column of the table that holds the labels; for --labels.
+        id_column: column of the tables that holds ids; for --pred-probs and --labels.
+        out: file for one row per label, .csv, .tsv or .parquet; for --pred-probs.
+        overwrite: replace an existing file; for --out.
         quiet: show no progress.
         json: print the result as JSON.
     """
@@ -43,6 +60,23 @@ def audit(
 
     if worst < 0:
         raise invalid_option("worst", f"must be at least 0, got {worst}")
+    if pred_probs is not None:
+        if run is not None:
+            raise invalid_option(
+                "pred_probs", f"cannot be combined with the run {run}", fix="omit one of them"
+            )
+        if labels is None:
+            raise invalid_option("labels", f"is missing: {option('pred_probs')} needs it")
+        _refuse("a run", folds=folds, model=model, data=data)
+        _audit_files(pred_probs, labels, label_column, id_column, out, overwrite, worst, json)
+        return
+    if run is None:
+        raise InputError(
+            "there is nothing to audit",
+            fix=f"give a run directory, or {option('pred_probs')} and {option('labels')}",
+        )
+    of_files = {"labels": labels, "label_column": label_column, "id_column": id_column}
+    _refuse(option("pred_probs"), **of_files, out=out, overwrite=overwrite or None)
     audited = load_run(run, model=model)
     say_notes(audited.notes)
     try:
@@ -60,6 +94,41 @@ def audit(
         print_json({"run": str(run), **found.to_json(), **listed})
     else:
         sys.stdout.write(auditing.describe(audited, found, audited.examples, worst))
+
+
+def _refuse(needed: str, **options: object) -> None:
+    """Refuse options that need something else to be given."""
+    for field, value in options.items():
+        if value is not None:
+            raise invalid_option(field, f"is only used with {needed}", fix="omit it")
+
+
+def _audit_files(
+    pred_probs: Path,
+    labels: Path,
+    label_column: str | None,
+    id_column: str | None,
+    out: Path | None,
+    overwrite: bool,
+    worst: int,
+    json: bool,
+) -> None:
+    from proselflc.exporting.formats import write_table
+    from proselflc.files.regular import whole_file
+    from proselflc.run.outside_audit import audit_files
+
+    if out is not None:
+        check_out(out, overwrite, FORMATS["cleanlab"].suffixes)
+    found = audit_files(pred_probs, labels, label_column=label_column, id_column=id_column)
+    if out is not None:
+        with whole_file(out) as file:
+            write_table(found.table(), file, out.suffix.lower())
+    if json:
+        print_json({"out": None if out is None else str(out), **found.to_json(worst)})
+    else:
+        sys.stdout.write(found.describe(worst))
+        if out is not None:
+            sys.stdout.write(f"\nEvery label is in {printable(str(out))}.\n")
 
 
 def report(

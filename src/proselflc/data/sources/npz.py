@@ -154,6 +154,20 @@ def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
         ) from error
 
 
+def names_of_arrays(path: Path) -> tuple[str, ...]:
+    """Return the names of the arrays in an `.npz` file."""
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            return tuple(info.filename.removesuffix(".npy") for info in archive.infolist())
+    except InputError:
+        raise
+    except DAMAGE as error:
+        raise InputError(
+            f"{path} is not an .npz file or is damaged ({_reason(error)}): write it again with "
+            "np.savez"
+        ) from error
+
+
 def array(path: Path) -> Array:
     """Return the array of an `.npy` file."""
     try:

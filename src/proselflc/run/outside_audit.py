@@ -1,0 +1,178 @@
+"""`proselflc audit --pred-probs`: an audit of labels by predictions from outside, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from proselflc.auditing.detection import suspect_pairs
+from proselflc.auditing.outside import PredictionsAudit, audit_predictions
+from proselflc.data.sources.predictions import read_predictions
+from proselflc.errors import printable
+from proselflc.pages.values import shorten
+from proselflc.terminal import aligned
+from proselflc.training.run_directory import Json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PAIRS = 5  # of given and suggested label that are listed
+_ID, _NAME = 44, 24  # characters of an id and of a class name that are shown
+
+
+def audit_files(
+    pred_probs: Path,
+    labels: Path,
+    *,
+    label_column: str | None = None,
+    id_column: str | None = None,
+) -> OutsideAudit:
+    """Audit the labels of a file by the probabilities of another; see `read_predictions`.
+
+    Raises:
+        InputError: a file cannot be read, or the two do not fit together.
+    """
+    read = read_predictions(pred_probs, labels, label_column=label_column, id_column=id_column)
+    return OutsideAudit(audit_predictions(read.given, read.p, read.names), read.ids)
+
+
+@dataclass(frozen=True)
+class OutsideAudit:
+    """An audit by predictions from outside, with the ids of its examples.
+
+    Attributes:
+        audit: the audit.
+        ids: n names of the examples.
+    """
+
+    audit: PredictionsAudit
+    ids: tuple[str, ...]
+
+    def table(self) -> pa.Table:
+        """Return a row per example, in the order of the probabilities.
+
+        | column | holds |
+        |---|---|
+        | `index` | position of the example, from 0 |
+        | `id` | the example's name |
+        | `given_label`, `suggested_label` | class names; equal unless the label is suspect |
+        | `is_suspect` | whether the given label is more likely wrong than right |
+        | `quality` | of the given label, in [0, 1]; **low means probably mislabelled** |
+        | `action` | `keep`, `review` or `change` |
+        """
+        import pyarrow as pa
+
+        found, names = self.audit, pa.array(self.audit.names, pa.string())
+        return pa.table(
+            {
+                "index": pa.array(np.arange(len(self.ids))),
+                "id": pa.array(self.ids, pa.string()),
+                "given_label": names.take(pa.array(found.given)),
+                "suggested_label": names.take(pa.array(found.suggested)),
+                "is_suspect": pa.array(found.is_suspect),
+                "quality": pa.array(found.quality.astype(np.float32)),
+                "action": pa.array(found.action, pa.string()),
+            }
+        )
+
+    def to_json(self, worst: int) -> Json:
+        """Return the facts that `--json` prints, with so many of the worst suspects."""
+        found = self.audit
+        return {
+            "examples": len(found.given),
+            "suspects": int(found.is_suspect.sum()),
+            "changes": found.action.count("change"),
+            "estimated_noise_rate": found.estimated_noise_rate,
+            "noise_low": found.noise_low,
+            "noise_high": found.noise_high,
+            "expected_precision": found.expected_precision,
+            "precision_low": found.precision_low,
+            "precision_high": found.precision_high,
+            "agreement": found.agreement,
+            "warnings": list(found.warnings),
+            "pairs": [
+                {name: getattr(pair, name) for name in ("given_label", "suggested_label", "count")}
+                for pair in suspect_pairs(self.table(), PAIRS)
+            ],
+            "worst": self.worst(worst),
+        }
+
+    def worst(self, count: int) -> list[Json]:
+        """Return the suspects of the lowest quality, the worst first."""
+        suspect = np.flatnonzero(self.audit.is_suspect)
+        rows = suspect[np.argsort(self.audit.quality[suspect], kind="stable")[:count]]
+        listed: list[Json] = self.table().take(rows).to_pylist()
+        return listed
+
+    def describe(self, worst: int) -> str:
+        """Return the result as text, with so many of the worst suspects."""
+        lines = _verdict(self.audit)
+        for warning in self.audit.warnings:
+            lines += ["", f"Caution: {printable(warning['message'])}."]
+        pairs = suspect_pairs(self.table(), PAIRS)
+        if pairs:
+            counts = [
+                (_change(one.given_label, one.suggested_label), f"{one.count:,}") for one in pairs
+            ]
+            lines += ["", "Most frequent suspects (given → suggested):", *_indented(counts)]
+        listed = self.worst(worst)
+        if listed:
+            rows = [("id", "given → suggested", "quality", "action")]
+            for row in listed:
+                change = _change(row["given_label"], row["suggested_label"])
+                quality = f"{row['quality']:.3f}"
+                rows.append((_short(row["id"], _ID), change, quality, str(row["action"])))
+            many = len(listed)
+            title = f"The {many} least likely to be right:" if many > 1 else "The suspect:"
+            lines += ["", title, *_indented(rows)]
+        return "\n".join([*lines, ""])
+
+
+def _verdict(audit: PredictionsAudit) -> list[str]:
+    n, suspects = len(audit.given), int(audit.is_suspect.sum())
+    changes = audit.action.count("change")
+    rate = _range(audit.noise_low, audit.noise_high, audit.estimated_noise_rate, 1)
+    agreement = f"The model predicts {audit.agreement:.0%} of the given labels."
+    if audit.precision_low is None or audit.precision_high is None:
+        none = f"None of {n:,} labels is suspect; {rate} of all are estimated to be wrong."
+        return [none, agreement]
+    precision = _range(audit.precision_low, audit.precision_high, audit.expected_precision, 0)
+    some = f"{changes:,} of them {_is(changes)}" if changes else "None of them is"
+    return [
+        f"{suspects:,} of {n:,} labels {_is(suspects)} suspect ({suspects / n:.1%}); "
+        f"{rate} of all are estimated to be wrong.",
+        f"{precision} of the suspects should really be wrong.",
+        f"{some} sure enough to change without a review.",
+        agreement,
+    ]
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _range(low: float, high: float, likely: float | None, digits: int) -> str:
+    """Return a range of shares, and the likeliest one if it is known.
+
+    >>> _range(0.1, 0.25, 0.2, 0)
+    '10% to 25% (most likely 20%)'
+    """
+    words = f"{low:.{digits}%} to {high:.{digits}%}"
+    return words if likely is None else f"{words} (most likely {likely:.{digits}%})"
+
+
+def _change(given: object, suggested: object) -> str:
+    return f"{_short(given, _NAME)} → {_short(suggested, _NAME)}"
+
+
+def _short(name: object, length: int) -> str:
+    """Return an untrusted name, shortened to fit into a line."""
+    return shorten(printable(str(name)), length)
+
+
+def _indented(rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"  {line}" for line in aligned(rows)]
