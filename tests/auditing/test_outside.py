@@ -222,8 +222,18 @@ def test_columns_in_another_order_are_refused() -> None:
     ],
 )
 def test_what_is_not_labels_and_probabilities(labels: Any, p: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as caught:
         audit_predictions(labels, p)
+    assert caught.value.field in ("labels", "pred_probs")
+
+
+def test_what_to_do_about_a_row() -> None:
+    with pytest.raises(InputError) as caught:
+        audit_predictions([0], [[2.0, 3.0]])
+    assert caught.value.fix == "give probabilities instead of logits or scores"
+    with pytest.raises(InputError) as caught:
+        audit_predictions([0], [[math.nan, 0.5]])
+    assert caught.value.fix == "predict these examples again, or drop them"
 
 
 def test_names_must_fit() -> None:

@@ -376,12 +376,12 @@ def _cautions(
         rest = (
             "labels are ranked, but none is changed without a review"
             if agreement < WEAK
-            else "how many of the suspects are really wrong is unknown"
+            else "how many suspects are really wrong is unknown"
         )
         yield {
             "code": "weak_judge",
             "message": f"the model predicts only {agreement:.0%} of the given labels: either it is "
-            f"weak or very many labels are wrong, and {rest}; review a sample of the suspects",
+            f"weak or very many labels are wrong, and {rest}; review a sample of the labels",
         }
     if surest < FEWEST_SUREST:
         yield {
