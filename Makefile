@@ -67,6 +67,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/methods_on_digits.py
 	$(BIN)/python benchmarks/estimator.py
 	$(BIN)/python benchmarks/detection.py
+	$(BIN)/python benchmarks/outside_predictions.py
 	$(BIN)/python benchmarks/accuracy.py
 
 # A failing case prints the command that repeats it.

@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from proselflc import functional
     from proselflc.auditing.audit import Audit
-    from proselflc.auditing.outside import PredictionsAudit, audit_predictions
+    from proselflc.auditing.predictions.outside import PredictionsAudit, audit_predictions
     from proselflc.correction.criteria import (
         BackwardCorrection,
         BootHard,

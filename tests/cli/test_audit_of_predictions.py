@@ -127,7 +127,10 @@ def test_every_label_is_written(suffix: str, audit: Any, files: Path) -> None:
         (("--labels", "y.npy"), "there is nothing to audit"),
         (("run", *BOTH), "--pred-probs cannot be combined with the run run: omit one of them"),
         (("run", "--labels", "y.npy"), "--labels is only used with --pred-probs: omit it"),
-        (("run", "--overwrite"), "--overwrite is only used with --pred-probs: omit it"),
+        (
+            ("run", "--overwrite"),
+            "--overwrite is only used with --pred-probs and --part test: omit",
+        ),
         ((*BOTH, "--folds", "3"), "--folds is only used with a run: omit it"),
         ((*BOTH, "--out", "audit.json"), '--out must end in .csv, .tsv, .parquet, .pq, got "audit'),
         (("--pred-probs", "y.npy", "--labels", "y.npy"), "expected [n, C]"),

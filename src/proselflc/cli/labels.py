@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from proselflc.errors import InputError, RunError, invalid_option, printable
 from proselflc.exporting.formats import FORMATS, Format
 from proselflc.options import Whole, check_out
 from proselflc.terminal import chosen, print_json, say, say_notes
 from proselflc.wording import option
+
+if TYPE_CHECKING:
+    from proselflc.run.outside_audit import OutsideAudit
 
 
 def audit(
@@ -22,6 +25,7 @@ def audit(
     worst: Whole = 10,
     model: str | None = None,
     data: str | None = None,
+    part: Literal["train", "test"] | None = None,
     pred_probs: Path | None = None,
     labels: Path | None = None,
     label_column: str | None = None,
@@ -42,19 +46,23 @@ def audit(
             every label by the model that was not trained on it. 0 uses the predictions recorded
             during training (default: the folds of an earlier audit, if any, otherwise 0).
         worst: number of suspects to list.
-        model: package.module:factory, for the folds of a run whose model is your own code.
-        data: current location of the run's data, if it has moved; for folds.
+        model: package.module:factory, for a run whose model is your own code; for folds and the
+            test part.
+        data: current location of the run's data, if it has moved; for folds and the test part.
+        part: part of the run's data to audit (default: train); the labels of the test part were
+            not learned, and nothing in the run is changed.
         pred_probs: out-of-sample probabilities of your own model, instead of a run: .npy, .npz, or
             a table with one column per class.
         labels: labels to audit by --pred-probs: a table, .npy, .npz, or .txt with one per line.
         label_column: column of the table that holds the labels; for --labels.
         id_column: column of the tables that holds ids; for --pred-probs and --labels.
-        out: file for one row per label, .csv, .tsv or .parquet; for --pred-probs.
+        out: file for one row per label, .csv, .tsv or .parquet; for --pred-probs and --part test.
         overwrite: replace an existing file; for --out.
         quiet: show no progress.
         json: print the result as JSON.
     """
     from proselflc.run import audit as auditing
+    from proselflc.run import outside_audit
     from proselflc.run.reader import load_run
     from proselflc.training.loop import DivergenceError
 
@@ -67,18 +75,35 @@ def audit(
             )
         if labels is None:
             raise invalid_option("labels", f"is missing: {option('pred_probs')} needs it")
-        _refuse("a run", folds=folds, model=model, data=data)
-        _audit_files(pred_probs, labels, label_column, id_column, out, overwrite, worst, json)
-        return
-    if run is None:
+        _refuse("a run", folds=folds, model=model, data=data, part=part)
+    elif run is None:
         raise InputError(
             "there is nothing to audit",
             fix=f"give a run directory, or {option('pred_probs')} and {option('labels')}",
         )
-    of_files = {"labels": labels, "label_column": label_column, "id_column": id_column}
-    _refuse(option("pred_probs"), **of_files, out=out, overwrite=overwrite or None)
+    else:
+        files = option("pred_probs")
+        _refuse(files, labels=labels, label_column=label_column, id_column=id_column)
+        if part == "test":
+            _refuse("the training part", folds=folds)
+        else:
+            written = f"{files} and {option('part', 'test')}"
+            _refuse(written, out=out, overwrite=overwrite or None)
+    if out is not None:
+        check_out(out, overwrite, FORMATS["cleanlab"].suffixes)
+    if pred_probs is not None and labels is not None:
+        outside = outside_audit.audit_files(
+            pred_probs, labels, label_column=label_column, id_column=id_column
+        )
+        _show_outside(outside, {}, out, worst, json)
+        return
+    assert run is not None
     audited = load_run(run, model=model)
     say_notes(audited.notes)
+    if part == "test":
+        outside = outside_audit.audit_test_part(audited, data=data)
+        _show_outside(outside, {"run": str(run), "part": part}, out, worst, json)
+        return
     try:
         found = auditing.audit(audited, folds=folds, data=data, display=chosen(quiet))
     except DivergenceError as error:
@@ -103,32 +128,23 @@ def _refuse(needed: str, **options: object) -> None:
             raise invalid_option(field, f"is only used with {needed}", fix="omit it")
 
 
-def _audit_files(
-    pred_probs: Path,
-    labels: Path,
-    label_column: str | None,
-    id_column: str | None,
-    out: Path | None,
-    overwrite: bool,
-    worst: int,
-    json: bool,
+def _show_outside(
+    found: OutsideAudit, about: dict[str, str], out: Path | None, worst: int, json: bool
 ) -> None:
+    """Print an audit by out-of-sample predictions, and write its table if a file is named."""
     from proselflc.exporting.formats import write_table
     from proselflc.files.regular import whole_file
-    from proselflc.run.outside_audit import audit_files
 
-    if out is not None:
-        check_out(out, overwrite, FORMATS["cleanlab"].suffixes)
-    found = audit_files(pred_probs, labels, label_column=label_column, id_column=id_column)
     if out is not None:
         with whole_file(out) as file:
             write_table(found.table(), file, out.suffix.lower())
     if json:
-        print_json({"out": None if out is None else str(out), **found.to_json(worst)})
-    else:
-        sys.stdout.write(found.describe(worst))
-        if out is not None:
-            sys.stdout.write(f"\nEvery label is in {printable(str(out))}.\n")
+        written = {} if out is None else {"out": str(out)}
+        print_json({**about, **found.to_json(worst), **written})
+        return
+    sys.stdout.write(found.describe(worst))
+    if out is not None:
+        sys.stdout.write(f"\nEvery label is in {printable(str(out))}.\n")
 
 
 def report(

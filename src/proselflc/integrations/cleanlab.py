@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy.typing as npt
 
-from proselflc.auditing.outside import audit_predictions
+from proselflc.auditing.predictions.outside import audit_predictions
 from proselflc.auditing.records import Doubles
 from proselflc.data.inputs import Bools
 from proselflc.exporting.labels import issues_frame

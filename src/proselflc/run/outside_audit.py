@@ -1,4 +1,4 @@
-"""`proselflc audit --pred-probs`: an audit of labels by predictions from outside, as text."""
+"""Audits of labels that the model has not learned: those of files, and of a run's test part."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proselflc.auditing.detection import suspect_pairs
-from proselflc.auditing.outside import PredictionsAudit, audit_predictions
+from proselflc.auditing.predictions.outside import PredictionsAudit, audit_predictions
+from proselflc.data import opening
+from proselflc.data.memory_budget import require
 from proselflc.data.sources.predictions import read_predictions
-from proselflc.errors import printable
+from proselflc.errors import InputError, printable
 from proselflc.pages.values import shorten
+from proselflc.run import original, prediction
+from proselflc.run.reader import Run
 from proselflc.terminal import aligned
 from proselflc.training.run_directory import Json
+from proselflc.wording import option
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,9 +45,35 @@ def audit_files(
     return OutsideAudit(audit_predictions(read.given, read.p, read.names), read.ids)
 
 
+def audit_test_part(run: Run, *, data: str | None = None) -> OutsideAudit:
+    """Audit the labels of a run's test part, which were not learned, by the run's own model.
+
+    Args:
+        run: a finished run.
+        data: the present location of its data, if it has moved.
+
+    Raises:
+        InputError: the data cannot be opened again, or has no test part with labels.
+    """
+    stored = opening.without_labels(original.request(run, data=data))
+    try:
+        predicted = prediction.predict(run, stored, "test")
+    except InputError as error:
+        if error.field != "split":
+            raise
+        fix = f"audit the training part, without {option('part')}"
+        raise InputError(error.reason, field="part", fix=fix) from None
+    given, n, C = predicted.examples.labels, len(predicted.examples), len(run.names)
+    if given is None or not n:
+        raise InputError(f"the test part of {predicted.data} has no labels to audit", field="data")
+    require(4 * n * C, f"predictions for {n:,} examples of {C:,} classes", "audit fewer examples")
+    p = np.concatenate([*predicted.probabilities()])
+    return OutsideAudit(audit_predictions(given, p, run.names), predicted.examples.ids)
+
+
 @dataclass(frozen=True)
 class OutsideAudit:
-    """An audit by predictions from outside, with the ids of its examples.
+    """An audit by out-of-sample predictions, with the ids of its examples.
 
     Attributes:
         audit: the audit.

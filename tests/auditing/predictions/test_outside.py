@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from proselflc import InputError, PredictionsAudit, audit_predictions
-from proselflc.auditing import outside
+from proselflc.auditing import label_channel, outside
 from proselflc.integrations import cleanlab as ours
 
 Array = npt.NDArray[Any]
@@ -59,7 +59,7 @@ def test_quality_is_bayes_rule_with_a_known_channel() -> None:
     """Against a loop over examples and classes."""
     _, given, p = made(50, 3)
     beside = np.array([[0, 0.7, 0.3], [0.5, 0, 0.5], [0.1, 0.9, 0]])
-    channel = outside.LabelChannel(0.5, beside)
+    channel = label_channel.LabelChannel(0.5, beside)
     quality, other = channel.judge(p, given, 0.2)
     for i, y in enumerate(given):
         chances = [p[i, k] ** 2 * (0.8 if k == y else 0.2 * beside[k, y]) for k in range(3)]
@@ -75,7 +75,7 @@ def test_the_likeliest_transition_is_found() -> None:
     true, _, p = made(20000, 3, sureness=6.0)
     given = (T[true].cumsum(1) > generator.random((len(true), 1))).argmax(1)
     order = np.argsort(given, kind="stable")
-    found, likelihood = outside.likeliest_transition(p[order], given[order])
+    found, likelihood = label_channel.likeliest_transition(p[order], given[order])
     np.testing.assert_allclose(found, T, atol=0.03)
     np.testing.assert_allclose(found.sum(1), 1)
     expected = np.log((p * found.T[given]).sum(1)).sum()
@@ -222,8 +222,18 @@ def test_columns_in_another_order_are_refused() -> None:
     ],
 )
 def test_what_is_not_labels_and_probabilities(labels: Any, p: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as caught:
         audit_predictions(labels, p)
+    assert caught.value.field in ("labels", "pred_probs")
+
+
+def test_what_to_do_about_a_row() -> None:
+    with pytest.raises(InputError) as caught:
+        audit_predictions([0], [[2.0, 3.0]])
+    assert caught.value.fix == "give probabilities instead of logits or scores"
+    with pytest.raises(InputError) as caught:
+        audit_predictions([0], [[math.nan, 0.5]])
+    assert caught.value.fix == "predict these examples again, or drop them"
 
 
 def test_names_must_fit() -> None:

@@ -37,21 +37,24 @@ def probabilities(pred_probs: npt.ArrayLike) -> Probabilities:
             good = (block >= 0).all(1) & (np.abs(block.sum(1) - 1) < _ROUNDING)
         if not good.all():
             row = int(np.flatnonzero(~good)[0])
+            came, fix = _what_is_wrong(block[row])
             raise InputError(
                 f"row {rows.start + row} of pred_probs is not a distribution: expected {C} numbers "
-                f"from 0 to 1 that sum to 1, got {_what_is_wrong(block[row])}",
+                f"from 0 to 1 that sum to 1, got {came}",
                 field="pred_probs",
-                fix="give probabilities instead of logits or scores",
+                fix=fix,
             )
     return p if p.dtype in (np.float32, np.float64) else p.astype(np.float32)
 
 
-def _what_is_wrong(row: Doubles) -> str:
+def _what_is_wrong(row: Doubles) -> tuple[str, str]:
+    """Return what is wrong with a row, and what to do."""
     if not np.isfinite(row).all():
-        return "NaN or infinity"
+        return "NaN or infinity", "predict these examples again, or drop them"
+    fix = "give probabilities instead of logits or scores"
     if (row < 0).any():
-        return f"a negative number, {row.min():.4g}"
-    return f"a sum of {row.sum():.4g}"
+        return f"a negative number, {row.min():.4g}", fix
+    return f"a sum of {row.sum():.4g}", fix
 
 
 def class_ids(labels: npt.ArrayLike, n: int, C: int) -> Ints:

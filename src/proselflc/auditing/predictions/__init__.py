@@ -1,0 +1,1 @@
+"""Labels judged by out-of-sample probabilities of any model."""
