@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 # The module of each public name.
 _NAMES = {
     "auditing.audit": "Audit",
-    "auditing.outside": "PredictionsAudit audit_predictions",
+    "auditing.predictions.outside": "PredictionsAudit audit_predictions",
     "correction.criteria": (
         "BackwardCorrection BootHard BootSoft ConfidencePenalty CrossEntropy Distillation "
         "ForwardCorrection GeneralizedCrossEntropy LabelSmoothing LowTemperatureProSelfLC "

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from proselflc import InputError, PredictionsAudit, audit_predictions
-from proselflc.auditing import label_channel, outside
+from proselflc.auditing.predictions import label_channel, outside
 from proselflc.integrations import cleanlab as ours
 
 Array = npt.NDArray[Any]
