@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from proselflc import functional
     from proselflc.auditing.audit import Audit
+    from proselflc.auditing.caveats import AuditWarning
+    from proselflc.auditing.judge import ConfusedPair, Judge
     from proselflc.auditing.predictions.outside import PredictionsAudit, audit_predictions
     from proselflc.correction.criteria import (
         BackwardCorrection,
@@ -70,6 +72,8 @@ if TYPE_CHECKING:
 # The module of each public name.
 _NAMES = {
     "auditing.audit": "Audit",
+    "auditing.caveats": "AuditWarning",
+    "auditing.judge": "ConfusedPair Judge",
     "auditing.predictions.outside": "PredictionsAudit audit_predictions",
     "correction.criteria": (
         "BackwardCorrection BootHard BootSoft ConfidencePenalty CrossEntropy Distillation "
@@ -106,11 +110,13 @@ _RENAMED = {"Method": "Objective"}  # former names, which still work
 
 __all__ = [
     "Audit",
+    "AuditWarning",
     "BackwardCorrection",
     "BootHard",
     "BootSoft",
     "Confidence",
     "ConfidencePenalty",
+    "ConfusedPair",
     "Correction",
     "Criterion",
     "CrossEntropy",
@@ -130,6 +136,7 @@ __all__ = [
     "Images",
     "InputError",
     "Inputs",
+    "Judge",
     "LabelSmoothing",
     "LabelValues",
     "LowTemperatureProSelfLC",

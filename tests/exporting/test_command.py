@@ -96,6 +96,13 @@ def suggested(run: Path) -> dict[str, str]:
     return dict(zip(table["id"].to_pylist(), table["suggested_label"].to_pylist(), strict=True))
 
 
+def changed(run: Path) -> dict[str, str]:
+    """The labels of a run after what its audit would change by itself."""
+    rows = proselflc.load_run(run).examples.to_pylist()
+    names = {"keep": "given_label", "review": "given_label", "change": "suggested_label"}
+    return {row["id"]: row[names[row["action"]]] for row in rows}
+
+
 def labels_of(request: Request) -> dict[str, str]:
     data = open_data(request)
     return {name: data.names[k] for name, k in zip(data.train.ids, data.train.labels, strict=True)}
@@ -106,12 +113,12 @@ def test_every_format_is_read_back_as_labels(table_run: Path, tmp_path: Path, en
     out = tmp_path / f"labels.{ending}"
     exported(table_run, "--out", out, "--soft")
     data = str(table_run.parent / "d.csv")
-    assert labels_of(Request(data, labels=out)) == suggested(table_run)
+    assert labels_of(Request(data, labels=out)) == changed(table_run)
     if ending != "csv":
         return
     train("--data", data, "--labels", out, "--out", tmp_path / "again")
     again = proselflc.load_run(tmp_path / "again").labels
-    assert [again.names[k] for k in again.given] == list(suggested(table_run).values())
+    assert [again.names[k] for k in again.given] == list(changed(table_run).values())
 
 
 def test_cleanlabs_names_are_read_back(table_run: Path, tmp_path: Path) -> None:
@@ -122,7 +129,7 @@ def test_cleanlabs_names_are_read_back(table_run: Path, tmp_path: Path) -> None:
         exported(table_run, "--format", "cleanlab", "--out", out)
         assert labels_of(Request(data, labels=out)) == own
         corrected = Request(data, labels=out, label_column="corrected_label")
-        assert labels_of(corrected) == suggested(table_run)
+        assert labels_of(corrected) == changed(table_run)
 
 
 def test_what_cleanlab_writes_is_read(tmp_path: Path) -> None:
@@ -152,7 +159,8 @@ def test_a_text_table_on_the_screen(
 ) -> None:
     exported(table_run, "--min-confidence", "0.5", "--only-suspects")
     frame = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out))
-    assert list(frame)[:6] == ["id", "label", "given_label", "is_suspect", "quality", "confidence"]
+    columns = ["id", "label", "given_label", "is_suspect", "action", "quality", "confidence"]
+    assert list(frame)[:7] == columns
     assert frame["reviewed"].isna().all()
     assert frame["is_suspect"].all()
     sure = frame["confidence"] >= 0.5
@@ -179,16 +187,24 @@ def test_a_summary_as_json(
     exported(table_run, "--out", out, "--copy", copy, "--json")
     printed = capsys.readouterr()
     answer = json.loads(printed.out)
-    own, new = labels_of(Request(str(table_run.parent / "d.csv"))), suggested(table_run)
-    changed = sum(own[name] != new[name] for name in own)
+    own, new = labels_of(Request(str(table_run.parent / "d.csv"))), changed(table_run)
+    many = sum(own[name] != new[name] for name in own)
+    every = sum(own[name] != label for name, label in suggested(table_run).items())
+    assert 0 < many < every
     (note,) = answer.pop("notes")
-    assert note.startswith(f'{changed} labels in the column "label" were changed')
+    assert note.startswith(f'{many} labels in the column "label" were changed')
+    audit = json.loads((table_run / "audit.json").read_text())
+    assert answer.pop("warnings") == audit["warnings"]
+    assert f"{many} of 108 labels were changed, and {every - many} suspects were left" in (
+        printed.err
+    )
     assert str(table_run.parent / "d.csv") in note
     assert answer == {
         "run": str(table_run),
         "examples": 108,
-        "suspects": changed,
-        "corrections": changed,
+        "suspects": every,
+        "corrections": many,
+        "left": every - many,
         "reviewed": 0,
         "written": {"copy": str(copy), "out": str(out)},
     }
@@ -202,7 +218,7 @@ def test_a_corrected_copy_of_their_table(table_run: Path, tmp_path: Path) -> Non
     with copy.open(newline="", encoding="utf-8") as file:
         new = list(csv.reader(file))
     assert new[0] == [*old[0], "label_before"]
-    better, seen = suggested(table_run), 0
+    better, seen = changed(table_run), 0
     for before, after in zip(old[1:], new[1:], strict=True):
         assert [*after[:4], after[5]] == [*before[:4], before[5]]
         assert after[4] == better.get(before[0], before[4])  # test rows as they were
@@ -254,7 +270,7 @@ def test_a_copy_of_a_parquet_table(tmp_path: Path) -> None:
     assert made["y"].dtype == made["label_before"].dtype == np.int16
     assert made["label_before"].tolist() == given.tolist()
     expected = given.astype(str).astype(object)
-    better = suggested(tmp_path / "run")
+    better = changed(tmp_path / "run")
     assert len(better) == 96
     for row, name in better.items():  # rows that were set aside stay as they are
         expected[int(row)] = name
@@ -270,7 +286,7 @@ def test_a_copy_of_the_table_beside_the_data(image_run: Path, tmp_path: Path) ->
     options = ("--labels", labels, "--label-column", "truth", "--image-size", 8)
     train("--data", photos, *options, "--out", tmp_path / "run")
     exported(tmp_path / "run", "--copy", tmp_path / "copy.csv")
-    better = suggested(tmp_path / "run")
+    better = changed(tmp_path / "run")
     assert set(better.values()) == {"dark", "light"}
     number = {name: 0 if better[name] == "dark" else 1 for name in ids}
     assert (tmp_path / "copy.csv").read_text().splitlines() == [
@@ -284,7 +300,7 @@ def test_folders_of_links(image_run: Path, tmp_path: Path) -> None:
     photos = image_run.parent / "photos"
     expected = {
         f"{label}/{name.replace('/', '__')}": photos / name
-        for name, label in suggested(image_run).items()
+        for name, label in changed(image_run).items()
     }
     made = {str(p.relative_to(tmp_path / "links")): p for p in (tmp_path / "links").glob("*/*")}
     assert made.keys() == expected.keys()
@@ -295,7 +311,7 @@ def test_folders_of_links(image_run: Path, tmp_path: Path) -> None:
 def test_hard_links_can_be_learned_from(image_run: Path, tmp_path: Path) -> None:
     exported(image_run, "--links", tmp_path / "links", "--link", "hard")
     own = labels_of(Request(str(tmp_path / "links")))
-    assert sorted(own.values()) == sorted(suggested(image_run).values())
+    assert sorted(own.values()) == sorted(changed(image_run).values())
 
 
 def test_suspects_alone_as_links(image_run: Path, tmp_path: Path) -> None:
@@ -308,9 +324,9 @@ def test_suspects_alone_as_links(image_run: Path, tmp_path: Path) -> None:
 
 
 def test_from_python(table_run: Path) -> None:
-    assert corrected_labels(str(table_run)) == list(suggested(table_run).values())
+    assert corrected_labels(str(table_run)) == list(changed(table_run).values())
     frame = find_label_issues(table_run)
-    assert frame["id"].tolist() == list(suggested(table_run))
+    assert frame["id"].tolist() == list(changed(table_run))
 
 
 def test_predictions_are_neutralised_too(
@@ -353,6 +369,8 @@ def test_options_that_do_not_go_together(
         (["--copy", tmp_path / "x.csv", "--format", "npz"], "--format npz is the format of a file"),
         (["--format", "cleanlab", "--soft"], "--soft is not possible with --format cleanlab"),
         (["--min-confidence", "90"], "--min-confidence must be from 0 to 1, got 90.0"),
+        (["--suspects", "--reviewed"], "all suspects, but --reviewed follows fewer: give one"),
+        (["--suspects", "--min-confidence", "0.5"], "but --min-confidence 0.5 follows fewer"),
         (["--link", "hard"], "--link hard needs a folder"),
         (["--data", "x"], "--data is only used by --copy and --links"),
         (["--links", tmp_path / "x"], "the data of"),
@@ -411,7 +429,7 @@ def test_runs_without_a_table_to_copy(
     inside = image_run.parent / "photos" / "links"
     assert "would be read as a class" in refused([image_run, "--links", inside], capsys)
     x, _, given = features()
-    proselflc.fit(x, given, epochs=1, out=tmp_path / "python")
+    proselflc.fit(x, given, epochs=15, out=tmp_path / "python")
     said = refused([tmp_path / "python", "--copy", copy], capsys)
     assert (
         "given in Python, so there is no table to copy: write the labels to a file with --out"
@@ -445,13 +463,16 @@ def test_what_people_decide_is_in_every_export_and_learned(table_run: Path, tmp_
     loaded.decisions.add(wanted, "anna", "1")
     data = str(table_run.parent / "d.csv")
     own = labels_of(Request(data))
-    everything = {**suggested(run), rows[0]["id"]: rows[0]["given_label"]}
-    decided = {**own, rows[1]["id"]: rows[1]["suggested_label"]}
+    accepted = {rows[1]["id"]: rows[1]["suggested_label"]}
+    decided = {**own, **accepted}
+    by_people = {rows[0]["id"]: rows[0]["given_label"], **accepted}
+    everything = {**changed(run), **by_people}
     assert decided != own
     least = sorted(row["p_suggested"] for row in rows[3:])[-1]
     sure = {r["id"]: r["suggested_label"] for r in rows[2:] if r["p_suggested"] >= least}
     for options, expected in (
         ((), everything),
+        (("--suspects",), {**suggested(run), **by_people}),
         (("--reviewed",), decided),
         (("--reviewed", "--min-confidence", least), {**decided, **sure}),
     ):
@@ -459,8 +480,13 @@ def test_what_people_decide_is_in_every_export_and_learned(table_run: Path, tmp_
         exported(run, "--out", out, "--copy", copy, "--overwrite", *options)
         assert labels_of(Request(data, labels=out)) == expected
         assert labels_of(Request(str(copy))) == expected
-        chosen = least if len(options) > 1 else None
-        asked = Request(data, labels=run, reviewed=bool(options), min_confidence=chosen)
+        asked = Request(
+            data,
+            labels=run,
+            reviewed="--reviewed" in options,
+            suspects="--suspects" in options,
+            min_confidence=least if len(options) > 1 else None,
+        )
         assert labels_of(asked) == expected
     train("--data", data, "--labels", run, "--reviewed", "--out", tmp_path / "again")
     again = proselflc.load_run(tmp_path / "again")
@@ -473,6 +499,9 @@ def test_what_people_decide_is_in_every_export_and_learned(table_run: Path, tmp_
     ("options", "sentence"),
     [
         (("--reviewed",), "--reviewed chooses among the labels of a run"),
+        (("--suspects",), "--suspects chooses among the labels of a run"),
+        (("--force",), "--force chooses among the labels of a run"),
+        (("--suspects", "--reviewed", "--labels", "RUN"), "--suspects follows all suspects, but"),
         (("--min-confidence", "0.5"), "--min-confidence chooses among the labels of a run"),
         (
             ("--min-confidence", "2", "--labels", "RUN"),
@@ -487,3 +516,61 @@ def test_options_that_choose_need_a_run(
     data = str(table_run.parent / "d.csv")
     assert command(["train", "--data", data, "--epochs", "1", *flags]) == 2
     assert sentence in capfd.readouterr().err
+
+
+def test_training_says_what_it_changes(
+    table_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data, labels = str(table_run.parent / "d.csv"), suggested(table_run)
+    given, sure = labels_of(Request(data)), changed(table_run)
+    many, every = (sum(given[k] != new[k] for k in new) for new in (sure, labels))
+    options = ("--data", data, "--labels", str(table_run), "--model", "mlp", "--epochs", "3")
+    assert command(["train", *options, "--out", str(tmp_path / "a")]) == 0
+    said = capfd.readouterr().err
+    left = f"{every - many} suspects left for review"
+    assert f"note: {many} labels are changed as {table_run} suggests, and {left}\n" in said
+    assert command(["train", *options, "--out", str(tmp_path / "b"), "--suspects"]) == 0
+    said = capfd.readouterr().err
+    assert f"note: {every} labels are changed as {table_run} suggests\n" in said
+    assert "note: all suspects are followed" in said
+    assert f"of the {every} changed labels will be wrong" in said
+    assert read_toml(tmp_path / "b" / "config.toml")["suspects"] is True
+    again = proselflc.load_run(tmp_path / "b").labels
+    assert [again.names[k] for k in again.given] == list(labels.values())
+
+
+def test_a_run_that_is_too_short_to_correct_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, run = write_table(tmp_path / "d.csv"), tmp_path / "run"
+    short = ("--model", "mlp", "--epochs", "1", "--quiet")
+    assert command(["train", "--data", str(source), "--out", str(run), *short]) == 0
+    reason = (
+        f"the audit of {run} corrects no label, because the model was trained for 1 epoch, but an "
+        "audit needs at least 3"
+    )
+    for options in ((), ("--out", tmp_path / "l.csv"), ("--copy", tmp_path / "c.csv", "--json")):
+        said = refused([run, *options], capsys)
+        assert said.startswith(reason)
+        assert said.endswith("pass --force to use its labels as given\n")
+    assert not (tmp_path / "l.csv").exists()
+    exported(run, "--out", tmp_path / "l.csv", "--force", "--json")
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["corrections"], answer["suspects"], answer["left"]) == (0, 0, 0)
+    assert answer["warnings"][0]["code"] == "few_epochs"
+    own = labels_of(Request(str(source)))
+    assert labels_of(Request(str(source), labels=tmp_path / "l.csv")) == own
+    again = ["train", "--data", str(source), "--labels", str(run), *short]
+    assert command([*again, "--out", str(tmp_path / "again")]) == 2
+    assert capsys.readouterr().err.startswith(reason)
+    assert not (tmp_path / "again").exists()
+    assert command([*again, "--out", str(tmp_path / "again"), "--reviewed"]) == 2
+    assert command([*again, "--out", str(tmp_path / "again"), "--force"]) == 0
+    loaded = proselflc.load_run(run)
+    name, label = next(iter(own.items()))
+    other = next(one for one in NAMES if one != label)
+    loaded.decisions.add([DecisionChange(name, other, 0)], "anna", "1")
+    exported(run, "--out", tmp_path / "r.csv", "--reviewed")
+    found = labels_of(Request(str(source), labels=tmp_path / "r.csv"))
+    assert found == {**own, name: other}
+    assert command([*again, "--out", str(tmp_path / "reviewed"), "--reviewed"]) == 0

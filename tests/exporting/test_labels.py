@@ -6,12 +6,15 @@ import csv
 import io
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 
+from proselflc.auditing.audit import Audit
+from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.examples import write_parquet
 from proselflc.data.decisions import DecisionChange
 from proselflc.data.labels import Labels
@@ -20,6 +23,7 @@ from proselflc.errors import InputError
 from proselflc.exporting.formats import text_lines
 from proselflc.exporting.labels import LabelExport, corrected_labels, find_label_issues
 from proselflc.run.reader import Run
+from proselflc.training.run_directory import RunDirectory
 
 NAMES = ("cat", "=dog", "<b>")
 IDS = ("-1", "@b", "c/d.png", "e", 'f,"g"')
@@ -32,8 +36,18 @@ SOFT = np.array(
 )
 
 
-def made(path: Path, names: tuple[str, ...] = NAMES, distribution: pa.Array = None) -> Run:
-    """A run directory with labels and examples."""
+ACTIONS = ("keep", "review", "change", "change", "keep")
+
+
+def made(
+    path: Path,
+    names: tuple[str, ...] = NAMES,
+    distribution: pa.Array = None,
+    *,
+    actions: tuple[str, ...] | None = None,
+    **audit: Any,
+) -> Run:
+    """A run directory with labels and examples; of an older version without actions."""
     path.mkdir(exist_ok=True)
     C = len(names)
     labels = Labels(
@@ -68,13 +82,45 @@ def made(path: Path, names: tuple[str, ...] = NAMES, distribution: pa.Array = No
             "corrected_distribution": distribution,
         }
     )
+    if actions is not None:
+        table = table.append_column("action", pa.array(actions))
     write_parquet(table, path / "examples.parquet")
+    if audit:
+        joint = np.zeros((C, C))
+        joint[0, 0] = len(IDS)
+        facts = {"folds": None, "realised_noise_rate": None, "expected_precision": None, **audit}
+        own = {"num_examples": len(IDS), "suspects": 3, "estimated_noise_rate": 0.0}
+        Audit(names=names, joint=joint, realised=None, **{**own, **facts}).save(RunDirectory(path))
     return Run(path)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
+    """A run of an older version."""
     return made(tmp_path / "run")
+
+
+@pytest.fixture
+def acting(tmp_path: Path) -> Run:
+    """A run whose audit says what to do."""
+    return made(tmp_path / "acting", actions=ACTIONS, changes=2, expected_precision=0.6)
+
+
+WEAK = AuditWarning("too_weak", "the predictions are hardly better than chance")
+
+
+@pytest.fixture
+def abstaining(tmp_path: Path) -> Run:
+    """A run whose audit corrects no label."""
+    run = made(tmp_path / "weak", actions=("keep",) * 5, changes=0, suspects=0, warnings=(WEAK,))
+    table = run.examples
+    for name, column in (
+        ("is_suspect", pa.array([False] * len(IDS))),
+        ("suggested_label", table["given_label"]),
+    ):
+        table = table.set_column(table.column_names.index(name), name, column)
+    write_parquet(table, run.directory.examples)
+    return Run(run.path)
 
 
 def test_the_columns_of_a_table(run: Run) -> None:
@@ -84,11 +130,12 @@ def test_the_columns_of_a_table(run: Run) -> None:
         "label",
         "given_label",
         "is_suspect",
+        "action",
         "quality",
         "confidence",
         "reviewed",
     ]
-    assert table["reviewed"].null_count == 5
+    assert table["reviewed"].null_count == table["action"].null_count == 5
     assert tuple(table["id"].to_pylist()) == IDS
     assert table["label"].to_pylist() == ["cat", "<b>", "cat", "=dog", "=dog"]
     assert table["given_label"].to_pylist() == ["cat", "=dog", "<b>", "cat", "=dog"]
@@ -132,7 +179,7 @@ def test_no_suspects_at_all(tmp_path: Path, has_many: bool) -> None:
     found = corrected.table(soft=True)
     assert len(found) == 0
     assert found.column_names == LabelExport(Run(run.path)).table(soft=True).column_names
-    assert len(found.column_names) == 7 + (10 if has_many else 3)
+    assert len(found.column_names) == 8 + (10 if has_many else 3)
     file = io.BytesIO()
     corrected.write_npz(file, soft=True)
     arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
@@ -163,7 +210,7 @@ def test_soft_labels_of_many_classes(tmp_path: Path) -> None:
     five = [[0, 1, 2, 3, 4], [2, 1, 7, 8, 9], [0, 2, 4, 6, 8], [1, 99, 98, 97, 96], [1, 2, 3, 4, 5]]
     run, names = many(tmp_path / "run", five)
     table = LabelExport(run).table(soft=True)
-    assert table.column_names[7:] == [f"{what}_{k}" for k in range(1, 6) for what in ("label", "p")]
+    assert table.column_names[8:] == [f"{what}_{k}" for k in range(1, 6) for what in ("label", "p")]
     for k in range(5):
         assert table[f"label_{k + 1}"].to_pylist() == [names[row[k]] for row in five]
         assert set(table[f"p_{k + 1}"].to_pylist()) == {0.5 ** (k + 1)}
@@ -199,11 +246,11 @@ def test_arrays(run: Run) -> None:
 
 def test_a_text_table_is_what_pandas_reads(run: Run) -> None:
     lines = list(text_lines(LabelExport(run).table(soft=True)))
-    columns = "id,label,given_label,is_suspect,quality,confidence,reviewed"
+    columns = "id,label,given_label,is_suspect,action,quality,confidence,reviewed"
     assert lines[0] == f"{columns},p(cat),p(=dog),p(<b>)\n"
-    assert lines[1] == "-1,cat,cat,False,0.25,0.75,,0.8,0.1,0.1\n"
-    assert lines[2] == "'@b,<b>,'=dog,True,0.5,0.5,,0.2,0.3,0.5\n"
-    assert lines[5] == '"f,""g""",\'=dog,\'=dog,False,,,,0.0,1.0,0.0\n'
+    assert lines[1] == "-1,cat,cat,False,,0.25,0.75,,0.8,0.1,0.1\n"
+    assert lines[2] == "'@b,<b>,'=dog,True,,0.5,0.5,,0.2,0.3,0.5\n"
+    assert lines[5] == '"f,""g""",\'=dog,\'=dog,False,,,,,0.0,1.0,0.0\n'
     frame = pd.read_csv(io.StringIO("".join(lines)))
     assert frame["is_suspect"].dtype == bool
     np.testing.assert_allclose(frame["confidence"], SURE, atol=1e-6)
@@ -221,7 +268,7 @@ def test_the_columns_of_cleanlab(run: Run) -> None:
     theirs = CleanLearning(LogisticRegression(), cv_n_folds=2).find_label_issues(x, y)
     ours = find_label_issues(run)
     assert list(ours)[:4] == list(theirs)
-    assert list(ours)[4:] == ["corrected_label", "id"]
+    assert list(ours)[4:] == ["corrected_label", "id", "action"]
     for name in ("is_label_issue", "label_quality"):
         assert ours[name].dtype.kind == theirs[name].dtype.kind
     assert type(ours.index) is type(theirs.index) is pd.RangeIndex
@@ -324,3 +371,90 @@ def test_a_dropped_line_is_said(run: Run) -> None:
     corrected = LabelExport(run)
     assert corrected.table()["label"].to_pylist()[3] == "cat"
     assert "the last line of" in corrected.notes[0]
+
+
+def test_what_the_audit_would_change_is_changed(acting: Run) -> None:
+    corrected = LabelExport(acting)
+    assert corrected.table()["label"].to_pylist() == ["cat", "=dog", "cat", "=dog", "=dog"]
+    assert corrected.table()["action"].to_pylist() == list(ACTIONS)
+    assert (corrected.corrections, corrected.left) == (2, 1)
+    assert corrected.notes == ()
+    assert corrected_labels(acting) == corrected.table()["label"].to_pylist()
+    issues = find_label_issues(acting)
+    assert issues["corrected_label"].tolist() == corrected_labels(acting)
+    assert issues["is_label_issue"].tolist() == [False, True, True, True, False]
+    assert issues["action"].tolist() == list(ACTIONS)
+    soft = corrected.table(soft=True)  # a suspect that is left for review has its given label
+    assert [soft[f"p({name})"].to_pylist()[1] for name in NAMES] == [0, 1, 0]
+    assert soft["p(cat)"].to_pylist()[2] == pytest.approx(0.6)
+
+
+def test_all_suspects_are_changed_at_a_stated_cost(
+    acting: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = ["cat", "<b>", "cat", "=dog", "=dog"]
+    corrected = LabelExport(acting, suspects=True)
+    assert corrected.table()["label"].to_pylist() == every
+    assert (corrected.corrections, corrected.left) == (3, 0)
+    sentence = "all suspects are followed: about 1 of the 3 changed labels will be wrong"
+    assert corrected.notes == (sentence,)
+    assert corrected_labels(acting, suspects=True) == every
+    assert capsys.readouterr().err == f"note: {sentence}\n"
+    corrected_labels(acting, suspects=True, notes=False)
+    assert capsys.readouterr().err == ""
+    assert find_label_issues(acting, suspects=True)["corrected_label"].tolist() == every
+
+
+def test_a_cost_that_is_not_known_is_measured_by_a_review(tmp_path: Path) -> None:
+    run = made(tmp_path / "run", actions=ACTIONS, changes=2)
+    (note,) = LabelExport(run, suspects=True).notes
+    assert "it is not known how many of the 3 changed labels will be wrong" in note
+    assert note.endswith(f"proselflc review {run.path} --sample 30 measures it")
+
+
+def test_a_confidence_chooses_among_suspects_whatever_their_action(acting: Run) -> None:
+    labels = LabelExport(acting, 0.5).table()["label"].to_pylist()
+    assert labels == ["cat", "<b>", "cat", "=dog", "=dog"]
+    labels = LabelExport(acting, 0.95).table()["label"].to_pylist()
+    assert labels == ["cat", "=dog", "<b>", "=dog", "=dog"]
+
+
+@pytest.mark.parametrize("other", [{"min_confidence": 0.0}, {"reviewed": True}])
+def test_options_that_contradict_each_other(acting: Run, other: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"suspects=True follows all suspects, but .* fewer: give"):
+        LabelExport(acting, suspects=True, **other)
+    with pytest.raises(InputError, match="give one of them"):
+        corrected_labels(acting, suspects=True, **other)
+
+
+def test_an_audit_of_an_older_version_is_followed_with_a_note(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert corrected_labels(run) == ["cat", "<b>", "cat", "=dog", "=dog"]
+    said = capsys.readouterr().err
+    assert said.startswith(f"note: an older version of proselflc audited {run.path}, so all sus")
+    assert f"run proselflc audit {run.path} to change only" in said
+    assert LabelExport(run, reviewed=True).notes == ()
+    assert LabelExport(run, 0.5).notes == ()
+
+
+def test_an_audit_that_corrects_nothing_is_refused(abstaining: Run) -> None:
+    reason = r"corrects no label, because the predictions are hardly better than chance: pass force"
+    with pytest.raises(InputError, match=reason):
+        corrected_labels(abstaining)
+    with pytest.raises(InputError, match=reason):  # nothing has been reviewed
+        corrected_labels(abstaining, reviewed=True)
+    assert corrected_labels(abstaining, force=True) == [NAMES[k] for k in GIVEN]
+    assert not find_label_issues(abstaining)["is_label_issue"].any()  # the ranking is there
+    decide(abstaining, e="=dog")
+    with pytest.raises(InputError, match=r"pass reviewed=True to use the decisions about it alone"):
+        corrected_labels(abstaining)
+    assert corrected_labels(abstaining, reviewed=True)[3] == "=dog"
+
+
+def test_actions_in_arrays(acting: Run) -> None:
+    file = io.BytesIO()
+    LabelExport(acting).write_npz(file)
+    arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
+    assert arrays["action"].tolist() == list(ACTIONS)
+    assert arrays["labels"].tolist() == [0, 1, 0, 1, 1]

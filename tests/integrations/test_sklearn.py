@@ -93,7 +93,13 @@ def test_wrong_labels_are_found_and_mended_in_the_users_own_words(digits: Digits
     assert wrong[issues].mean() > 0.9  # precision
     assert issues[wrong].mean() > 0.7  # recall
     assert roc_auc_score(wrong, -classifier.label_quality_) > 0.95
-    np.testing.assert_array_equal(issues, classifier.corrected_labels_ != digits.given)
+    change = classifier.label_actions_ == "change"
+    np.testing.assert_array_equal(change, classifier.corrected_labels_ != digits.given)
+    np.testing.assert_array_equal(issues, classifier.label_actions_ != "keep")
+    assert 0.8 * issues.sum() < change.sum() < issues.sum()
+    low, high = classifier.noise_range_
+    assert low <= classifier.noise_rate_ <= high
+    assert isinstance(classifier.warnings_, tuple)
     assert (classifier.corrected_labels_ == digits.clean).mean() > 0.85
     assert classifier.corrected_labels_.dtype == classifier.classes_.dtype
     assert classifier.noise_rate_ == pytest.approx(0.4, abs=0.1)
@@ -116,7 +122,9 @@ def test_the_frame_is_what_cleanlab_calls_label_issues(digits: Digits) -> None:
     expected = ["is_label_issue", "label_quality", "given_label", "predicted_label"]
     assert list(frame.columns) == expected
     np.testing.assert_array_equal(frame["given_label"], digits.given)
-    np.testing.assert_array_equal(frame["predicted_label"], digits.classifier.corrected_labels_)
+    change = digits.classifier.label_actions_ == "change"
+    expected_labels = np.where(change, frame["predicted_label"], digits.given)
+    np.testing.assert_array_equal(expected_labels, digits.classifier.corrected_labels_)
     assert frame["is_label_issue"].sum() == digits.classifier.label_issues_.sum()
 
 

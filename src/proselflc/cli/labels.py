@@ -198,14 +198,19 @@ def export(
     links: Path | None = None,
     link: Literal["symbolic", "hard", "copy"] = "symbolic",
     soft: bool = False,
+    suspects: bool = False,
     min_confidence: float | None = None,
     reviewed: bool = False,
+    force: bool = False,
     only_suspects: bool = False,
     data: str | None = None,
     overwrite: bool = False,
     json: bool = False,
 ) -> None:
     """Write the corrected labels of a finished run: a table, arrays, your own file, or folders.
+
+    Reviewed labels are written as decided. Otherwise a label is changed if the audit would do so
+    without asking a person (action "change"); the other suspects are left for a review.
 
     Args:
         run: run directory.
@@ -219,10 +224,12 @@ def export(
         link: kind of link to create, or copy for copies of the images.
         soft: add the probability of every class, or of the five most likely ones if there are more
             than 100.
-        min_confidence: minimum confidence of a correction, from 0 to 1; below it the given label is
-            kept.
+        suspects: change all suspects; states how many of these changes are expected to be wrong.
+        min_confidence: change the suspects whose suggested label has at least this confidence,
+            from 0 to 1.
         reviewed: use only reviewed labels; add --min-confidence to use confident suggestions as
             well.
+        force: write the labels of a run whose audit corrects none.
         only_suspects: omit the examples whose labels are probably right.
         data: current location of the run's data, if it has moved; for --copy and --links.
         overwrite: replace existing files.
@@ -243,22 +250,21 @@ def export(
         data,
         overwrite,
         reviewed,
+        suspects,
+        force,
     )
     if what.is_printed and not json:
         if not FORMATS[what.kind].is_text and sys.stdout.isatty():
             raise invalid_option(
                 "out", f"must name a file: {what.kind} cannot be printed to a terminal"
             )
-        found = load_run(run)
-        say_notes(found.notes)
-        exporting.print_labels(found, what, sys.stdout.buffer)
+        printed = exporting.print_labels(load_run(run), what, sys.stdout.buffer)
+        say_notes(printed.notes)
+        say(str(printed))
         return
     done = exporting.export(load_run(run), what)
     say_notes(done.notes)
-    say(
-        f"{done.corrections:,} of {done.examples:,} labels corrected, {done.suspects:,} are suspect"
-        + (f", {done.reviewed:,} reviewed" if done.reviewed else "")
-    )
+    say(str(done))
     if json:
         print_json({"run": str(run), **asdict(done)})
     else:

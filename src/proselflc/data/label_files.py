@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proselflc.data.corrections import CHANGE, Corrections
 from proselflc.data.request import PARQUET, Request
 from proselflc.errors import InputError, invalid_option
 from proselflc.files.regular import is_regular, must_be_file
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 # The label set of each CIFAR-N file: the only one, or the hardest.
 CIFAR_N_COLUMNS = {"CIFAR-10_human": "worse_label", "CIFAR-100_human": "noisy_label"}
+
+# The options that choose among the labels of a run.
+CHOICES = ("suspects", "reviewed", "min_confidence", "force")
 
 
 def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Ints, Ints | None]:
@@ -32,7 +36,7 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
     from proselflc.data.dataset import class_ids
 
     if path.is_dir():
-        return _read_run(dataset, path, least_confidence(request.reviewed, request.min_confidence))
+        return _read_run(dataset, path, request.corrections)
     refuse_choice(request)
     must_be_file(path, "labels")
     if path.stem in CIFAR_N_COLUMNS:
@@ -97,20 +101,10 @@ def _undo_neutralizing(cells: Sequence[str], known: Collection[str], path: Path)
     return tuple(found)
 
 
-def least_confidence(reviewed: bool | None, min_confidence: float | None) -> float:
-    """Return the confidence from which suggestions of a run are used; infinity for never."""
-    if min_confidence is None:
-        return float("inf") if reviewed else 0.0
-    if not 0 <= min_confidence <= 1:
-        raise invalid_option("min_confidence", f"must be from 0 to 1, got {min_confidence}")
-    return min_confidence
-
-
 def refuse_choice(request: Request) -> None:
     """Refuse options that choose among the labels of a run if labels come from elsewhere."""
-    chosen = {"reviewed": request.reviewed or None, "min_confidence": request.min_confidence}
-    for field, value in chosen.items():
-        if value is not None:
+    for field in CHOICES:
+        if getattr(request, field) not in (None, False):
             raise invalid_option(
                 field,
                 "chooses among the labels of a run",
@@ -118,8 +112,8 @@ def refuse_choice(request: Request) -> None:
             )
 
 
-def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | None]:
-    """Return labels [n] from the review or else the suggestions of a run, and the true ones.
+def _read_run(dataset: Dataset, run: Path, wanted: Corrections) -> tuple[Ints, Ints | None]:
+    """Return labels [n] from the review or else the audit of a run, and the true ones.
 
     Validation examples of the run keep their labels. True labels of the data set take precedence
     over those of the run.
@@ -178,12 +172,16 @@ def _read_run(dataset: Dataset, run: Path, least: float) -> tuple[Ints, Ints | N
             field="labels",
             fix=f"write it again with {command('audit', run)}",
         )
-    if least > 0:
+    has_actions = "action" in table.column_names(path)
+    if not (wanted.suspects or (wanted.is_default and not has_actions)):
         _, as_given = column("given_label")
-        sure = open_parquet(path).numbers(["p_suggested"])[:, 0].astype(np.float32) >= least
+        is_change = np.array(column("action")[1]) == CHANGE if has_actions else None
+        is_suspect = np.array(labels, dtype=np.str_) != np.array(as_given, dtype=np.str_)
+        confidence = open_parquet(path).numbers(["p_suggested"])[:, 0].astype(np.float32)
+        followed = wanted.followed(is_suspect, confidence, is_change)
         labels = [
-            suggested if is_sure else given
-            for suggested, given, is_sure in zip(labels, as_given, sure, strict=True)
+            suggested if is_followed else given
+            for suggested, given, is_followed in zip(labels, as_given, followed, strict=True)
         ]
     if os.path.lexists(run / NAME):
         own = own or Labels.load(own_labels)

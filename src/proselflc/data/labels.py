@@ -239,6 +239,7 @@ class CorrectedLabels:
         is_suspect: Bools,
         quality: Floats,
         reviewed: Bools,
+        action: npt.NDArray[Any] | None = None,
         probabilities: Floats | None = None,
         classes: Ints | None = None,
     ) -> None:
@@ -256,6 +257,8 @@ class CorrectedLabels:
             "quality": quality.astype("<f4"),
             "reviewed": reviewed,
         }
+        if action is not None:
+            arrays["action"] = action.astype(np.str_)
         if probabilities is not None:
             arrays["probabilities"] = probabilities.astype("<f4")
         if classes is not None:

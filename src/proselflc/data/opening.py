@@ -64,7 +64,7 @@ def without_labels(request: Request) -> Request:
 
     A column of labels or ids that only the table of the other labels has is left out.
     """
-    plain = replace(request, labels=None, reviewed=None, min_confidence=None)
+    plain = request.with_own_labels
     if request.labels is None or request.labels.suffix.lower() not in TABLES:
         return plain
     path = Path(request.data)

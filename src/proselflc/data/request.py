@@ -5,10 +5,11 @@ Nothing slow is imported here, so that `--help` shows them at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from proselflc.data.corrections import Corrections
 from proselflc.options import Required, Several
 
 FROM_PYTHON = "given in Python"  # what config.toml says of data that no --data names
@@ -26,11 +27,14 @@ class Request:
             .parquet table, or an .npz file.
         data_root: folder that holds the named data sets.
         labels: labels to use instead of the data's own: a file, or a run directory, which stands
-            for the run's corrected labels. Review decisions take precedence over suggestions.
+            for the run's corrected labels: those that its audit would change without asking a
+            person. Review decisions take precedence.
+        suspects: change all suspects of the run given by --labels; more of these changes are wrong.
         reviewed: use only the reviewed labels of the run given by --labels; add --min-confidence to
             use confident suggestions as well.
-        min_confidence: minimum confidence, from 0 to 1, of the suggestions that are used from the
-            run given by --labels.
+        min_confidence: change the suspects of the run given by --labels whose suggested label has
+            at least this confidence, from 0 to 1.
+        force: use the labels of the run given by --labels although its audit corrects none.
         label_column: column of the table that holds the labels.
         text_column: column of the table that holds texts.
         path_column: column of the table that holds image paths.
@@ -46,6 +50,8 @@ class Request:
     labels: Path | None = None
     reviewed: bool | None = None  # not False: a run that was begun without it can be resumed
     min_confidence: float | None = None
+    suspects: bool | None = None
+    force: bool | None = None
     label_column: str | None = None
     text_column: str | None = None
     path_column: str | None = None
@@ -64,6 +70,20 @@ class Request:
         ignored = self.ignore_column
         ignored = (ignored,) if isinstance(ignored, str) else tuple(ignored)
         object.__setattr__(self, "ignore_column", ignored)
+
+    @property
+    def with_own_labels(self) -> Request:
+        """Return the request for the data with its own labels."""
+        return replace(
+            self, labels=None, suspects=None, reviewed=None, min_confidence=None, force=None
+        )
+
+    @property
+    def corrections(self) -> Corrections:
+        """Return which suggestions are followed if the labels are those of a run."""
+        return Corrections(
+            bool(self.suspects), self.min_confidence, bool(self.reviewed), bool(self.force)
+        )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import IO
 
 import numpy as np
 
+from proselflc.auditing.caveats import AuditWarning
 from proselflc.data.image import sift
 from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.data.label_files import read_label_table
@@ -25,6 +26,7 @@ from proselflc.exporting.labels import LabelExport
 from proselflc.files.regular import is_regular, whole_file
 from proselflc.options import check_out
 from proselflc.run import original
+from proselflc.run.corrections import audit_of
 from proselflc.run.reader import Run
 from proselflc.wording import command, option
 
@@ -42,11 +44,13 @@ class Export:
         links: folder to create with one folder of links per class, or None.
         link: kind of link.
         soft: add distributions to the labels.
-        min_confidence: smallest confidence of a suggestion that is followed.
+        min_confidence: follow the suspects whose suggested label has at least this confidence.
         only_suspects: omit the other examples.
         data: current location of the run's data, if it has moved.
         overwrite: replace existing files.
         reviewed: follow reviewed labels, and suggestions only with `min_confidence`.
+        suspects: follow all suspects.
+        force: write the labels of a run whose audit corrects none.
     """
 
     format: Format | None = None
@@ -60,6 +64,8 @@ class Export:
     data: str | None = None
     overwrite: bool = False
     reviewed: bool = False
+    suspects: bool = False
+    force: bool = False
 
     @property
     def kind(self) -> Format:
@@ -129,24 +135,37 @@ class ExportResult:
         examples: number of rows or links.
         suspects: number of labels that are probably wrong.
         corrections: number of labels that were changed.
+        left: number of suspects that were left for a review.
         reviewed: number of labels that a person decided.
         written: paths of files and folders by option.
         notes: sentences about what may be unexpected.
+        warnings: reasons to be careful with the audit.
     """
 
     examples: int
     suspects: int
     corrections: int
+    left: int
     reviewed: int
     written: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    warnings: tuple[AuditWarning, ...] = ()
+
+    def __str__(self) -> str:
+        one = self.corrections == 1
+        sentence = (
+            f"{self.corrections:,} of {self.examples:,} labels {'was' if one else 'were'} changed"
+        )
+        if self.reviewed:
+            verb = "was" if self.reviewed == 1 else "were"
+            sentence += f", {self.reviewed:,} {verb} reviewed"
+        suspects = "suspect was" if self.left == 1 else "suspects were"
+        return f"{sentence}, and {self.left or 'no'} {suspects} left for review."
 
 
 def export(run: Run, options: Export) -> ExportResult:
     """Write the corrected labels of a run to every place that the options name."""
     corrected = _corrected(run, options)
-    examples = corrected.examples
-    suspects, corrections = int(examples["is_suspect"].to_numpy().sum()), corrected.corrections
     written: dict[str, str] = {}
     notes = [*run.notes, *corrected.notes]
     if options.copy is not None:
@@ -160,22 +179,45 @@ def export(run: Run, options: Export) -> ExportResult:
             suffix = options.out.suffix.lower()
             FORMATS[options.kind].write(corrected, file, suffix, options.soft)
         written["out"] = str(options.out)
-    reviewed = corrected.decided
-    return ExportResult(len(examples), suspects, corrections, reviewed, written, tuple(notes))
+    return _result(corrected, written, notes)
 
 
-def print_labels(run: Run, options: Export, stream: IO[bytes]) -> None:
+def print_labels(run: Run, options: Export, stream: IO[bytes]) -> ExportResult:
     """Write the labels to a stream, such as the standard output."""
     corrected, form = _corrected(run, options), FORMATS[options.kind]
     file = stream if form.is_text else io.BytesIO()  # other formats need to seek
     form.write(corrected, file, form.suffixes[0], options.soft)
     if isinstance(file, io.BytesIO) and file is not stream:
         stream.write(file.getvalue())
+    return _result(corrected, {}, [*run.notes, *corrected.notes])
 
 
 def _corrected(run: Run, options: Export) -> LabelExport:
     options.check()
-    return LabelExport(run, options.min_confidence, options.only_suspects, options.reviewed)
+    corrected = LabelExport(
+        run,
+        options.min_confidence,
+        options.only_suspects,
+        options.reviewed,
+        options.suspects,
+        options.force,
+    )
+    corrected.check()
+    return corrected
+
+
+def _result(corrected: LabelExport, written: dict[str, str], notes: list[str]) -> ExportResult:
+    examples, audit = corrected.examples, audit_of(corrected.run)
+    return ExportResult(
+        len(examples),
+        int(examples["is_suspect"].to_numpy().sum()),
+        corrected.corrections,
+        corrected.left,
+        corrected.decided,
+        written,
+        tuple(notes),
+        () if audit is None else audit.warnings,
+    )
 
 
 def _write_copy(corrected: LabelExport, options: Export, out: Path) -> list[str]:

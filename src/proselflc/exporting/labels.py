@@ -11,13 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.auditing.examples import check_examples
+from proselflc.data.corrections import Corrections
 from proselflc.data.decisions import Decisions
 from proselflc.data.inputs import Bools, Floats, Ints
-from proselflc.data.label_files import least_confidence
 from proselflc.data.labels import CorrectedLabels, Returned, returned
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular
+from proselflc.run.corrections import (
+    check_corrections,
+    correction_notes,
+    followed,
+    has_actions,
+)
 from proselflc.run.reader import Run, load_run
+from proselflc.terminal import Display
 from proselflc.training.observations import TOP_CLASSES
 
 if TYPE_CHECKING:
@@ -27,22 +34,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LabelExport:
-    """The labels of a run: a person's decision, else the suggestion if it is confident enough.
+    """The labels of a run: a person's decision, else the suggestion if it is followed.
+
+    By default a suggestion is followed if its action is "change".
 
     Attributes:
         run: the run.
-        min_confidence: smallest confidence (`p_suggested`) of a suggestion that is followed.
+        min_confidence: follow the suspects whose suggested label has at least this confidence
+            (`p_suggested`).
         only_suspects: omit the other examples.
         reviewed: without `min_confidence`, follow no suggestions.
+        suspects: follow all suspects.
+        force: use the labels of a run whose audit corrects none.
     """
 
     run: Run
     min_confidence: float | None = None
     only_suspects: bool = False
     reviewed: bool = False
+    suspects: bool = False
+    force: bool = False
 
     def __post_init__(self) -> None:
-        least_confidence(self.reviewed, self.min_confidence)
+        _ = self.wanted  # making it checks the options
+
+    @property
+    def wanted(self) -> Corrections:
+        """Return which suggestions are followed."""
+        return Corrections(self.suspects, self.min_confidence, self.reviewed, self.force)
+
+    def check(self) -> None:
+        """Refuse a run whose audit corrects no label."""
+        check_corrections(self.run, self.wanted, is_reviewed=bool(self._decisions.standing))
 
     def table(self, *, soft: bool = False) -> pa.Table:
         """Return a row per example, in the order of training.
@@ -53,6 +76,8 @@ class LabelExport:
         | `label` | corrected label |
         | `given_label` | original label |
         | `is_suspect` | whether the given label is probably wrong, whatever the confidence |
+        | `action` | what the audit would do: `keep` the label, ask for a `review`, or `change` \
+it; null if an older version made the audit |
         | `quality` | of the given label, in [0, 1]; **low means probably mislabelled** |
         | `confidence` | estimated chance that the suggested label is right, in [0, 1] |
         | `reviewed` | a person's decision, "kept", "corrected" or "unsure"; null if there is none |
@@ -70,6 +95,7 @@ class LabelExport:
             "label": self._labels(),
             "given_label": examples["given_label"],
             "is_suspect": examples["is_suspect"],
+            "action": self._actions,
             "quality": examples["quality"],
             "confidence": examples["p_suggested"],
             "reviewed": self._reviews,
@@ -91,7 +117,7 @@ class LabelExport:
         """Return a row per example with cleanlab's `CleanLearning.get_label_issues()` columns.
 
         `is_label_issue`, `label_quality`, `given_label` and `predicted_label`, followed by
-        `corrected_label` (`label` of `table`) and `id`.
+        `corrected_label` (`label` of `table`), `id` and `action`.
         """
         import pyarrow as pa
 
@@ -104,6 +130,7 @@ class LabelExport:
                 "predicted_label": examples["suggested_label"],
                 "corrected_label": self._labels(),
                 "id": examples["id"],
+                "action": self._actions,
             }
         )
 
@@ -118,6 +145,8 @@ class LabelExport:
 
     def write_npz(self, file: IO[bytes], *, soft: bool = False) -> None:
         """Write the arrays `ids`, `labels`, `given`, `names`, `is_suspect`, `quality`, `reviewed`.
+
+        Also `action`, unless an older version made the audit.
 
         Args:
             file: file to write to; training can read it again.
@@ -136,6 +165,7 @@ class LabelExport:
             is_suspect=examples["is_suspect"].to_numpy(),
             quality=_floats(examples["quality"]),
             reviewed=self._decided >= 0,
+            action=None if self._is_older else self._actions.to_numpy(),
             probabilities=probabilities,
             classes=classes,
         )
@@ -157,15 +187,21 @@ class LabelExport:
     def labels(self) -> Ints:
         """Return [n] class ids of the corrected labels."""
         examples = self.examples
-        followed = self._class_ids(examples["suggested_label"])
+        suggested = self._class_ids(examples["suggested_label"])
         given = self._class_ids(examples["given_label"])
-        labels: Ints = np.where(self._followed, followed, given)
+        labels: Ints = np.where(self._followed, suggested, given)
         return np.where(self._decided >= 0, self._decided, labels)
 
     @property
     def corrections(self) -> int:
         """Return the number of labels that differ from the given ones."""
         return int((self.labels != self._class_ids(self.examples["given_label"])).sum())
+
+    @property
+    def left(self) -> int:
+        """Return the number of suspects that are neither changed nor decided by a person."""
+        suspect = self.examples["is_suspect"].to_numpy()
+        return int((suspect & ~self._followed & (self._decided < 0)).sum())
 
     @property
     def decided(self) -> int:
@@ -178,8 +214,9 @@ class LabelExport:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return sentences about decisions that were not used."""
-        return tuple(self._decisions.notes)
+        """Return sentences about decisions that were not used, and the cost of suggestions."""
+        many = int(self._followed.sum())
+        return (*self._decisions.notes, *correction_notes(self.run, self.wanted, many))
 
     @cached_property
     def _decided(self) -> Ints:
@@ -211,10 +248,20 @@ class LabelExport:
     @cached_property
     def _followed(self) -> Bools:
         """Return [n] whether the suggestion is followed; an unknown confidence is too low."""
-        least = least_confidence(self.reviewed, self.min_confidence)
-        sure = _floats(self.examples["p_suggested"]) >= np.float32(least)
-        followed: Bools = self.examples["is_suspect"].to_numpy() & sure & (self._decided < 0)
-        return followed
+        return followed(self.examples, self.wanted) & (self._decided < 0)
+
+    @property
+    def _is_older(self) -> bool:
+        """Return whether an older version made the audit, which knows no actions."""
+        return not has_actions(self.examples)
+
+    @property
+    def _actions(self) -> pa.ChunkedArray | pa.Array:
+        """Return [n] what the audit would do with each label."""
+        import pyarrow as pa
+
+        examples = self.examples
+        return pa.nulls(len(examples), pa.string()) if self._is_older else examples["action"]
 
     def _class_ids(self, labels: pa.ChunkedArray) -> Ints:
         import pyarrow as pa
@@ -265,7 +312,13 @@ class LabelExport:
 
 
 def corrected_labels(
-    run: Run | str | Path, *, min_confidence: float | None = None, reviewed: bool = False
+    run: Run | str | Path,
+    *,
+    min_confidence: float | None = None,
+    reviewed: bool = False,
+    suspects: bool = False,
+    force: bool = False,
+    notes: bool = True,
 ) -> Returned:
     """Return the corrected labels of a run's training examples, in the order of training.
 
@@ -273,33 +326,51 @@ def corrected_labels(
     a list for lists; an array of the same dtype for arrays and for columns of data frames; a tensor
     for tensors. If the run has its labels from files, they are a list of class names.
 
-    A person's decision in the review takes precedence over the suggestion of the run.
+    Only the labels are changed that the audit would `change` without asking a person. A person's
+    decision in the review takes precedence over the suggestion of the run.
 
     Args:
         run: a finished run, or its directory.
-        min_confidence: smallest confidence of a suggestion that is followed; below it the given
-            label is kept.
+        min_confidence: change the suspects whose suggested label has at least this confidence
+            instead.
         reviewed: without `min_confidence`, follow no suggestions.
+        suspects: change all suspects instead; more of these changes are wrong.
+        force: return the given labels if the audit corrects none, instead of an error.
+        notes: report on stderr what following the suggestions is expected to cost.
+
+    Raises:
+        InputError: the audit corrects no label, because the run is too short or its predictions
+            are too weak; or the options contradict each other.
     """
-    corrected = LabelExport(_loaded(run), min_confidence, reviewed=reviewed)
+    corrected = LabelExport(
+        _loaded(run), min_confidence, reviewed=reviewed, suspects=suspects, force=force
+    )
+    corrected.check()
+    if notes:
+        display = Display()
+        for note in corrected.notes:
+            display.note(note)
     labels = corrected.run.labels
     return returned(corrected.labels, labels.names, labels.values)
 
 
-def find_label_issues(run: Run | str | Path) -> pd.DataFrame:
+def find_label_issues(run: Run | str | Path, *, suspects: bool = False) -> pd.DataFrame:
     """Return which labels of a run's training examples are probably wrong, in cleanlab's format.
 
     Args:
         run: a finished run, or its directory.
+        suspects: whether `corrected_label` is the suggested label of all suspects, instead of
+            those that the audit would change without asking a person.
 
     Returns:
         A pandas data frame with a row per training example, in their order, and the columns of
         cleanlab's `CleanLearning.get_label_issues()`: `is_label_issue`, `label_quality` (low =
-        probably mislabelled), `given_label`, `predicted_label`; then `corrected_label` and `id`.
+        probably mislabelled), `given_label`, `predicted_label`; then `corrected_label`, `id` and
+        `action`, which is `keep`, `review` or `change`.
         Labels have the type that `fit` was given, or are class names if they came from files.
     """
     _pandas()
-    corrected = LabelExport(_loaded(run))
+    corrected = LabelExport(_loaded(run), suspects=suspects)
     frame = corrected.issues().to_pandas()
     values = corrected.run.labels.values
     if values is not None:

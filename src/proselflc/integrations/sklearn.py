@@ -21,6 +21,8 @@ from torch import nn
 
 from proselflc import methods
 from proselflc.auditing import verdict
+from proselflc.auditing.caveats import AuditWarning
+from proselflc.auditing.examples import ACTIONS
 from proselflc.auditing.records import Records, Witness, slices
 from proselflc.data.batches import one_thread
 from proselflc.data.dataset import Dataset, Part, checked
@@ -96,8 +98,11 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_issues_: [n] bool, which labels are more likely wrong than right.
         label_quality_: [n] the estimated probability that the label is right, in [0, 1]; **low
             means probably mislabelled**. NaN for a row of weight 0, which is never an issue.
-        corrected_labels_: [n] the labels, with suggestions in place of the issues.
+        label_actions_: [n] what the audit would do with each label: "keep", "review" or "change".
+        corrected_labels_: [n] the labels, with suggestions in place of those to "change".
         noise_rate_: the estimated share of wrong labels.
+        noise_range_: the range that this share is probably in, from low to high.
+        warnings_: reasons to be careful with the audit, each with a `code` and a `message`.
         history_: measurements on the distinct rows, about twenty times, as in history.jsonl.
         n_iter_: the number of epochs of the last `fit`.
         n_features_in_: D.
@@ -118,8 +123,11 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: npt.NDArray[Any]
     label_issues_: Bools
     label_quality_: Floats
+    label_actions_: npt.NDArray[np.str_]
     corrected_labels_: npt.NDArray[Any]
     noise_rate_: float
+    noise_range_: tuple[float, float]
+    warnings_: tuple[AuditWarning, ...]
     history_: list[Json]
     n_iter_: int
     model_: nn.Module
@@ -270,7 +278,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             `label_quality`, `given_label` and `predicted_label`.
         """
         check_is_fitted(self)
-        return issues_frame(self._given_labels, self.corrected_labels_, self.label_quality_)
+        return issues_frame(self._given_labels, self._suggested_labels, self.label_quality_)
 
     def _batch_size(self, m: int) -> int:
         """Return the batch size for m distinct rows."""
@@ -355,13 +363,19 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = verdict.assess(records, given[counts], tuple(map(str, self.classes_)))
         judgement = found.scores
         self.noise_rate_ = found.noise.rate
+        self.noise_range_ = (found.noise.low, found.noise.high)
+        self.warnings_ = found.warnings
         self.label_quality_ = np.full(len(given), np.nan, np.float32)
         self.label_quality_[counts] = judgement.quality
         suggested = given.copy()
         suggested[counts] = judgement.suggested
         self._given_labels = self.classes_[given]
+        self._suggested_labels = self.classes_[suggested]
         self.label_issues_ = suggested != given
-        self.corrected_labels_ = self.classes_[suggested]
+        change = np.zeros(len(given), np.bool_)
+        change[counts] = judgement.change
+        self.label_actions_ = np.array(ACTIONS)[self.label_issues_.astype(np.int8) + change]
+        self.corrected_labels_ = self.classes_[np.where(change, suggested, given)]
 
 
 def _distinct_rows(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from proselflc.auditing import caveats
+from proselflc.data.label_files import CHOICES
 from proselflc.pages.html_page import Cell, Table, name_cell, share_cell
 from proselflc.pages.values import NAME, number, percent, share, shorten, text
 from proselflc.reporting.run_facts import RunFacts
@@ -22,8 +23,7 @@ _ABOUT_LABELS = (
     "format",
     "fingerprint",
     "labels",
-    "reviewed",
-    "min_confidence",
+    *CHOICES,
     "noise",
     "noise_seed",
 )

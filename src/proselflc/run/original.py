@@ -12,6 +12,7 @@ import numpy as np
 from proselflc.data import opening, splits
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Inputs, Ints, read_kept
+from proselflc.data.label_files import CHOICES
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.errors import InputError
@@ -31,8 +32,8 @@ def request(run: Run, *, data: str | None = None) -> Request:
         )
     if "data" not in run.config:
         raise InputError(f"{run.directory.config} does not say which data the run was made from")
-    # A cache may be written to, and the other two choose among labels.
-    ignored = ("cache", "reviewed", "min_confidence")
+    # A cache may be written to, and the others choose among labels.
+    ignored = ("cache", *CHOICES)
     names = [field.name for field in fields(Request) if field.name not in ignored]
     values = {name: run.config[name] for name in names if name in run.config}
     found = typed.convert(values, Request, run.directory.config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,13 +13,11 @@ import torch
 from torch import nn
 
 from proselflc import methods
-from proselflc.auditing.examples import read_examples
 from proselflc.data import labels as labels_of
 from proselflc.data import memory_budget, noise, splits
 from proselflc.data.batches import Batches, Order, random_stream
 from proselflc.data.corruption import corrupt_labels, unexpected_effects
 from proselflc.data.dataset import Dataset, Part, checked
-from proselflc.data.decisions import read_decisions
 from proselflc.data.image import usual_length
 from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import ImageFiles, Inputs, Ints
@@ -34,6 +31,7 @@ from proselflc.errors import InputError
 from proselflc.models import catalogue, pixels
 from proselflc.models.shape import ImageShape
 from proselflc.run.config import Config
+from proselflc.run.corrections import check_label_run, label_run_notes
 from proselflc.training.recipe import EPOCHS
 from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.training.strategy import RunContext, Strategy
@@ -102,13 +100,15 @@ def prepare(
     """
     parameters = methods.resolved(config.method, config.parameters)
     if dataset is None:
+        check_label_run(config.request)
         dataset = open_data(config.request)
         _note_scarce_classes(config, dataset, report)
         for note in columns.notes(config.request, dataset):
             report(note)
     else:
         config = replace(config, request=Request(data=FROM_PYTHON))
-    _note_labels(config, dataset, report)
+    for note in label_run_notes(config.request, dataset):
+        report(note)
     if dataset.skipped:
         first, many = dataset.skipped[0], len(dataset.skipped)
         which = f"{many:,} examples could not be read and are skipped, the first is {first.id}"
@@ -266,26 +266,6 @@ def _labelled(
     return dataset, labels
 
 
-def _note_labels(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:
-    """Report how many labels come from a run, if not all do, and from people's decisions."""
-    path = config.request.labels
-    if path is None or not path.is_dir():
-        return
-    run = RunDirectory(path)
-    if os.path.lexists(run.review):
-        found = read_decisions(run.review, Labels.load(run.checked(run.labels)).fingerprint)
-        for note in found.notes:
-            report(note)
-        many = sum(decision.label is not None for decision in found.standing.values())
-        report(f"{many:,} labels are from the decisions in {run.review}")
-    elif config.request.reviewed:
-        report(f"{run.path} has not been reviewed yet, so no label is changed")
-    ids = set(read_examples(run.checked(run.examples))["id"].to_pylist())
-    known, n = sum(name in ids for name in dataset.train.ids), len(dataset.train)
-    if known < n:
-        report(f"{known:,} of {n:,} labels are from {path}, the others are unchanged")
-
-
 def _note_scarce_classes(config: Config, dataset: Dataset, report: Callable[[str], None]) -> None:
     """Report labels that look like names or measurements of single examples."""
     n, C = len(dataset.train), dataset.num_classes
@@ -303,7 +283,7 @@ def _with_validation(config: Config, dataset: Dataset) -> Dataset:
     path = Path(config.trusted)
     if path.exists():
         request = for_other_table(config.request, config.trusted)
-        trusted = open_data(replace(request, labels=None))
+        trusted = open_data(request.with_own_labels)
         return splits.with_trusted(dataset, trusted)
     try:
         float(config.trusted)

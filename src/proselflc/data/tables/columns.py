@@ -203,8 +203,10 @@ def is_about_labels(table: Table, column: str) -> bool:
     """Return whether a column describes labels, so that it is not a feature."""
     if normalize(column) in GIVEN or re.fullmatch(rf"{BEFORE}(_[0-9]+)?", normalize(column)):
         return True
-    is_of_cleanlab = any(normalize(c) == "is_label_issue" for c in table.columns)
-    return is_of_cleanlab and normalize(column) in OPINION
+    names = {normalize(c) for c in table.columns}
+    if normalize(column) == "action":  # which only an export writes, beside its corrected labels
+        return {"is_label_issue", "corrected_label"} <= names
+    return "is_label_issue" in names and normalize(column) in OPINION
 
 
 def quote_names(names: Sequence[str], most: int) -> str:
