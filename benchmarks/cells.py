@@ -39,8 +39,8 @@ from proselflc.run.reader import Run
 from proselflc.training.run_directory import Json
 
 HELD_BACK = ("iris", "cifar-other", "fashion-other")
-DEVELOPMENT_SEED = 100  # the rules were chosen on it
-SEEDS = (1, 2, 3)  # the reported ones
+DEVELOPMENT_SEEDS = (100, 1, 2, 3)  # the rules were chosen on them
+SEEDS = (4, 5, 6)  # the reported ones
 RATES = (0.02, 0.05, 0.1, 0.2, 0.4)
 FEWER_RATES = (0.1, 0.4)
 

@@ -11,8 +11,9 @@ Beside them, cleanlab's default judges scikit-learn's logistic regression and ra
 same columns (pixels, numbers, words) by four folds, and histogram boosting on 50 principal
 components of these; these are run where labels are clean or the rate is 0.1 or 0.4.
 
-The rules of the audit were chosen with seed 100 on the data sets that `cells.HELD_BACK` does not
-name. The reported seeds and these data sets chose nothing. Time is that of one thread.
+The rules of the audit were chosen with seeds 100, 1, 2 and 3 on the data sets that
+`cells.HELD_BACK` does not name. The reported seeds, and these data sets, chose nothing. Time is that
+of one thread.
 
 Trainings are kept in --work, measures in results/detection.json, each with a hash of what it
 depends on. Raise SCORING where the audit changes.
@@ -53,7 +54,7 @@ from proselflc.data.inputs import Bools, Features, Floats, Images, Ints
 from proselflc.data.labels import Labels
 from proselflc.queue.run_store import hash_options
 
-SCORING = 3
+SCORING = 4
 COMPONENTS = 50  # of the columns that boosting learns from
 CLASSICAL_RATES = ("0.1", "0.4")
 FACTS: dict[str, Any] = {"config": {"scoring": SCORING, "folds": FOLDS}, "seeds": SEEDS}

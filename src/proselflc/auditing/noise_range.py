@@ -26,8 +26,8 @@ MOST_SURE, MOST_PLANTED = 0.5, 0.9  # of the examples
 RANGE = 1.96  # standard errors of the first estimate that the range extends
 NARROW = 1.64  # standard errors that the second may differ from the first
 # Of several shares the one with the smallest upper bound is taken, by this many standard errors.
-CAUTION_SUREST, CAUTION_PLANTED = 2.5, 3.5
-KNOWN = 0.6  # of the rate must be the low end, for the precision of suspects to be known
+CAUTION_SUREST, CAUTION_PLANTED = 2.5, 5.0
+KNOWN = 0.5  # of the rate must be the low end, for the precision of suspects to be known
 _CELLS = 4_000_000  # of [examples, classes] in which wrong labels are planted
 
 

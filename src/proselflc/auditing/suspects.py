@@ -18,7 +18,7 @@ from proselflc.training.observations import TOP_CLASSES
 
 # The factor of the log-odds in the chance of being wrong: a mean over the epochs is less confident
 # than a trained model.
-SLOPE, SLOPE_OUT_OF_SAMPLE = 2.5, 1.5
+SLOPE, SLOPE_OUT_OF_SAMPLE = 3.0, 1.5
 _EVEN = 0.5  # share of the mean transition that is added to every pair of classes
 _LEAST = 1e-7  # float16 has no smaller p
 _ROUNDS = 60
@@ -35,7 +35,7 @@ class LabelOdds:
     where w_ki says how much more often than average class k gets the label i (`lift`), and the
     root keeps large classes from swamping rare ones. The label is wrong with the chance
 
-        P = σ(a log(Σ_{k≠i} s_k / s_i) + b)        a = 2.5, or 1.5 out of sample
+        P = σ(a log(Σ_{k≠i} s_k / s_i) + b)        a = 3, or 1.5 out of sample
 
     where b makes the mean of P over all examples that were seen the rate of wrong labels. For
     trusted labels P = 0. The class k ≠ i with the largest s_k is suggested where P > ½.

@@ -41,10 +41,10 @@ from proselflc.data.memory_budget import is_dense, keeps_all
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SURE = 1.28  # standard errors below the estimate at which a label must be suspect to be changed
-# A precision is stated for this many suspects, and where wrong labels are at least as frequent as
-# this share of the witness's own mistakes.
-FEWEST_SUSPECTS, OWN_MISTAKES = 20, 0.25
+SURE = 0.8  # standard errors below the estimate at which a label must be suspect to be changed
+# A precision is stated for at least this many suspects, by a witness of this skill, and where wrong
+# labels are at least as frequent as this share of the witness's own mistakes.
+FEWEST_SUSPECTS, STATED_SKILL, OWN_MISTAKES = 20, 0.8, 0.5
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def assess(
     precision = None
     number = int(suspect[counts].sum())
     is_known = noise.is_known and noise.rate >= OWN_MISTAKES * (1 - judge.accuracy)
-    is_known &= records.witness is not None and not judge.is_weak
+    is_known &= records.witness is not None and judge.skill >= STATED_SKILL
     if planted is not None and is_known and number >= FEWEST_SUSPECTS:
         found = noise.rate * planted.recall(own, number) * len(own) / number
         precision = float(wrong[suspect].mean() + min(1.0, found)) / 2
