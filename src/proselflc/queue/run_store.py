@@ -96,7 +96,7 @@ def train_once(
             return directory
         resume = directory.is_begun and checkpoint.can_go_on(directory.checkpoints)
         output = OutputOptions(directory.path, resume=resume, overwrite=not resume)
-        train(config, output, display, dataset=dataset, observers=observers)
+        train(config, output, display, dataset=dataset, observers=observers, compares=False)
         directory.clear_checkpoints()
     return directory
 

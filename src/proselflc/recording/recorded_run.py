@@ -27,6 +27,7 @@ from proselflc.data.sources import arrays
 from proselflc.errors import InputError, unknown
 from proselflc.files.manifest import Written
 from proselflc.files.regular import fleeting
+from proselflc.run import neighbours
 from proselflc.run.config import OutputOptions, check_output, write_config
 from proselflc.run.reader import epochs_of
 from proselflc.run.summary import history_line, write_results
@@ -304,6 +305,9 @@ class RecordedRun:
         with self._writing():
             directory.write_history(lines)
             self._write_config(labels, epochs)
+            notes: list[str] = []
+            if self._about.inputs is not None:
+                neighbours.write(directory, self._about.inputs, None, None, notes.append)
             write_results(
                 directory,
                 self._written,
@@ -316,6 +320,7 @@ class RecordedRun:
                 seconds=lines[-1].get("seconds"),
                 measured={},
                 facts={},
+                notes=notes,
             )
 
     def close(self) -> None:

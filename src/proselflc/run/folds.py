@@ -187,6 +187,10 @@ def _train(
     display: Display,
 ) -> None:
     """Train the model of a fold or resume it; a run with other options is replaced."""
+
+    def learn(output: OutputOptions) -> None:
+        train(config, output, display, dataset=dataset, preprocessing=scaling, compares=False)
+
     fingerprint = noise.fingerprint(dataset.train.labels, dataset.num_classes)
     if directory.is_begun:
         stored = read_toml(directory.config)
@@ -195,8 +199,7 @@ def _train(
             return
         if not other and checkpoint.can_go_on(directory.checkpoints):
             try:
-                output = OutputOptions(directory.path, resume=True)
-                train(config, output, display, dataset=dataset, preprocessing=scaling)
+                learn(OutputOptions(directory.path, resume=True))
             except InputError as error:
                 raise InputError(
                     f"{error}; or remove {directory.path} to train this fold again"
@@ -205,7 +208,7 @@ def _train(
         display.note(f"{directory.path} cannot be resumed and is trained from the start")
         with directory.locked():
             directory.clear()
-    train(config, OutputOptions(directory.path), display, dataset=dataset, preprocessing=scaling)
+    learn(OutputOptions(directory.path))
 
 
 def _predict(

@@ -22,7 +22,7 @@ from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
 from proselflc.models.factory import names_code
-from proselflc.run import resumption
+from proselflc.run import neighbours, resumption
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
 from proselflc.run.observers import (
     Checkpointer,
@@ -61,11 +61,13 @@ def train(
     model: nn.Module | None = None,
     preprocessing: Preprocessing | None = None,
     observers: Sequence[Observer] = (),
+    compares: bool = True,
 ) -> Path:
     """Train a run and return its directory.
 
     Data, model and preprocessing that are given replace what the config names. A run that an
-    observer stopped is not finished: its state is saved and it can be resumed.
+    observer stopped is not finished: its state is saved and it can be resumed. Without `compares`
+    the neighbours of the examples are not looked for: one of many runs need not repeat that.
 
     Raises:
         DivergenceError: the loss is not finite; the last good state is kept.
@@ -108,7 +110,7 @@ def train(
             begun_in=begun_in,
             report=display.note if accelerator.is_main_process else lambda note: None,
         )
-        run = TrainingRun(prepared, directory, accelerator, display)
+        run = TrainingRun(prepared, directory, accelerator, display, compares=compares)
         run.begin(start.resume)
         if config.tracker is not None:
             tracker = Tracker(accelerator, prepared.config, directory)
@@ -131,8 +133,11 @@ class TrainingRun:
         directory: RunDirectory,
         accelerator: Accelerator,
         display: Display,
+        *,
+        compares: bool = True,
     ) -> None:
         self.prepared = prepared
+        self.compares = compares
         self.directory = directory
         self.accelerator = accelerator
         self.display = display
@@ -250,7 +255,7 @@ class TrainingRun:
             ) from None
 
     def finish(self) -> None:
-        """Write the model, the audit and the summary."""
+        """Write the model, the neighbours, the audit and the summary."""
         prepared, directory, training = self.prepared, self.directory, self.training
         training.share_buffers()
         measured = final_measures(prepared, training, directory.path)
@@ -258,6 +263,10 @@ class TrainingRun:
             self.records.recorder.end()
             write_model(directory, prepared, training.evaluated)
             write_transition(directory, training.strategy)
+            if self.compares:
+                train, test = prepared.dataset.train.inputs, prepared.dataset.test
+                inputs = train, None if test is None else test.inputs
+                neighbours.write(directory, *inputs, prepared.preprocessing, self._note)
             write_results(
                 directory,
                 self.records.written,

@@ -70,6 +70,7 @@ class RunDirectory:
     audit_arrays = _File("audit.npz")
     evaluation = _File("evaluation.json")
     transition = _File("transition.npy")  # [C, C] the method's transition matrix, if it has one
+    neighbours = _File("neighbours.npz")  # of the examples, where their inputs can be compared
     inputs_table = _File("inputs.parquet")  # texts or paths of the examples, if they are kept
     inputs_arrays = _File("inputs.npz")  # images or numbers of the examples, if they are kept
     summary = _File("summary.json")
