@@ -93,7 +93,7 @@ def test_a_damaged_file_is_written_again(run: Run) -> None:
     expected = neighbours.examination(run)
     run.directory.neighbours.write_bytes(b"nonsense")
     damaged = load_run(run.path)
-    with pytest.raises(InputError, match=r"neighbours.npz differs .* export .* --duplicates"):
+    with pytest.raises(InputError, match=r"neighbours.npz differs .* export .* --what duplicates"):
         damaged.neighbours  # noqa: B018
     neighbours.of_run(damaged)
     same(neighbours.examination(load_run(run.path)), expected)

@@ -280,7 +280,7 @@ def _cure(folder: Path, name: str) -> str:
     if name in _OF_AUDIT:
         return f"restore it from a copy, or write it again with {command('audit', folder)}"
     if name == _OF_NEIGHBOURS:
-        again = command("export", folder, duplicates="duplicates.csv")
+        again = command("export", folder, what="duplicates")
         return f"restore it from a copy, or write it again with {again}"
     return "restore it from a copy, or train the run again"
 
