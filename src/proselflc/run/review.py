@@ -130,11 +130,12 @@ class Review:
 
     def copies(self, index: int) -> Ints:
         """Return the positions of the other examples with the same content, exactly or nearly."""
-        groups = None if self._examined is None else self._examined.duplicate_group
-        if groups is None or groups[index] < 0:
+        if self._examined is None or self._examined.duplicate_group[index] < 0:
             return np.zeros(0, np.int64)
-        rows: Ints = np.flatnonzero(groups == groups[index])
-        return rows[rows != index]
+        groups = self._examined.duplicate_group
+        same: Bools = groups == groups[index]
+        same[index] = False
+        return np.flatnonzero(same)
 
     def position(self, example: str) -> int:
         """Return the position of an example."""
