@@ -3,7 +3,9 @@
 Embeddings of 384 numbers are drawn from a normal distribution, and a tenth as many are the test
 part. In tight clusters of 100 the neighbours are so near that they are compared in float64 too,
 which is the worst case. Each size has a process of its own; memory is by how much its peak rises
-above what it had with the embeddings alone.
+above what it had with the embeddings alone. `load` is the machine's load average at the end of a
+measurement: with other work beside it the seconds are longer, and CPU seconds on two threads tell
+more.
 
     python benchmarks/neighbours.py           # also written to results/
     python benchmarks/neighbours.py --quick   # small sizes and no files
@@ -44,7 +46,7 @@ def measure(n: int, clustered: bool) -> dict[str, Any]:
         x *= 0.01
         x += np.repeat(rng.standard_normal((len(x) // 100, WIDTH), dtype=np.float32), 100, axis=0)
     before = peak_bytes()
-    started = time.perf_counter()
+    cpu, started = time.process_time(), time.perf_counter()
     features = plain_features(Features(x))
     assert features is not None
     standardised = time.perf_counter()
@@ -59,6 +61,7 @@ def measure(n: int, clustered: bool) -> dict[str, Any]:
         "neighbours": round(found - standardised, 2),
         "examination": round(ended - found, 2),
         "seconds": round(ended - started, 2),
+        "cpu_seconds": round(time.process_time() - cpu, 2),
         "peak_bytes": peak_bytes() - before,
     }
 
@@ -87,14 +90,14 @@ def row(one: dict[str, Any]) -> str:
     parts = " | ".join(f"{one[name]:.1f}" for name in ("features", "neighbours", "examination"))
     return (
         f"| {one['n']:,} × {WIDTH} | {what} | {parts} | {one['seconds']:.1f} | "
-        f"{one['peak_bytes'] / 1e6:,.0f} | {one['load']:.1f} |"
+        f"{one['cpu_seconds']:.1f} | {one['peak_bytes'] / 1e6:,.0f} | {one['load']:.1f} |"
     )
 
 
 def write(found: list[dict[str, Any]]) -> None:
     """Write the numbers and the table."""
     names = ("training examples", "values", "features", "neighbours", "examination", "seconds")
-    head = " | ".join((*names, "MB above the embeddings", "load"))
+    head = " | ".join((*names, "CPU seconds", "MB above the embeddings", "load"))
     made_with = {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -102,7 +105,7 @@ def write(found: list[dict[str, Any]]) -> None:
         "threads": THREADS,
     }
     versions = ", ".join(f"{name} {version}" for name, version in made_with.items())
-    text = "\n".join([f"| {head} |", "|---" * 8 + "|", *map(row, found), "", f"{versions}"])
+    text = "\n".join([f"| {head} |", "|---" * 9 + "|", *map(row, found), "", f"{versions}"])
     config = {"width": WIDTH, "test": 0.1, "sizes": [one["n"] for one in found]}
     result_file.write("neighbours", found, text, config=config, made_with=made_with)
 

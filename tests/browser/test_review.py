@@ -400,6 +400,10 @@ def test_duplicates_are_a_list_of_their_own(
     page.get_by_role("button", name="Keep: dog").click()
     expect(page.locator("#id")).to_have_text("id-9")
     assert lines(run)[-1]["example"] == "id-7"
+    none = reviewable(tmp_path, "none", suspects=0)
+    shutil.copy(run / "neighbours.npz", none)
+    page = tabs().open(serve(none))
+    expect(page.locator("#place")).to_have_text("1 of 2")  # without suspects, the first list
 
 
 def test_what_helps_to_decide_is_shown(

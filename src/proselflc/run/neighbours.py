@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proselflc.auditing.neighbours import Examination, Neighbours, find_neighbours, obstacle
+from proselflc.auditing.plain_features import PlainFeatures
 from proselflc.data.inputs import Inputs
 from proselflc.data.memory_budget import require
 from proselflc.data.preprocessing import Preprocessing
@@ -20,6 +21,8 @@ def write(
     test: Inputs | None,
     preprocessing: Preprocessing | None,
     report: Callable[[str], None],
+    *,
+    features: PlainFeatures | None = None,
 ) -> Neighbours | None:
     """Write `neighbours.npz` of an unfinished run, or report why its inputs cannot be compared.
 
@@ -29,10 +32,11 @@ def write(
         test: inputs of the test part, if there is one.
         preprocessing: of the run, as for `plain_features`.
         report: is given a sentence if there are no neighbours.
+        features: of the training inputs followed by the test inputs, if they were computed before.
     """
     directory.neighbours.unlink(missing_ok=True)  # of a run that was stopped while it finished
     try:
-        found = _find(inputs, test, preprocessing)
+        found = _find(inputs, test, preprocessing, features)
     except InputError as error:
         report(f"duplicates and outliers were not looked for: {error}")
         return None
@@ -79,7 +83,12 @@ def examination(run: Run) -> Examination | None:
     return None if found is None else Examination.of(found, run.labels.given)
 
 
-def _find(inputs: Inputs, test: Inputs | None, preprocessing: Preprocessing | None) -> Neighbours:
+def _find(
+    inputs: Inputs,
+    test: Inputs | None,
+    preprocessing: Preprocessing | None,
+    features: PlainFeatures | None = None,
+) -> Neighbours:
     """Return the neighbours, or raise an InputError that says why there are none."""
     why_not = obstacle(inputs, test)
     if why_not is not None:
@@ -90,6 +99,6 @@ def _find(inputs: Inputs, test: Inputs | None, preprocessing: Preprocessing | No
             "the training and test inputs side by side",
             "use a machine with more memory",
         )
-    found = find_neighbours(inputs, test=test, preprocessing=preprocessing)
+    found = find_neighbours(inputs, test=test, preprocessing=preprocessing, features=features)
     assert found is not None
     return found

@@ -101,6 +101,7 @@ if (start.isSample) {
   controls.order.prepend(option("drawn", "as drawn")); // any beginning of a random order is itself a random sample
   session.view.order = "drawn";
 }
+if (!start.suspects) [session.view.among] = Object.keys(start.listed);
 goBack(remembered(sessionStorage, "proselflc-where", null));
 takeOver(start);
 showFilters();
