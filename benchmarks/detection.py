@@ -12,8 +12,8 @@ same columns (pixels, numbers, words) by four folds, and histogram boosting on 5
 components of these; these are run where labels are clean or the rate is 0.1 or 0.4.
 
 The rules of the audit were chosen with seeds 100, 1, 2 and 3 on the data sets that
-`cells.HELD_BACK` does not name. The reported seeds, and these data sets, chose nothing. Time is that
-of one thread.
+`cells.HELD_BACK` does not name. The reported seeds, and these data sets, chose nothing. Time is
+that of one thread.
 
 Trainings are kept in --work, measures in results/detection.json, each with a hash of what it
 depends on. Raise SCORING where the audit changes.
@@ -50,6 +50,7 @@ from proselflc.auditing.detection import detection
 from proselflc.auditing.plain_features import plain_features
 from proselflc.auditing.records import HeldOut, Records
 from proselflc.auditing.suspects import LabelOdds
+from proselflc.data import labels as labels_of
 from proselflc.data.inputs import Bools, Features, Floats, Images, Ints
 from proselflc.data.labels import Labels
 from proselflc.queue.run_store import hash_options
@@ -120,7 +121,7 @@ def cleanlab_with(make: Callable[[], Any], components: int | None) -> Callable[[
         from sklearn.decomposition import PCA
         from sklearn.model_selection import StratifiedKFold
 
-        labels = case.folds()[0]
+        labels = labels_of.from_dataset(case.dataset, None)
         given, C = labels.given, len(labels.names)
         columns = _columns(case)
         begin = time.process_time()

@@ -270,7 +270,7 @@ def test_one_run_is_shown_whole(visit: Callable[..., Any], one: Path) -> None:
     assert page.get_by_role("heading", level=1).all_inner_texts() == ["ProSelfLC on digits"]
     headings = page.get_by_role("heading", level=2).all_inner_texts()
     links = page.get_by_role("navigation").get_by_role("link")
-    assert len(headings) == links.count() == 6
+    assert len(headings) == links.count() == 7
     for link in links.all():
         target = page.locator(link.get_attribute("href"))
         link.click()
@@ -283,7 +283,7 @@ def test_one_run_is_shown_whole(visit: Callable[..., Any], one: Path) -> None:
           ?? one.getAttribute("aria-labelledby").split(" ").map(
             (id) => document.getElementById(id).textContent).join(": "))"""
     )
-    assert len(said) == 11 + page.locator(".card").count()
+    assert len(said) == 11 + page.locator("#cards .card").count()
     assert all(len(words) > 20 for words in said)
     assert all(re.search(r"\d", words) for words in said)
 
@@ -664,12 +664,12 @@ def test_on_paper_everything_is_there_and_nothing_to_press(
 
 def test_without_script_everything_is_there(visit: Callable[..., Any], three: Path) -> None:
     page = visit(three, java_script_enabled=False).page
-    cards = page.locator(".card")
-    assert visible(page, ".card") == cards.count() > FEW
+    cards = page.locator("#cards .card")
+    assert visible(page, "#cards .card") == cards.count() > FEW
     for selector in ("#controls", "#theme", "#more", "#nothing", "thead button"):
         assert visible(page, selector) == 0
     assert f"Showing {cards.count()} of {cards.count()}" in page.locator(".count").inner_text()
-    assert visible(page, "h2") == 6
+    assert visible(page, "h2") == 7
     assert visible(page, ".chart svg") == page.locator(".chart svg").count() == 12
 
 

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Route, expect
 
+from proselflc.auditing.neighbours import neighbours_of
+from proselflc.auditing.plain_features import PlainFeatures
 from proselflc.reviewing.view import next_steps
 from proselflc.run.reader import load_run
 
@@ -373,6 +375,35 @@ def test_filters_and_orders(
     expect(page.locator("#done-next")).to_be_hidden()  # there is nothing to train on
     page.get_by_role("button", name="Show undecided suspects").press("Enter")
     expect(page.locator("#place")).to_have_text(f"1 of {len(suspects)}")
+
+
+def test_duplicates_are_a_list_of_their_own(
+    reviewable: Callable[..., Path],
+    serve: Callable[..., Any],
+    tabs: Callable[..., Tabs],
+    tmp_path: Path,
+) -> None:
+    run = reviewable(tmp_path, suspects=2)
+    x = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+    x[9] = x[7]
+    neighbours_of(PlainFeatures(x, "test columns"), 12).save(run / "neighbours.npz")
+    page = tabs().open(serve(run))
+    expect(page.locator("#copies")).to_be_hidden()
+    lists = page.locator("select[name=among]")
+    assert lists.locator("option").all_text_contents() == [
+        *("suspects", "conflicting duplicates (2)", "all duplicates (2)")
+    ]
+    lists.select_option("conflicting")
+    expect(page.locator("#place")).to_have_text("1 of 2")
+    expect(page.locator("#copies")).to_have_text("Same content: id-9 (cat)")
+    expect(page.locator("#accept")).to_be_hidden()  # the run suggests the given label
+    page.get_by_role("button", name="Keep: dog").click()
+    expect(page.locator("#id")).to_have_text("id-9")
+    assert lines(run)[-1]["example"] == "id-7"
+    none = reviewable(tmp_path, "none", suspects=0)
+    shutil.copy(run / "neighbours.npz", none)
+    page = tabs().open(serve(none))
+    expect(page.locator("#place")).to_have_text("1 of 2")  # without suspects, the first list
 
 
 def test_what_helps_to_decide_is_shown(

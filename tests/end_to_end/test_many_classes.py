@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from proselflc.auditing import nearest
 from proselflc.cli.app import run as command
 from proselflc.data import memory_budget
 from proselflc.errors import InputError
@@ -70,6 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_budget, "DENSE_NUMBERS", 10**5)
     monkeypatch.setattr(observations, "LARGEST", 10**5)
+    monkeypatch.setattr(nearest, "_PRODUCTS", 10**5)
 
 
 @pytest.fixture(scope="module")

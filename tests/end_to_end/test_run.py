@@ -50,7 +50,7 @@ COLUMNS = [
 FILES = {
     *(".lock", "config.toml", "labels.npz", "history.jsonl", "dynamics", "checkpoints"),
     *("model.safetensors", "model.json", "examples.parquet", "summary.json", "evaluation.json"),
-    *("audit.json", "audit.npz", "manifest.json"),
+    *("audit.json", "audit.npz", "neighbours.npz", "manifest.json"),
 }
 
 Train = Callable[..., Path]

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from proselflc.auditing.neighbours import neighbours_of
+from proselflc.auditing.plain_features import PlainFeatures
+
 Headers = list[tuple[str, str]]
 GOOD = {"key": "0123456789ab", "since": 0, "decisions": [{"index": 0, "label": 1, "base": 0}]}
 
@@ -102,6 +105,7 @@ GETS: list[tuple[str, str, dict[str, str | None], int]] = [
     ("negative place", "/api/items?offset=-1", {}, 400),
     ("too many at once", "/api/items?limit=100000", {}, 400),
     ("no order", "/api/items?order=__class__", {}, 400),
+    ("no list", "/api/items?among=everything", {}, 400),
     ("no class", "/api/items?given=3", {}, 400),
     ("no probability", "/api/items?low=nan", {}, 400),
     ("no line", "/api/state?since=1e9", {}, 400),
@@ -329,3 +333,26 @@ def test_a_file_that_is_no_image_is_not_handed_out(
         assert found == status, content
         assert b"nobody's business" not in content
         assert answered["content-type"] == ("image/png" if status == 200 else "application/json")
+
+
+def test_duplicates_are_listed_and_decided(
+    reviewable: Callable[..., Path], serve: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = reviewable(tmp_path, suspects=2)
+    x = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+    x[9] = x[7]
+    neighbours_of(PlainFeatures(x, "test columns"), 12).save(run / "neighbours.npz")
+    server = serve(run)
+    server.enter()
+    assert server.get("/api/start")["listed"] == {"conflicting": 2, "duplicates": 2}
+    items = server.get("/api/items?among=conflicting")
+    assert [one["index"] for one in items["items"]] == [7, 9]
+    assert server.get("/api/example/7")["copies"] == [{"id": "id-9", "given": 0}]
+    assert server.get("/api/example/1")["copies"] == []
+    decision = {"index": 9, "base": 0, "label": 1}
+    done = server.post({"key": "abcdefgh", "since": 0, "decisions": [decision]})
+    assert done["done"][0]["label"] == 1
+    refused = {"index": 10, "base": 0, "label": 1}
+    server.post({"key": "abcdefgi", "since": 0, "decisions": [refused]}, 400)
+    left = server.get(f"/api/items?among=conflicting&state=open&line={done['line']}")
+    assert [one["index"] for one in left["items"]] == [7]

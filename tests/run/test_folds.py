@@ -310,9 +310,9 @@ def test_image_files_stay_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     out = trained(tmp_path / "run", tmp_path / "images", image_size=8, model="convnet")
     kinds = set()
 
-    def watched(*arguments: Any, dataset: Dataset, preprocessing: None) -> Path:
+    def watched(*arguments: Any, dataset: Dataset, preprocessing: None, compares: bool) -> Path:
         kinds.add(type(dataset.train.inputs).__name__)
-        return train(*arguments, dataset=dataset)
+        return train(*arguments, dataset=dataset, compares=compares)
 
     monkeypatch.setattr(folds, "train", watched)
     assert audit(out, folds=2).folds == 2

@@ -11,6 +11,8 @@ import pytest
 from scipy.stats import binomtest
 
 from proselflc.auditing.examples import read_examples, write_parquet
+from proselflc.auditing.neighbours import neighbours_of
+from proselflc.auditing.plain_features import PlainFeatures
 from proselflc.data.decisions import DecisionChange
 from proselflc.errors import InputError
 from proselflc.run.reader import Run
@@ -231,3 +233,58 @@ def test_a_run_that_nobody_has_reviewed(make: Callable[..., Review]) -> None:
     review.decisions.add([DecisionChange("id-0", "fox", 0)], "anna", "1")
     review.decisions.add([DecisionChange("id-0", None, 2, undo=True)], "anna", "2")
     assert existing_review(review.run) is None
+
+
+def compared(review: Review) -> Review:
+    """The review of 24 examples: 4, 12 and 20 are alike, so are 3 and 15, and 9 is far from all."""
+    x = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
+    x[12] = x[20] = x[4]
+    x[15] = x[3]
+    x[9] = 9
+    every = PlainFeatures(np.concatenate([x, x[:1]]), "test columns")
+    neighbours_of(every, 24).save(review.run.directory.neighbours)
+    return Review(Run(review.run.path))
+
+
+def test_examples_that_stand_out_are_listed(make: Callable[..., Review]) -> None:
+    review = compared(make([0.5, 0.5, 0.5, 0.1, 0.3], suspects=4))
+    found = {name: rows.tolist() for name, rows in review.listed.items()}
+    assert found == {
+        "conflicting": [4, 12, 20],
+        "duplicates": [3, 4, 12, 15, 20],
+        "in_test": [0],
+        "outliers": [9],
+    }
+    assert review.view(View(among="outliers")).tolist() == [9]
+    assert review.view(View(among="conflicting", given=0)).tolist() == [12]
+    by_group = review.view(View(among="duplicates")).tolist()
+    assert by_group == [3, 15, 4, 12, 20]
+    assert review.view(View()).tolist() == [3, 0, 1, 2]
+    assert review.copies(12).tolist() == [4, 20]
+    assert review.copies(9).tolist() == []
+
+
+def test_examples_that_stand_out_can_be_decided(make: Callable[..., Review]) -> None:
+    review = compared(make(suspects=4))
+    assert [review.can_be_decided(k) for k in (0, 9, 12, 10)] == [True, True, True, False]
+    review.decisions.add([DecisionChange("id-12", "fox", 0)], "anna", "1")
+    review.refresh()
+    now = review.decisions.lines
+    assert review.view(View(among="conflicting", state="decided", line=now)).tolist() == [12]
+    assert review.precision.decided == 0  # which is of suspects alone
+
+
+def test_a_run_that_was_not_compared_has_no_lists(make: Callable[..., Review]) -> None:
+    review = make(suspects=4)
+    assert review.listed == {}
+    assert review.notes == []
+    assert review.view(View(among="conflicting")).tolist() == []
+    assert review.copies(0).tolist() == []
+
+
+def test_damaged_neighbours_are_a_note(make: Callable[..., Review]) -> None:
+    review = make(suspects=4)
+    review.run.directory.neighbours.write_bytes(b"nonsense")
+    again = Review(Run(review.run.path))
+    assert again.listed == {}
+    assert "neighbours.npz is damaged" in again.notes[0]

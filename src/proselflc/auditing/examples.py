@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.auditing.neighbours import Examination
 from proselflc.auditing.records import Records
 from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels import Labels
@@ -62,7 +63,12 @@ class LabelScores:
     distribution: Callable[[slice], Floats | TopClasses]
 
 
-def table(labels: Labels, records: Records, scores: LabelScores) -> pa.Table:
+def table(
+    labels: Labels,
+    records: Records,
+    scores: LabelScores,
+    examination: Examination | None = None,
+) -> pa.Table:
     """Return one row per training example, in their order.
 
     | column | holds |
@@ -83,7 +89,14 @@ null if it was not seen in these |
     | `flips` | how often the predicted class changed from one epoch that saw it to the next |
     | `corrected_distribution` | that chance for every class: C numbers, or for more than 100 \
 classes the five largest as structs {label, p}, the largest first |
+    | `duplicate_group` | number of the examples with the same content; null if there is no other |
+    | `conflicting` | whether one of them has another label |
+    | `in_test` | whether a test example has the same content |
+    | `outlier` | mean distance to the nearest examples, where 1 is usual |
     | `clean_label` | the true label, a column only where that is known |
+
+    The four columns about the content are there only if the inputs could be compared. Examples in
+    conflict are to be reviewed, even if their own label is not suspect.
 
     An example that was never seen keeps its label: the corrected distribution is that label's, and
     quality and p are null.
@@ -93,6 +106,9 @@ classes the five largest as structs {label, p}, the largest first |
     names = pa.array(labels.names, pa.string())
     actions = pa.array(ACTIONS, pa.string())
     change, witness = scores.change.astype(np.int8), scores.witness
+    asked = scores.suggested != labels.given
+    if examination is not None:
+        asked |= examination.conflicting
     dynamics = _dynamics(records, labels.given)
     tables = []
     for rows in records.slices(len(labels.given), len(names)):
@@ -116,7 +132,7 @@ classes the five largest as structs {label, p}, the largest first |
             "given_label": names.take(pa.array(given)),
             "suggested_label": names.take(pa.array(suggested)),
             "is_suspect": pa.array(suggested != given),
-            "action": actions.take(pa.array((suggested != given).astype(np.int8) + change[rows])),
+            "action": actions.take(pa.array(asked[rows].astype(np.int8) + change[rows])),
             "quality": _nullable(quality),
             "witness": unknown if witness is None else names.take(pa.array(witness[rows])),
             "trust": _nullable(dynamics.trust[rows]),
@@ -127,6 +143,12 @@ classes the five largest as structs {label, p}, the largest first |
             "flips": pa.array(dynamics.flips[rows]),
             "corrected_distribution": distribution,
         }
+        if examination is not None:
+            groups = examination.duplicate_group[rows]
+            columns["duplicate_group"] = pa.array(groups, mask=groups < 0)
+            columns["conflicting"] = pa.array(examination.conflicting[rows])
+            columns["in_test"] = pa.array(examination.in_test[rows])
+            columns["outlier"] = pa.array(examination.outlier[rows])
         if labels.clean is not None:
             columns["clean_label"] = names.take(pa.array(labels.clean[rows]))
         tables.append(pa.table(columns))
@@ -301,13 +323,26 @@ def _types() -> dict[str, tuple[pa.DataType, ...]]:
         "first_learned_epoch": (pa.int32(),),
         "flips": (pa.int32(),),
         "corrected_distribution": (pa.list_(number), five),
+        "duplicate_group": (pa.int32(),),
+        "conflicting": (pa.bool_(),),
+        "in_test": (pa.bool_(),),
+        "outlier": (number,),
         "clean_label": (text,),
     }
 
 
-_MAY_BE_MISSING = ("clean_label", "action", "witness")  # the last two in a run of an older version
+_MAY_BE_MISSING = (
+    "action",  # in a run of an older version
+    "witness",
+    "duplicate_group",
+    "conflicting",
+    "in_test",
+    "outlier",
+    "clean_label",
+)
 _MAY_BE_NULL = (
     "witness",
+    "duplicate_group",
     "quality",
     "trust",
     "entropy",

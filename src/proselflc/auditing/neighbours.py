@@ -213,18 +213,26 @@ def find_neighbours(
     features: PlainFeatures | None = None,
 ) -> Neighbours | None:
     """Return the neighbours of n inputs, or None where `obstacle` says why not: see `examine`."""
-    if obstacle(inputs, test) is not None:
-        return None
-    every = inputs if test is None or not len(test) else inputs.concat([test])
-    features = features or plain_features(every, preprocessing)
+    features = features or features_of_both(inputs, test, preprocessing)
     if features is None:
         return None
-    if len(features.values) != len(every):
+    count = len(inputs) + (0 if test is None else len(test))
+    if len(features.values) != count:
         raise InputError(
-            f"there are features of {len(features.values):,} examples, and {len(every):,} inputs",
+            f"there are features of {len(features.values):,} examples, and {count:,} inputs",
             fix="compute them of the training inputs followed by the test inputs",
         )
     return neighbours_of(features, len(inputs))
+
+
+def features_of_both(
+    inputs: Inputs, test: Inputs | None = None, preprocessing: Preprocessing | None = None
+) -> PlainFeatures | None:
+    """Return features of the training inputs followed by the test inputs, or None as above."""
+    if obstacle(inputs, test) is not None:
+        return None
+    every = inputs if test is None or not len(test) else inputs.concat([test])
+    return plain_features(every, preprocessing)
 
 
 def neighbours_of(features: PlainFeatures, num_examples: int, k: int = NEAREST) -> Neighbours:

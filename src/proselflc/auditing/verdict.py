@@ -23,6 +23,7 @@ from proselflc.auditing.judge import (
     corrected_accuracy,
     skill,
 )
+from proselflc.auditing.neighbours import Examination
 from proselflc.auditing.noise_range import (
     NoiseRange,
     Planted,
@@ -30,7 +31,7 @@ from proselflc.auditing.noise_range import (
     own_odds,
     surest_share,
 )
-from proselflc.auditing.records import Records, first_in_each_row
+from proselflc.auditing.records import Records, Witness, first_in_each_row
 from proselflc.auditing.suspects import LabelOdds
 from proselflc.data import class_matrix
 from proselflc.data.class_matrix import ClassMatrix
@@ -146,8 +147,24 @@ def assess(
     return Verdict(scores, joint, noise, judge, precision, warnings)
 
 
+@dataclass(frozen=True)
+class Compared:
+    """What the inputs of a run say about its labels, as far as they can be compared.
+
+    Attributes:
+        witness: a second opinion.
+        examination: duplicates, conflicts, leakage and outliers.
+    """
+
+    witness: Witness | None = None
+    examination: Examination | None = None
+
+
 def audit_labels(
-    labels: Labels, records: Records, warnings: tuple[AuditWarning, ...] = ()
+    labels: Labels,
+    records: Records,
+    warnings: tuple[AuditWarning, ...] = (),
+    examination: Examination | None = None,
 ) -> tuple[pa.Table, Audit]:
     """Return one row per example, and the audit of all labels together.
 
@@ -155,6 +172,7 @@ def audit_labels(
         labels: the labels of n examples.
         records: the records of the same examples.
         warnings: reasons to be careful that are known already.
+        examination: what the neighbours of the examples tell, or None.
 
     Raises:
         InputError: there are no records, or they do not belong to these labels.
@@ -180,7 +198,7 @@ def audit_labels(
         judge=found.judge,
         warnings=found.warnings,
     )
-    return examples.table(labels, records, found.scores), audit
+    return examples.table(labels, records, found.scores, examination), audit
 
 
 @dataclass(frozen=True)

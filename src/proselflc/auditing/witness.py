@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.auditing.plain_features import plain_features
+from proselflc.auditing.plain_features import PlainFeatures, plain_features
 from proselflc.auditing.records import Doubles, Witness
 from proselflc.data.batches import random_stream
 from proselflc.data.inputs import Floats, Inputs, Ints
@@ -53,14 +53,24 @@ def of_inputs(
     There is none beyond `LARGEST` examples, for very many classes, and for inputs that cannot be
     compared.
     """
-    n, C = len(given), num_classes
-    if not 1 < n <= LARGEST or not is_dense(C) or not keeps_all(n, C):
+    if not can_judge(len(given), num_classes):
         return None
     features = plain_features(inputs, preprocessing)
-    if features is None:
+    return None if features is None else of_features(features, given, num_classes)
+
+
+def of_features(features: PlainFeatures, given: Ints, num_classes: int) -> Witness | None:
+    """Return a second opinion on the labels of n examples, by their features."""
+    if not can_judge(len(given), num_classes):
         return None
-    p = witness(features.values, given, C)
+    p = witness(features.values, given, num_classes)
     return Witness(p.astype(np.float16), features.kind)
+
+
+def can_judge(num_examples: int, num_classes: int) -> bool:
+    """Return whether there can be a second opinion on so many examples and classes."""
+    n, C = num_examples, num_classes
+    return 1 < n <= LARGEST and is_dense(C) and keeps_all(n, C)
 
 
 def write(directory: RunDirectory, found: Witness) -> None:

@@ -16,6 +16,9 @@ from proselflc.wording import option
 if TYPE_CHECKING:
     from proselflc.run.outside_audit import OutsideAudit
 
+if TYPE_CHECKING:
+    from proselflc.exporting.command import Export
+
 
 def audit(
     run: Path | None = None,
@@ -192,6 +195,7 @@ def export(
     run: Path,
     /,
     *,
+    what: Literal["labels", "duplicates"] = "labels",
     format: Format | None = None,
     out: Path | None = None,
     copy: Path | None = None,
@@ -214,6 +218,8 @@ def export(
 
     Args:
         run: run directory.
+        what: duplicates lists the examples with the same content, those with different labels
+            first, then examples that are also in the test part, and outliers.
         format: file format (default: the ending of --out, otherwise csv); cleanlab is a table with
             cleanlab's column names.
         out: output file, .csv, .tsv, .parquet or .npz; without --out, --copy and --links, the
@@ -238,7 +244,7 @@ def export(
     from proselflc.exporting import command as exporting
     from proselflc.run.reader import load_run
 
-    what = exporting.Export(
+    wanted = exporting.Export(
         format,
         out,
         copy,
@@ -253,18 +259,41 @@ def export(
         suspects,
         force,
     )
-    if what.is_printed and not json:
-        if not FORMATS[what.kind].is_text and sys.stdout.isatty():
-            raise invalid_option(
-                "out", f"must name a file: {what.kind} cannot be printed to a terminal"
-            )
-        printed = exporting.print_labels(load_run(run), what, sys.stdout.buffer)
+    is_printed = wanted.is_printed and not json
+    if is_printed and not FORMATS[wanted.kind].is_text and sys.stdout.isatty():
+        raise invalid_option(
+            "out", f"must name a file: {wanted.kind} cannot be printed to a terminal"
+        )
+    if what == "duplicates":
+        _export_duplicates(run, wanted, json)
+        return
+    if is_printed:
+        printed = exporting.print_labels(load_run(run), wanted, sys.stdout.buffer)
         say_notes(printed.notes)
         say(str(printed))
         return
-    done = exporting.export(load_run(run), what)
+    done = exporting.export(load_run(run), wanted)
     say_notes(done.notes)
     say(str(done))
+    if json:
+        print_json({"run": str(run), **asdict(done)})
+    else:
+        sys.stdout.write("".join(f"{printable(path)}\n" for path in done.written.values()))
+
+
+def _export_duplicates(run: Path, wanted: Export, json: bool) -> None:
+    from proselflc.exporting import duplicates
+    from proselflc.run.reader import load_run
+
+    duplicates.check(wanted)
+    stream = sys.stdout.buffer if wanted.is_printed and not json else None
+    done = duplicates.export(load_run(run), wanted, stream)
+    say_notes(done.notes)
+    say(
+        f"{done.groups:,} groups of duplicates; {done.conflicting:,} examples are in groups with "
+        f"different labels, {done.in_test:,} are also in the test part, {done.outliers:,} are "
+        "outliers"
+    )
     if json:
         print_json({"run": str(run), **asdict(done)})
     else:

@@ -27,6 +27,7 @@ from proselflc.data.sources import arrays
 from proselflc.errors import InputError, unknown
 from proselflc.files.manifest import Written
 from proselflc.files.regular import fleeting
+from proselflc.run import neighbours
 from proselflc.run.config import OutputOptions, check_output, write_config
 from proselflc.run.reader import epochs_of
 from proselflc.run.summary import history_line, write_results
@@ -304,6 +305,12 @@ class RecordedRun:
         with self._writing():
             directory.write_history(lines)
             self._write_config(labels, epochs)
+            notes: list[str] = []
+            compared, inputs = None, self._about.inputs
+            if inputs is not None:
+                compared = neighbours.compare(
+                    directory, inputs, None, labels.given, len(labels.names), None, notes.append
+                )
             write_results(
                 directory,
                 self._written,
@@ -316,6 +323,8 @@ class RecordedRun:
                 seconds=lines[-1].get("seconds"),
                 measured={},
                 facts={},
+                notes=notes,
+                compared=compared,
             )
 
     def close(self) -> None:

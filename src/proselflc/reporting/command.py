@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proselflc.auditing.examples import read_examples
-from proselflc.data.inputs import Inputs
+from proselflc.data.inputs import Inputs, Ints
 from proselflc.data.request import FROM_PYTHON
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError
@@ -22,10 +22,11 @@ from proselflc.pages import drawing, values
 from proselflc.pages.drawing import Figure
 from proselflc.pages.html_page import Table, Tile, begins_with, is_own_page, render
 from proselflc.pages.values import code_warning, percent, share, shorten, shorten_middle, text
-from proselflc.reporting import before_after, figures, gallery, tables, verdict
+from proselflc.reporting import before_after, duplicates, figures, gallery, tables, verdict
+from proselflc.reporting.duplicates import Duplicates
 from proselflc.reporting.gallery import ExampleView
 from proselflc.reporting.run_facts import RunFacts, or_note, read_runs
-from proselflc.run import original
+from proselflc.run import neighbours, original
 from proselflc.run import review as reviews
 from proselflc.run.reader import Run
 from proselflc.terminal import Display, Silent
@@ -188,9 +189,12 @@ def make(
     table = or_note(lambda: first.run.examples, lost)
     notes += lost
     cards: list[dict[str, Any]] = []
-    why_gone = ""
+    same_content: Duplicates | None = None
+    previews = _Previews(first.run, inputs, data)
     if table is not None:
-        cards, why_gone = _cards(reported, table, inputs, data, notes)
+        cards = _cards(reported, table, previews, notes)
+        same_content = or_note(lambda: _duplicates(first.run, table, previews), notes)
+    why_gone = previews.why_gone
     suspects = None if table is None else int(table["is_suspect"].to_numpy().sum())
     unseen = None if table is None else table["quality"].null_count / max(len(table), 1)
     transition = None
@@ -223,6 +227,10 @@ def make(
         "cards": cards,
         "given": gallery.choices(cards, "given"),
         "suggested": gallery.choices(cards, "suggested"),
+        "duplicates": same_content,
+        "export_duplicates": command(
+            "export", _path(first.run.path), what="duplicates", out="duplicates.csv"
+        ),
         "is_data_gone": bool(why_gone),
         "with_data": command("report", "RUN", data="PATH"),
         "export": command("export", _path(first.run.path), only_suspects=True, out="suspects.csv"),
@@ -250,17 +258,13 @@ def make(
 def _cards(
     reported: Sequence[RunFacts],
     table: pa.Table,
-    inputs: Inputs | None,
-    data: str | None,
+    previews: _Previews,
     notes: list[str],
-) -> tuple[list[dict[str, Any]], str]:
-    """Return the suspects on the page, the worst first.
-
-    The second value is why the examples themselves cannot be shown; it is empty if they are.
-    """
+) -> list[dict[str, Any]]:
+    """Return the suspects on the page, the worst first."""
     run, rows = reported[0].run, gallery.worst(table)
     if not len(rows):
-        return [], ""
+        return []
     curves = or_note(lambda: gallery.curves(run.dynamics, rows, len(table)), notes)
     same = _same_labels(reported)
     agreeing = None
@@ -268,14 +272,43 @@ def _cards(
         directories = (facts.run.directory for facts in same)
         others = (read_examples(one.checked(one.examples)) for one in directories)
         agreeing = or_note(lambda: gallery.agreement(table, rows, others), notes)
-    why: list[str] = []
-    views: list[ExampleView] | None
-    if inputs is not None:
-        views = gallery.views(inputs, rows, table)
-    else:
-        views = or_note(lambda: gallery.views(original.inputs(run, data=data), rows, table), why)
-    shown = views or [ExampleView()] * len(rows)
-    return gallery.cards(table, rows, shown, curves, agreeing, 1 + len(same)), "".join(why)
+    shown = previews.views(rows, table)
+    return gallery.cards(table, rows, shown, curves, agreeing, 1 + len(same))
+
+
+def _duplicates(run: Run, table: pa.Table, previews: _Previews) -> Duplicates | None:
+    """Return the section about duplicates; None for a run whose examples were not compared."""
+    found = neighbours.examination(run)
+    if found is None:
+        return None
+    return duplicates.section(found, table, lambda rows: previews.views(rows, table))
+
+
+@dataclass
+class _Previews:
+    """The examples of a run as the page shows them; their data is opened once, if it is needed.
+
+    `why_gone` is why they cannot be shown; it is empty if they can.
+    """
+
+    run: Run
+    inputs: Inputs | None
+    data: str | None
+    why_gone: str = ""
+
+    def views(self, rows: Ints, table: pa.Table) -> list[ExampleView]:
+        """Return views of the examples at the positions [k]; empty ones if they are gone."""
+        if self.inputs is not None:
+            return gallery.views(self.inputs, rows, table)
+        if not self.why_gone:
+            try:
+                opened = original.inputs(self.run, data=self.data)
+                found = gallery.views(opened, rows, table)
+                self.inputs = opened
+                return found
+            except InputError as error:
+                self.why_gone = str(error)
+        return [ExampleView()] * len(rows)
 
 
 def _reviewed(facts: RunFacts, is_single: bool, notes: list[str]) -> Iterator[dict[str, object]]:

@@ -202,18 +202,23 @@ def cards(
                 "agreeing": agree,
                 "picture": views[k].picture,
                 "text": views[k].text,
-                "deviations": [
-                    (
-                        shorten(one.column),
-                        _format_number(one.value, 4),
-                        f"{_format_number(one.mean)} ± {_format_number(one.spread)}",
-                    )
-                    for one in views[k].deviations
-                ],
+                "deviations": format_deviations(views[k]),
                 "curve": None if curves is None else learning_curve(curves[0][k], curves[1][k]),
             }
         )
     return found
+
+
+def format_deviations(view: ExampleView) -> list[tuple[str, str, str]]:
+    """Return column, value and usual value of each deviation as texts."""
+    return [
+        (
+            shorten(one.column),
+            _format_number(one.value, 4),
+            f"{_format_number(one.mean)} ± {_format_number(one.spread)}",
+        )
+        for one in view.deviations
+    ]
 
 
 def choices(cards: Sequence[Mapping[str, Any]], what: str) -> list[tuple[int, str]]:

@@ -31,6 +31,7 @@ _FILES = {
     "examples.parquet": "given and suggested label, quality and trust of every example",
     "audit.json": "estimated noise rate, overall and by class",
     "audit.npz": "estimated counts by true and given class",
+    "neighbours.npz": "the nearest neighbours of every example",
     "review.jsonl": "decisions of the review",
     "inputs.parquet": "the examples, kept to be shown",
     "inputs.npz": "the examples, kept to be shown",

@@ -75,7 +75,7 @@ def review(
         del part
     reviewed = Review(run)
     reviewed.decisions.check_writable()
-    if not len(reviewed.suspects):
+    if not len(reviewed.suspects) and (sample is not None or not reviewed.listed):
         raise InputError(f"no label of {run.path} is suspect, so there is nothing to review")
     host = options.host
     with listen(host, options.port) as server_socket:  # before a sample is drawn
@@ -86,7 +86,7 @@ def review(
             note(drawn)
         if view.missing_reason:
             note(f"the examples themselves cannot be shown: {view.missing_reason}")
-        for text in (*run.notes, *reviewed.decisions.notes):
+        for text in (*run.notes, *reviewed.notes, *reviewed.decisions.notes):
             note(text)
         if not is_loopback(host):
             note(f"anyone who can reach {host} and has the address can change decisions")

@@ -70,8 +70,9 @@ class StateQuery:
 
 @dataclass(frozen=True)
 class ViewQuery:
-    """The part of a query that selects and orders suspects; see `View`."""
+    """The part of a query that selects and orders examples; see `View`."""
 
+    among: Literal["suspects", "conflicting", "duplicates", "in_test", "outliers"] = "suspects"
     given: Count = _ANY
     suggested: Count = _ANY
     low: Share = 0.0
@@ -264,8 +265,8 @@ class Api:
 
     def _change(self, decision: DecisionRequest) -> DecisionChange:
         review, index = self.view.review, decision.index
-        if index >= len(review.ids) or not review.is_suspect(index):
-            raise HTTPException(400, "that example is not a suspect")
+        if index >= len(review.ids) or not review.can_be_decided(index):
+            raise HTTPException(400, "that example is not a suspect, duplicate or outlier")
         names = review.names
         labels = names[review.given[index]], names[review.suggested[index]]
         if decision.undo:
@@ -289,6 +290,7 @@ class Api:
         """Return the positions of the selected suspects, in the order of the query."""
         return self.view.review.view(
             View(
+                among=query.among,
                 given=None if query.given == _ANY else self._class(query.given),
                 suggested=None if query.suggested == _ANY else self._class(query.suggested),
                 low=query.low,

@@ -33,6 +33,7 @@ MOST_PAIRS = 500
 MOST_CHANGED = 2000  # decisions that are listed one by one
 POINTS = 80  # of a learning curve
 NEIGHBOURS = 4  # of each class
+COPIES = 8  # examples with the same content that are listed
 RECENT = 200  # requests that can be undone
 SIDES = {"large": 900, "small": 160}  # pixels
 
@@ -87,6 +88,7 @@ class ReviewView:
             "gone": self.missing_reason,
             "names": [shorten(name, TITLE) for name in review.names],
             "isSample": review.is_sample,
+            "listed": {name: len(rows) for name, rows in review.listed.items()},
             "next": next_steps(review.run, self._data),
             "recent": self._recent(),
             **self.state(0),
@@ -109,7 +111,7 @@ class ReviewView:
             changed = [self.standing(review.position(name)) for name in sorted(touched)]
         return {
             "line": review.decisions.lines,
-            "notes": list(review.decisions.notes),
+            "notes": [*review.notes, *review.decisions.notes],
             "suspects": len(review.suspects),
             "left": len(review.suspects) - precision.decided - precision.unsure,
             "remaining": left,
@@ -171,6 +173,10 @@ class ReviewView:
             "chances": self._likeliest(index),
             "curve": curve,
             "curveGone": why,
+            "copies": [
+                {"id": shorten_middle(review.ids[i], 80), "given": int(review.given[i])}
+                for i in review.copies(index)[:COPIES]
+            ],
         }
         if (text := self._text(index)) is not None:
             lines = text[:LONGEST_TEXT].splitlines()

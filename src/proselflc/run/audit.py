@@ -23,7 +23,7 @@ from proselflc.data.request import FROM_PYTHON, TABLES
 from proselflc.errors import InputError, invalid_option, printable
 from proselflc.pages.values import share_in_words
 from proselflc.run import folds as folds_of
-from proselflc.run import original
+from proselflc.run import neighbours, original
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, load_run
 from proselflc.run.summary import label_summary
@@ -73,6 +73,9 @@ def audit(
     if not isinstance(run, Run) or model is not None:
         run = load_run(run.path if isinstance(run, Run) else run, model=model)
     _check(run)
+    if dataset is None:
+        with suppress(InputError):  # an audit without neighbours is an audit too
+            neighbours.of_run(run, data=data)
     with run.directory.locked():
         run.directory.sweep()
         directory = run.directory
@@ -85,7 +88,10 @@ def audit(
             second = _second_opinion(run, Data(dataset, data))
             records = replace(records, witness=second)
         warnings = tuple(label_warnings(run.config))
-        table, audited = verdict.audit_labels(run.labels, records, warnings)
+        examination = None
+        with suppress(InputError):  # a damaged file of neighbours is found again by an export
+            examination = neighbours.examination(run)
+        table, audited = verdict.audit_labels(run.labels, records, warnings, examination)
         labels = label_summary(run.labels, table, audited)
         files = [directory.examples, directory.audit, directory.audit_arrays, directory.summary]
         with directory.replacing(*files, *([directory.witness] if second else [])):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -188,10 +187,11 @@ def _train(
     display: Display,
 ) -> None:
     """Train the model of a fold or resume it; a run with other options is replaced."""
+
+    def learn(output: OutputOptions) -> None:
+        train(config, output, display, dataset=dataset, preprocessing=scaling, is_audited=False)
+
     fingerprint = noise.fingerprint(dataset.train.labels, dataset.num_classes)
-    learn = functools.partial(
-        train, config, display=display, dataset=dataset, preprocessing=scaling, is_audited=False
-    )
     if directory.is_begun:
         stored = read_toml(directory.config)
         other = differences(stored, config.table()) or stored.get("fingerprint") != fingerprint

@@ -20,6 +20,7 @@ from torch import nn
 from proselflc.auditing import held_out, witness
 from proselflc.auditing.audit import Audit
 from proselflc.auditing.examples import read_examples
+from proselflc.auditing.neighbours import Neighbours
 from proselflc.auditing.records import Records
 from proselflc.data.batches import Order
 from proselflc.data.class_matrix import ClassMatrix, checked_transition
@@ -212,6 +213,12 @@ class Run:
             return checked_transition(matrix, matrix.shape[0] if matrix.ndim else 0)
         except InputError as error:
             raise InputError(f"{path} is damaged: {error}") from None
+
+    @cached_property
+    def neighbours(self) -> Neighbours | None:
+        """Return the nearest neighbours of every training example; None if they are not known."""
+        path = self.directory.checked(self.directory.neighbours)
+        return Neighbours.load(path, len(self.labels.ids)) if is_regular(path) else None
 
     @property
     def decisions(self) -> Decisions:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from proselflc.auditing.examples import check_examples
+from proselflc.auditing.neighbours import Examination
 from proselflc.data.batches import random_stream
 from proselflc.data.decisions import Sample
-from proselflc.data.inputs import Floats, Ints
+from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.errors import InputError, invalid_option
 from proselflc.files.regular import is_regular
+from proselflc.run import neighbours
 from proselflc.run.reader import Run
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ _Z = 1.959963984540054  # within which 95 % of a normal distribution lies
 
 Order: TypeAlias = Literal["quality", "teaching", "drawn"]
 State: TypeAlias = Literal["all", "open", "decided"]
+Among: TypeAlias = Literal["suspects", "conflicting", "duplicates", "in_test", "outliers"]
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,9 @@ class Precision:
 
 @dataclass(frozen=True)
 class View:
-    """A selection of suspects and their order, which `Review.view` explains."""
+    """A selection of examples and their order, which `Review.view` explains."""
 
+    among: Among = "suspects"  # or examples that stand out among their neighbours
     given: int | None = None  # class id, or None for any
     suggested: int | None = None
     low: float = 0.0  # least probability of the suggestion
@@ -73,6 +77,9 @@ class Review:
             sample in the order in which it was drawn.
         label: [n] the decided class, `UNDECIDED` or `UNSURE`.
         line: [n] line of the current decision, 0 without one.
+        listed: [≤ n] positions of the examples that stand out among their neighbours, by what they
+            are; without those of which there are none.
+        notes: sentences about files that could not be read.
     """
 
     def __init__(self, run: Run) -> None:
@@ -99,6 +106,9 @@ class Review:
         self._views = lru_cache(_VIEWS)(self._chosen)
         self._is_suspect = table["is_suspect"].to_numpy()
         self._lines = 0  # of the decisions that have been applied
+        self.notes: list[str] = []
+        self._examined = self._examination()
+        self.listed = _listed(self._examined)
         self._lock = RLock()
         self.refresh()
 
@@ -114,17 +124,31 @@ class Review:
         """Return whether an example is a suspect."""
         return bool(self._is_suspect[index])
 
+    def can_be_decided(self, index: int) -> bool:
+        """Return whether an example is a suspect or stands out among its neighbours."""
+        return self.is_suspect(index) or any(index in rows for rows in self.listed.values())
+
+    def copies(self, index: int) -> Ints:
+        """Return the positions of the other examples with the same content, exactly or nearly."""
+        if self._examined is None or self._examined.duplicate_group[index] < 0:
+            return np.zeros(0, np.int64)
+        groups = self._examined.duplicate_group
+        same: Bools = groups == groups[index]
+        same[index] = False
+        return np.flatnonzero(same)
+
     def position(self, example: str) -> int:
         """Return the position of an example."""
         return self._position[example]
 
     def view(self, wanted: View) -> Ints:
-        """Return [≤ S] the positions of the suspects of a view, in its order.
+        """Return the positions of the suspects or the listed examples of a view, in its order.
 
-        "quality" puts the lowest quality first. "teaching" puts the most informative first: of
-        every pair of given and suggested class the suspect with the largest entropy h(quality) =
-        −q log q − (1 − q) log(1 − q), then of every pair the second, and so on; a decision tells
-        most where the run is least certain, and little where similar suspects have been decided.
+        "quality" puts the lowest quality first, and keeps duplicates of the same group together.
+        "teaching" puts the most informative first: of every pair of given and suggested class the
+        suspect with the largest entropy h(quality) = −q log q − (1 − q) log(1 − q), then of every
+        pair the second, and so on; a decision tells most where the run is least certain, and little
+        where similar suspects have been decided.
         "drawn" is the order of `suspects`, so that any beginning of a sample is a sample.
         """
         if wanted.state == "all":
@@ -134,6 +158,8 @@ class Review:
 
     def _chosen(self, wanted: View) -> Ints:
         chosen = self.suspects
+        if wanted.among != "suspects":
+            chosen = self.listed.get(wanted.among, np.zeros(0, np.int64))
         if wanted.given is not None:
             chosen = chosen[self.given[chosen] == wanted.given]
         if wanted.suggested is not None:
@@ -144,7 +170,11 @@ class Review:
             names = [self.ids[i] for i in chosen]
             is_open = np.array(self.decisions.undecided(wanted.line, names), np.bool_)
             chosen = chosen[is_open if wanted.state == "open" else ~is_open]
-        found: Ints = chosen[self._order(chosen, wanted.order)]
+        if wanted.among in ("conflicting", "duplicates") and wanted.order != "teaching":
+            chosen = self._by_group(chosen)
+        else:
+            chosen = chosen[self._order(chosen, wanted.order)]
+        found: Ints = chosen
         return found
 
     def pairs(self) -> list[tuple[int, int, int, int]]:
@@ -240,6 +270,23 @@ class Review:
             unsure=int((label == UNSURE).sum()),
         )
 
+    def _examination(self) -> Examination | None:
+        try:
+            return neighbours.examination(self.run)
+        except InputError as error:
+            self.notes.append(str(error))
+            return None
+
+    def _by_group(self, rows: Ints) -> Ints:
+        """Return rows by their group of duplicates, that with the lowest quality first."""
+        if self._examined is None:
+            return rows
+        quality = np.nan_to_num(self.quality[rows], nan=1.0)
+        _, group = np.unique(self._examined.duplicate_group[rows], return_inverse=True)
+        lowest = np.full(len(rows), np.inf)
+        np.minimum.at(lowest, group, quality)
+        return rows[np.lexsort((rows, quality, group, lowest[group]))]
+
     def _order(self, rows: Ints, order: Order) -> Ints:
         if order == "drawn":
             return np.arange(len(rows))
@@ -273,6 +320,18 @@ class Review:
                 f"{self.run.directory.examples} suggests {error}, which is not a class of the run: "
                 "the list of classes has changed since training, so train it again"
             ) from None
+
+
+def _listed(found: Examination | None) -> dict[Among, Ints]:
+    if found is None:
+        return {}
+    masks: dict[Among, Bools] = {
+        "conflicting": found.conflicting,
+        "duplicates": found.duplicate_group >= 0,
+        "in_test": found.in_test,
+        "outliers": found.is_outlier,
+    }
+    return {name: np.flatnonzero(mask) for name, mask in masks.items() if mask.any()}
 
 
 def existing_review(run: Run) -> Review | None:

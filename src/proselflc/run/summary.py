@@ -21,7 +21,8 @@ from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.detection import detection, label_accuracy
 from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.fitting import Fitting, FittingPoint
-from proselflc.auditing.records import Records, Witness
+from proselflc.auditing.records import Records
+from proselflc.auditing.verdict import Compared
 from proselflc.data.dataset import Part
 from proselflc.data.labels import Labels
 from proselflc.files.manifest import Written
@@ -182,7 +183,7 @@ def write_results(
     facts: Mapping[str, object],
     notes: Sequence[str] = (),
     warnings: Sequence[AuditWarning] = (),
-    second: Witness | None = None,
+    compared: Compared | None = None,
 ) -> None:
     """Audit the labels, and write examples, audit, evaluation, summary and last the manifest.
 
@@ -192,12 +193,15 @@ def write_results(
         facts: what the method adds to the summary, such as an estimate.
         notes: sentences about estimates that the reader should know.
         warnings: reasons to be careful with the audit that are known already.
-        second: a second opinion on the labels, or None.
+        compared: what the inputs say about the labels.
     """
-    if second is not None:
-        witness.write(directory, second)
-    records = Records(Epochs(directory.dynamics, written.checked), witness=second)
-    table, audit = verdict.audit_labels(labels, records, tuple(warnings))
+    compared = compared or Compared()
+    if compared.witness is not None:
+        witness.write(directory, compared.witness)
+    records = Records(Epochs(directory.dynamics, written.checked), witness=compared.witness)
+    table, audit = verdict.audit_labels(
+        labels, records, tuple(warnings), examination=compared.examination
+    )
     write_parquet(table, directory.examples)
     audit.save(directory)
     directory.write_json(directory.evaluation, measured)

@@ -14,9 +14,8 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from proselflc import wording
-from proselflc.auditing import witness
 from proselflc.auditing.caveats import label_warnings
-from proselflc.auditing.records import Witness
+from proselflc.auditing.verdict import Compared
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Ints
 from proselflc.data.preprocessing import Preprocessing
@@ -24,7 +23,7 @@ from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
 from proselflc.models.factory import names_code
-from proselflc.run import resumption
+from proselflc.run import neighbours, resumption
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
 from proselflc.run.observers import (
     Checkpointer,
@@ -67,9 +66,10 @@ def train(
 ) -> Path:
     """Train a run and return its directory.
 
-    Data, model and preprocessing that are given replace what the config names. A run that is not
-    audited has no second opinion on its labels; an audit computes it later. A run that an
-    observer stopped is not finished: its state is saved and it can be resumed.
+    Data, model and preprocessing that are given replace what the config names. A run that an
+    observer stopped is not finished: its state is saved and it can be resumed. A run that is not
+    audited, one of many, has no second opinion on its labels and no neighbours; an audit finds
+    them later.
 
     Raises:
         DivergenceError: the loss is not finite; the last good state is kept.
@@ -257,7 +257,7 @@ class TrainingRun:
             ) from None
 
     def finish(self) -> None:
-        """Write the model, the audit and the summary."""
+        """Write the model, the neighbours, the audit and the summary."""
         prepared, directory, training = self.prepared, self.directory, self.training
         training.share_buffers()
         measured = final_measures(prepared, training, directory.path)
@@ -265,6 +265,7 @@ class TrainingRun:
             self.records.recorder.end()
             write_model(directory, prepared, training.evaluated)
             write_transition(directory, training.strategy)
+            compared = self._compared() if self.is_audited else Compared()
             write_results(
                 directory,
                 self.records.written,
@@ -279,18 +280,22 @@ class TrainingRun:
                 facts=prepared.strategy.facts(),
                 notes=self.notes,
                 warnings=tuple(label_warnings(prepared.config.table())),
-                second=self._second_opinion(),
+                compared=compared,
             )
         self.accelerator.wait_for_everyone()
 
-    def _second_opinion(self) -> Witness | None:
-        """Return a second opinion on the labels, if the run is to be audited."""
-        if not self.is_audited:
-            return None
-        dataset = self.prepared.dataset
-        given = self.prepared.labels.given
-        return witness.of_inputs(
-            dataset.train.inputs, given, dataset.num_classes, self.prepared.preprocessing
+    def _compared(self) -> Compared:
+        """Return what the inputs say about the labels, and write the neighbours."""
+        dataset, given = self.prepared.dataset, self.prepared.labels.given
+        test = None if dataset.test is None else dataset.test.inputs
+        return neighbours.compare(
+            self.directory,
+            dataset.train.inputs,
+            test,
+            given,
+            dataset.num_classes,
+            self.prepared.preprocessing,
+            self._note,
         )
 
     def _last_state(self) -> State | None:

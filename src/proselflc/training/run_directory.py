@@ -71,6 +71,7 @@ class RunDirectory:
     evaluation = _File("evaluation.json")
     witness = _File("witness.npz")  # [n, C] a second opinion on the labels, if there is one
     transition = _File("transition.npy")  # [C, C] the method's transition matrix, if it has one
+    neighbours = _File("neighbours.npz")  # of the examples, where their inputs can be compared
     inputs_table = _File("inputs.parquet")  # texts or paths of the examples, if they are kept
     inputs_arrays = _File("inputs.npz")  # images or numbers of the examples, if they are kept
     summary = _File("summary.json")

@@ -11,6 +11,17 @@ export const offerClasses = () => {
     control.replaceChildren(option("", "any class"), ...classes);
   }
 };
+const LISTS = {
+  conflicting: "conflicting duplicates", duplicates: "all duplicates",
+  in_test: "also in the test set", outliers: "outliers",
+};
+export const offerLists = () => {
+  const { listed } = session.start;
+  const known = Object.keys(LISTS).filter((name) => listed[name]);
+  const lists = known.map((name) => option(name, `${LISTS[name]} (${whole(listed[name])})`));
+  controls.among.replaceChildren(option("suspects", "suspects"), ...lists);
+  $("among").hidden = !known.length;
+};
 export const offerPairs = (pairs) => {
   const { names, view: { given, suggested } } = session;
   const chosen = given !== "" && suggested !== "" ? `${given} ${suggested}` : "";
@@ -23,12 +34,12 @@ export const offerPairs = (pairs) => {
 };
 export const showFilters = () => {
   const { view } = session;
-  for (const name of ["given", "suggested", "state", "order"]) controls[name].value = view[name];
+  for (const name of ["among", "given", "suggested", "state", "order"]) controls[name].value = view[name];
   controls.low.value = Math.round(100 * view.low);
   controls.high.value = Math.round(100 * view.high);
 };
 
-export const ALL = { given: "", suggested: "", low: 0, high: 1, state: "open" }; // undecided suspects
+export const ALL = { among: "suspects", given: "", suggested: "", low: 0, high: 1, state: "open" }; // undecided suspects
 
 // The settings of the controls that differ from the current view.
 export const changes = (changed) => {
@@ -37,7 +48,7 @@ export const changes = (changed) => {
     return { given, suggested };
   }
   const settings = {
-    given: controls.given.value, suggested: controls.suggested.value,
+    among: controls.among.value, given: controls.given.value, suggested: controls.suggested.value,
     low: share(controls.low.value, 0), high: share(controls.high.value, 1),
     state: controls.state.value, order: controls.order.value,
   };

@@ -29,7 +29,9 @@ export const showOne = (one) => {
   $("chances").replaceChildren(...bar("Given", given, one.quality, "given"), ...bar("Suggested", suggested, one.sure, "other"));
   $("accept").firstChild.replaceChildren("Accept: ", bdi(suggested));
   $("keep").firstChild.replaceChildren("Keep: ", bdi(given));
+  $("accept").hidden = one.given === one.suggested;
   $("id").textContent = one.id;
+  $("copies").hidden = true;
   $("exhibit").replaceChildren(firstLook(one));
   $("curve").replaceChildren();
   $("likely").lastChild.replaceChildren();
@@ -61,6 +63,9 @@ const bar = (label, name, p, className) => {
 };
 
 const showDetail = (one, found) => {
+  const others = found.copies.flatMap(({ id, given }) => [", ", bdi(id), " (", bdi(nameOf(given)), ")"]);
+  $("copies").hidden = !others.length;
+  $("copies").replaceChildren("Same content: ", ...others.slice(1));
   const content = closeLook(one, found);
   if (content.length) $("exhibit").replaceChildren(...content);
   $("learning").hidden = !found.curve && !found.curveGone;

@@ -13,7 +13,7 @@ export const session = {
   left: 0, // undecided suspects
   busy: false,
   history: [], // requests that can be undone, the latest last
-  view: { given: "", suggested: "", low: 0, high: 1, state: "open", order: "quality", line: 0 },
+  view: { among: "suspects", given: "", suggested: "", low: 0, high: 1, state: "open", order: "quality", line: 0 },
   total: 0, // suspects in the view
   mode: "one",
   place: 0, // in the view

@@ -3,7 +3,7 @@
 import "./theme.js";
 import { settle, undo } from "./deciding.js";
 import { $, option } from "./elements.js";
-import { changes, controls, offerClasses, showFilters } from "./filters.js";
+import { changes, controls, offerClasses, offerLists, showFilters } from "./filters.js";
 import { clearSelection, here, paint } from "./grid.js";
 import { remember, remembered } from "./memory.js";
 import { allThatIsLeft, arrive, fifty, filter, otherMode, setMode, step } from "./moving.js";
@@ -95,11 +95,13 @@ $("run").textContent = start.run;
 $("sample-note").hidden = !start.isSample;
 document.body.dataset.kind = start.kind || "none";
 offerClasses();
+offerLists();
 if (matchMedia("(max-width: 48rem)").matches) $("filters").open = false;
 if (start.isSample) {
   controls.order.prepend(option("drawn", "as drawn")); // any beginning of a random order is itself a random sample
   session.view.order = "drawn";
 }
+if (!start.suspects) [session.view.among] = Object.keys(start.listed);
 goBack(remembered(sessionStorage, "proselflc-where", null));
 takeOver(start);
 showFilters();

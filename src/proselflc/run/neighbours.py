@@ -1,0 +1,139 @@
+"""The neighbours of a run's training examples: found at its end, or later from its data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from proselflc.auditing import witness
+from proselflc.auditing.neighbours import (
+    Examination,
+    Neighbours,
+    features_of_both,
+    find_neighbours,
+    obstacle,
+)
+from proselflc.auditing.plain_features import PlainFeatures
+from proselflc.auditing.verdict import Compared
+from proselflc.data.inputs import Inputs, Ints
+from proselflc.data.memory_budget import require
+from proselflc.data.preprocessing import Preprocessing
+from proselflc.errors import InputError
+from proselflc.run import original
+from proselflc.run.reader import Run
+from proselflc.training.run_directory import RunDirectory
+
+
+def write(
+    directory: RunDirectory,
+    inputs: Inputs,
+    test: Inputs | None,
+    preprocessing: Preprocessing | None,
+    report: Callable[[str], None],
+    *,
+    features: PlainFeatures | None = None,
+) -> Neighbours | None:
+    """Write `neighbours.npz` of an unfinished run, or report why its inputs cannot be compared.
+
+    Args:
+        directory: of the run.
+        inputs: of the n training examples.
+        test: inputs of the test part, if there is one.
+        preprocessing: of the run, as for `plain_features`.
+        report: is given a sentence if there are no neighbours.
+        features: of the training inputs followed by the test inputs, if they were computed before.
+    """
+    directory.neighbours.unlink(missing_ok=True)  # of a run that was stopped while it finished
+    try:
+        found = _find(inputs, test, preprocessing, features)
+    except InputError as error:
+        report(f"duplicates and outliers were not looked for: {error}")
+        return None
+    found.save(directory.neighbours)
+    return found
+
+
+def compare(
+    directory: RunDirectory,
+    inputs: Inputs,
+    test: Inputs | None,
+    given: Ints,
+    num_classes: int,
+    preprocessing: Preprocessing | None,
+    report: Callable[[str], None],
+) -> Compared:
+    """Return what the inputs of an unfinished run say about its labels, and write its neighbours.
+
+    The features are computed once, for the neighbours and for the second opinion. The arguments
+    are those of `write` and `witness.of_inputs`.
+    """
+    features = None
+    with suppress(InputError):  # `write` says why
+        features = features_of_both(inputs, test, preprocessing)
+    found = write(directory, inputs, test, preprocessing, report, features=features)
+    examination = None if found is None else Examination.of(found, given)
+    if features is None:
+        return Compared(None, examination)
+    own = replace(features, values=features.values[: len(given)])
+    return Compared(witness.of_features(own, given, num_classes), examination)
+
+
+def of_run(run: Run, *, data: str | None = None) -> Neighbours:
+    """Return the neighbours of a finished run's examples.
+
+    If the run has none, or its file is damaged, they are found from its data and kept in the run.
+
+    Args:
+        run: a finished run.
+        data: current location of its data, if it has moved.
+
+    Raises:
+        InputError: there are none, and the data is missing or cannot be compared.
+    """
+    try:
+        if run.neighbours is not None:
+            return run.neighbours
+    except InputError:
+        pass
+    directory = run.directory
+    test = None
+    if data is None and (directory.inputs_table.exists() or directory.inputs_arrays.exists()):
+        inputs = original.inputs(run)
+    else:
+        dataset, rows = original.dataset(run, data=data)
+        inputs = original.taken(dataset, rows)
+        test = None if dataset.test is None else dataset.test.inputs
+    preprocessing = run.preprocessing if directory.model.exists() else None
+    found = _find(inputs, test, preprocessing)
+    with directory.locked(), directory.replacing(directory.neighbours):
+        found.save(directory.neighbours)
+    vars(run).pop("neighbours", None)  # cached before
+    return found
+
+
+def examination(run: Run) -> Examination | None:
+    """Return what the neighbours of a run tell, or None for a run that has none."""
+    found = run.neighbours
+    return None if found is None else Examination.of(found, run.labels.given)
+
+
+def _find(
+    inputs: Inputs,
+    test: Inputs | None,
+    preprocessing: Preprocessing | None,
+    features: PlainFeatures | None = None,
+) -> Neighbours:
+    """Return the neighbours, or raise an InputError that says why there are none."""
+    why_not = obstacle(inputs, test)
+    if why_not is not None:
+        raise InputError(why_not)
+    if test is not None and inputs.numbers is not None and test.numbers is not None:
+        require(
+            inputs.numbers.nbytes + test.numbers.nbytes,
+            "the training and test inputs side by side",
+            "use a machine with more memory",
+        )
+    found = find_neighbours(inputs, test=test, preprocessing=preprocessing, features=features)
+    assert found is not None
+    return found
