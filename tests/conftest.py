@@ -12,19 +12,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tomli_w
 import torch
 
 from proselflc.auditing.audit import Audit
-from proselflc.auditing.examples import write_parquet
+from proselflc.auditing.examples import ACTIONS, write_parquet
 from proselflc.data import class_matrix
 from proselflc.data.labels import Labels
 from proselflc.data.noise import fingerprint
@@ -511,3 +512,27 @@ def serve(program: Program) -> Iterator[Callable[..., Serving]]:
 def reviewable() -> Callable[..., Path]:
     """Writes a run that can be reviewed into a folder; see `reviewable_run`."""
     return reviewable_run
+
+
+def with_actions(path: Path, changes: int, **facts: Any) -> Path:
+    """Make the audit of a fabricated run one of this version, which says what to do.
+
+    The first suspects are those to change; `facts` are other values of the audit.
+    """
+    directory = RunDirectory(path)
+    table = pq.read_table(directory.examples)
+    suspect = table["is_suspect"].to_numpy().astype(np.int8)
+    change = (np.cumsum(suspect) <= changes) & (suspect == 1)
+    actions = pa.array(ACTIONS, pa.string()).take(pa.array(suspect + change))
+    write_parquet(table.append_column("action", actions), directory.examples)
+    audit = Audit.load(directory)
+    rate = audit.estimated_noise_rate
+    known = {"noise_low": rate / 2, "noise_high": min(1.0, 2 * rate), "warnings": ()}
+    replace(audit, changes=changes, **{**known, **facts}).save(directory)
+    return path
+
+
+@pytest.fixture(scope="session")
+def acting() -> Callable[..., Path]:
+    """Makes a fabricated run one whose audit says what to do; see `with_actions`."""
+    return with_actions

@@ -83,7 +83,7 @@ def test_several_runs_are_compared_and_the_test_set_chooses_nothing(
     sure = fabricate("sure", summary={"label_accuracy_after": 0.8, "method": "cce"})
     assert verdict.of_several(read_runs([sure, good])) == (
         "2 runs of 2 methods trained on pets with 40% pair noise.",
-        "The suggestions of good are best, with 90.0% of the labels right (50.0% before), and sure "
+        "The corrections of good are best, with 90.0% of the labels right (50.0% before), and sure "
         "has the highest accuracy on the test set, 70.0%.",
     )
     opening, closing = verdict.of_several(read_runs([good, good]))

@@ -185,6 +185,7 @@ def report(
                 "figures": list(map(str, written.figures)),
                 "suspects_shown": written.shown,
                 "notes": list(written.notes),
+                "warnings": list(written.warnings),
             }
         )
     else:

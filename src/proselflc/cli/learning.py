@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -72,15 +73,18 @@ def train(
     if not is_main():
         return
     directory = RunDirectory(path)
+    warnings: list[dict[str, str]] = []
     if is_regular(directory.audit):
         found = Run(path)
+        warnings = [asdict(warning) for warning in found.audit.warnings]
         if quiet or json:
             for caution in auditing.cautions(found.audit):
                 say(printable(caution))
         else:
             say("\n" + auditing.describe(found, found.audit, found.examples, 3))
     if json:
-        print_json({"run": str(path), **directory.read_json(directory.summary)})
+        summary = directory.read_json(directory.summary)
+        print_json({"run": str(path), **summary, "warnings": warnings})
     elif not quiet:
         sys.stdout.write(f"{printable(str(path))}\n")
 

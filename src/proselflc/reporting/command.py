@@ -8,7 +8,7 @@ everything else. Its size is bounded whatever the size of the run: see the limit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +26,11 @@ from proselflc.reporting import before_after, duplicates, figures, gallery, tabl
 from proselflc.reporting.duplicates import Duplicates
 from proselflc.reporting.gallery import ExampleView
 from proselflc.reporting.run_facts import RunFacts, or_note, read_runs
-from proselflc.run import neighbours, original
+from proselflc.run import audit_words, neighbours, original
 from proselflc.run import review as reviews
 from proselflc.run.reader import Run
 from proselflc.terminal import Display, Silent
-from proselflc.training.run_directory import is_recorded
+from proselflc.training.run_directory import Json, is_recorded
 from proselflc.wording import command, option
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Written:
     figures: tuple[Path, ...]  # their files
     shown: int  # number of suspects on the page
     notes: tuple[str, ...]  # on what could not be read or shown
+    warnings: tuple[Json, ...] = ()  # reasons to be careful with the audits
 
 
 def report(
@@ -129,7 +130,15 @@ def write(
         files = drawing.write(made.figures, folder)
     with whole_file(path) as file:
         file.write(made.html.encode())
-    return Written(path, tuple(files), made.shown, made.notes)
+    return Written(path, tuple(files), made.shown, made.notes, tuple(_as_json(reported)))
+
+
+def _as_json(reported: Sequence[RunFacts]) -> Iterator[Json]:
+    """Yield the warnings of the audits; of several runs, with the run that each is about."""
+    for facts in reported:
+        own: Json = {} if len(reported) == 1 else {"run": str(facts.run.path)}
+        for warning in () if facts.audit is None else facts.audit.warnings:
+            yield {**own, **asdict(warning)}
 
 
 def check_out(path: Path, overwrite: bool) -> None:
@@ -234,6 +243,8 @@ def make(
         "is_data_gone": bool(why_gone),
         "with_data": command("report", "RUN", data="PATH"),
         "export": command("export", _path(first.run.path), only_suspects=True, out="suspects.csv"),
+        "abstains": first.audit is not None and first.audit.abstains,
+        "ranking": command("export", _path(first.run.path), force=True, out="labels.csv"),
         "classes": classes,
         "num_classes": num_classes,
         "options": options,
@@ -368,10 +379,15 @@ def _tiles(facts: RunFacts, suspects: int | None) -> Iterator[Tile]:
     if audit is not None:
         truth = audit.realised_noise_rate
         remark = "" if truth is None else f"true value {percent(truth)}"
-        yield Tile("Labels that look wrong", percent(audit.estimated_noise_rate), remark)
+        yield Tile("Labels that look wrong", audit_words.noise_range(audit, "–"), remark)
     if suspects is not None:
         n = None if audit is None else audit.num_examples
         yield Tile("Suspects", f"{suspects:,}", "" if n is None else f"of {n:,} labels")
+    counts = None if audit is None or audit.abstains else audit_words.actions(audit)
+    if counts is not None:
+        yield Tile("Change", f"{counts['change']:,}", "without a person")
+        yield Tile("Review", f"{counts['review']:,}", "by a person")
+        yield Tile("Keep", f"{counts['keep']:,}", "as given")
     found = summary.get("detection")
     precision = share(found, "precision") if isinstance(found, dict) else None
     if audit is not None and audit.expected_precision is not None:
@@ -379,7 +395,7 @@ def _tiles(facts: RunFacts, suspects: int | None) -> Iterator[Tile]:
         yield Tile("Wrong among suspects", percent(audit.expected_precision), remark)
     after, before = (share(summary, f"label_accuracy_{when}") for when in ("after", "before"))
     if after is not None:
-        yield Tile("Right after correction", percent(after), f"{percent(before)} before")
+        yield Tile("Right after changes", percent(after), f"{percent(before)} before")
     if isinstance(found, dict) and (auroc := share(found, "auroc")) is not None:
         yield Tile("Ranking by quality", f"{auroc:.3f}", "AUROC; 1 is perfect")
 

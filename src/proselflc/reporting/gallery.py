@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.auditing.examples import ACTIONS
 from proselflc.data.dataset import in_order
 from proselflc.data.inputs import Features, Floats, Inputs, Ints
 from proselflc.errors import InputError
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 SHOWN = 300  # examples of all classes together
 DEVIATIONS = 3  # columns of a table that are listed for an example
 
-_COLUMNS = ("id", "given_label", "suggested_label", "quality", "p_suggested", "clean_label")
+_COLUMNS = (
+    *("id", "given_label", "suggested_label", "quality", "p_suggested", "clean_label", "action"),
+)
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,7 @@ def cards(
                 "quality_order": 1.0 if quality is None else round(quality, 6),
                 "sure": format_chance(confidence),
                 "sure_order": 0.0 if confidence is None else round(confidence, 6),
+                "action": row.get("action") if row.get("action") in ACTIONS else "",
                 "agreeing": agree,
                 "picture": views[k].picture,
                 "text": views[k].text,

@@ -14,6 +14,7 @@ from proselflc.pages.html_page import Cell, Column, Table, name_cell, share_cell
 from proselflc.pages.values import NAME, TITLE, flattened, number, percent, share, shorten
 from proselflc.reporting.gallery import codes
 from proselflc.reporting.run_facts import RunFacts
+from proselflc.run import audit_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +29,8 @@ _FILES = {
     "labels.npz": "the given labels and their fingerprint",
     "history.jsonl": "measures during training",
     "dynamics": "predictions for every example in every epoch",
-    "examples.parquet": "given and suggested label, quality and trust of every example",
-    "audit.json": "estimated noise rate, overall and by class",
+    "examples.parquet": "given and suggested label, action and quality of every example",
+    "audit.json": "estimated noise rate, overall and by class, and warnings",
     "audit.npz": "estimated counts by true and given class",
     "neighbours.npz": "the nearest neighbours of every example",
     "review.jsonl": "decisions of the review",
@@ -48,13 +49,16 @@ _FILES = {
 
 def runs(reported: Sequence[RunFacts]) -> Table:
     """Return a row per run; columns without numbers are omitted."""
-    columns: list[tuple[str, Callable[[RunFacts], float | None], Callable[[float], str], int]] = [
+    # Each has a title, a value, how that is written, and whether a large value is good.
+    columns: list[
+        tuple[str, Callable[[RunFacts], float | None], Callable[[float], str] | None, int]
+    ] = [
         ("test accuracy", lambda one: one.accuracy, percent, 1),
-        ("suggestions right", _of_summary("label_accuracy_after"), percent, 1),
+        ("right after changes", _of_summary("label_accuracy_after"), percent, 1),
         ("wrong labels fitted", _of_summary("wrong_fitting"), percent, -1),
         ("AUROC of quality", _auroc, lambda value: f"{value:.3f}", 1),
         ("calibration error", _of_summary("ece"), lambda value: f"{value:.3f}", -1),
-        ("labels look wrong", lambda one: one.noise_rate, percent, 0),
+        ("labels look wrong", lambda one: one.noise_rate, None, 0),  # a range
         ("suspects", _suspects, lambda value: f"{value:,.0f}", 0),
         ("seconds", lambda one: number(one.summary, "seconds"), lambda value: f"{value:,.0f}", 0),
     ]
@@ -70,8 +74,12 @@ def runs(reported: Sequence[RunFacts]) -> Table:
         cells = [
             Cell("–")
             if v is None
-            else Cell(words(v), order=v, is_best=sense != 0 and sense * v == best)
-            for v in values
+            else Cell(
+                _range(one) if words is None else words(v),
+                order=v,
+                is_best=sense != 0 and sense * v == best,
+            )
+            for one, v in zip(reported, values, strict=True)
         ]
         shown.append((title, True, cells))
     return Table.of_columns("Runs compared", shown, True)
@@ -204,6 +212,10 @@ def _auroc(facts: RunFacts) -> float | None:
 
 def _suspects(facts: RunFacts) -> float | None:
     return None if facts.audit is None else float(facts.audit.suspects)
+
+
+def _range(facts: RunFacts) -> str:
+    return "" if facts.audit is None else audit_words.noise_range(facts.audit)
 
 
 def _fraction(T: float) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from proselflc.auditing.audit import Audit
 from proselflc.pages.values import number, percent, share, share_in_words, shorten, text
 from proselflc.reporting.run_facts import RunFacts
+from proselflc.run import audit_words
 
-LARGEST_ERROR = 0.1  # of the estimated noise rate without a warning
+LARGEST_ERROR = 0.1  # of an estimated noise rate without a range and without a warning
+OUTSIDE = 0.02  # distance of the true noise rate from the range without a warning
 MOST_NOTES, NOTE = 5, 300  # notes of a method, and characters of a note
 NEVER_SEEN = 0.05  # share of examples without a warning
 
@@ -23,9 +26,10 @@ _NOISE = {
 }
 
 
-def of_one(facts: RunFacts, suspects: int | None) -> tuple[str, str]:
+def of_one(facts: RunFacts, suspects: int | None) -> tuple[str, ...]:
     """Return the result of one run; the number of suspects is None if it cannot be read."""
-    return _learned(facts), _found(facts, suspects)
+    judge = "" if facts.audit is None else audit_words.judge(facts.audit)
+    return (_learned(facts), _found(facts, suspects), *([judge] if judge else []))
 
 
 def of_several(reported: Sequence[RunFacts]) -> tuple[str, str]:
@@ -43,7 +47,7 @@ def of_several(reported: Sequence[RunFacts]) -> tuple[str, str]:
     if corrected is not None:
         before = share(corrected.summary, "label_accuracy_before")
         winners.append(
-            f"the suggestions of {corrected.name} are best, with "
+            f"the corrections of {corrected.name} are best, with "
             f"{percent(share(corrected.summary, 'label_accuracy_after'))} of the labels right "
             f"({percent(before)} before)"
         )
@@ -80,10 +84,13 @@ def warnings(facts: RunFacts, unseen: float | None) -> list[str]:
             f"{percent(unseen)} of the examples were never seen, so their labels were not audited. "
             "Train for more epochs."
         )
-    after, before = (share(facts.summary, f"label_accuracy_{when}") for when in ("after", "before"))
-    if after is not None and before is not None and after < before:
+    before = share(facts.summary, "label_accuracy_before")
+    everyone = share(facts.summary, "label_accuracy_after_suspects")
+    after = share(facts.summary, "label_accuracy_after")
+    everyone = after if everyone is None else everyone  # of an older version, which had no other
+    if everyone is not None and before is not None and everyone < before:
         found.append(
-            f"The suggestions make the labels worse: {percent(after)} would be right if all "
+            f"The suggestions make the labels worse: {percent(everyone)} would be right if all "
             f"suggestions were followed, and {percent(before)} are right now."
         )
     known = {_gist(sentence) for sentence in found}
@@ -91,23 +98,31 @@ def warnings(facts: RunFacts, unseen: float | None) -> list[str]:
     audit = facts.audit
     if audit is None:
         return found
-    estimated, realised = audit.estimated_noise_rate, audit.realised_noise_rate
+    realised = audit.realised_noise_rate
     if audit.expected_precision is not None and audit.expected_precision < 0.5:
         found.append(
             "Fewer than half of the suspects are expected to be wrong. Check them before you "
             "change a label."
         )
-    if estimated > 0.5:
+    if audit.estimated_noise_rate > 0.5:
         found.append(
             "More than half of the labels look wrong. Either they are, or the model has learned "
             "too little to assess them."
         )
-    if realised is not None and abs(estimated - realised) > LARGEST_ERROR:
+    if realised is not None and _is_off(audit, realised):
         found.append(
-            f"The estimate of the audit is inaccurate: it takes {percent(estimated)} of the labels "
-            f"to be wrong, but {percent(realised)} are."
+            f"The estimate of the audit is inaccurate: it takes {audit_words.noise_range(audit)} "
+            f"of the labels to be wrong, but {percent(realised)} are."
         )
     return found
+
+
+def _is_off(audit: Audit, realised: float) -> bool:
+    """Return whether the true share of wrong labels is far from what the audit states."""
+    low, high = audit.noise_low, audit.noise_high
+    if low is None or high is None:
+        return abs(audit.estimated_noise_rate - realised) > LARGEST_ERROR
+    return not low - OUTSIDE <= realised <= high + OUTSIDE
 
 
 def _gist(sentence: str) -> str:
@@ -139,6 +154,8 @@ def _learned(facts: RunFacts) -> str:
 def _found(facts: RunFacts, suspects: int | None) -> str:
     audit = facts.audit
     sentence = ""
+    if audit is not None and audit.changes is not None:
+        return " ".join([*audit_words.sentences(audit), *_gain(facts)])
     if audit is not None:
         sentence = (
             f"About {percent(audit.estimated_noise_rate, 0)} of the {audit.num_examples:,} labels "
@@ -164,6 +181,18 @@ def _found(facts: RunFacts, suspects: int | None) -> str:
             f"({percent(before)} before)"
         )
     return _sentence(sentence)
+
+
+def _gain(facts: RunFacts) -> Iterator[str]:
+    """Yield how many labels are right after the changes, if the true ones are known."""
+    before, after, everyone = (
+        share(facts.summary, f"label_accuracy_{when}")
+        for when in ("before", "after", "after_suspects")
+    )
+    if before is not None and after is not None and facts.audit is not None and facts.audit.changes:
+        more = "" if everyone is None else f", {percent(everyone)} if all suspects were changed"
+        words = f"{percent(after)} of all labels are right ({percent(before)} before{more})"
+        yield f"After the changes {words}."
 
 
 def _sentence(words: str) -> str:

@@ -10,11 +10,13 @@ import sys
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from proselflc.auditing.caveats import AuditWarning
 from proselflc.errors import InputError, invalid_option
 from proselflc.reviewing.view import ReviewView, next_steps
 from proselflc.run.audit import export_command
+from proselflc.run.corrections import audit_of
 from proselflc.run.reader import Run
 from proselflc.run.review import Precision, Review
 from proselflc.terminal import stopping_on_signals
@@ -76,7 +78,11 @@ def review(
     reviewed = Review(run)
     reviewed.decisions.check_writable()
     if not len(reviewed.suspects) and (sample is not None or not reviewed.listed):
-        raise InputError(f"no label of {run.path} is suspect, so there is nothing to review")
+        reason = next((one.message for one in _warnings(run) if one.abstains), "")
+        raise InputError(
+            f"no label of {run.path} is suspect, so there is nothing to review"
+            + (f": {reason}" if reason else "")
+        )
     host = options.host
     with listen(host, options.port) as server_socket:  # before a sample is drawn
         port = server_socket.getsockname()[1]
@@ -86,7 +92,8 @@ def review(
             note(drawn)
         if view.missing_reason:
             note(f"the examples themselves cannot be shown: {view.missing_reason}")
-        for text in (*run.notes, *reviewed.notes, *reviewed.decisions.notes):
+        warned = (warning.message for warning in _warnings(run))
+        for text in (*run.notes, *warned, *reviewed.notes, *reviewed.decisions.notes):
             note(text)
         if not is_loopback(host):
             note(f"anyone who can reach {host} and has the address can change decisions")
@@ -123,7 +130,14 @@ def summary(review: Review) -> Json:
         "estimated_errors_left": review.remaining[0],
         "sample": None if sampled is None else {"size": sampled[1], **_numbers(sampled[0])},
         "review": str(review.run.directory.review),
+        "warnings": [asdict(warning) for warning in _warnings(review.run)],
     }
+
+
+def _warnings(run: Run) -> tuple[AuditWarning, ...]:
+    """Return the reasons to be careful with the audit of a run."""
+    audit = audit_of(run)
+    return () if audit is None else audit.warnings
 
 
 def _numbers(precision: Precision) -> Json:

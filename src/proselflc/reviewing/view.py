@@ -19,7 +19,8 @@ from proselflc.pages.svg import means
 from proselflc.pages.thumbnails import SMALL, bare, resized
 from proselflc.pages.values import TITLE, code_warning, shorten, shorten_middle
 from proselflc.reviewing.neighbours import Neighbours
-from proselflc.run import original
+from proselflc.run import audit_words, original
+from proselflc.run.corrections import audit_of, has_actions
 from proselflc.run.reader import Run
 from proselflc.run.review import Precision, Review
 from proselflc.training.run_directory import Json
@@ -35,6 +36,7 @@ POINTS = 80  # of a learning curve
 NEIGHBOURS = 4  # of each class
 COPIES = 8  # examples with the same content that are listed
 RECENT = 200  # requests that can be undone
+WARNING = 600  # characters of a sentence about the audit
 SIDES = {"large": 900, "small": 160}  # pixels
 
 _SCRIPTS = (
@@ -76,7 +78,10 @@ class ReviewView:
         if self.inputs is not None:
             self._neighbours = Neighbours(review.run, self.inputs)
         self._typical = lru_cache(maxsize=256)(self._typical_of)
-        self._chances = review.run.examples["corrected_distribution"]
+        table = review.run.examples
+        self._chances = table["corrected_distribution"]
+        self._actions = table["action"] if has_actions(table) else None
+        self._audit = audit_of(review.run)
 
     def start(self) -> Json:
         """Return what does not change while the page is open, and the state."""
@@ -89,10 +94,25 @@ class ReviewView:
             "names": [shorten(name, TITLE) for name in review.names],
             "isSample": review.is_sample,
             "listed": {name: len(rows) for name, rows in review.listed.items()},
+            "about": self._about(),
+            "warnings": [shorten(message, WARNING) for message in self._messages()],
             "next": next_steps(review.run, self._data),
             "recent": self._recent(),
             **self.state(0),
         }
+
+    def _about(self) -> list[str]:
+        """Return sentences about the audit: the wrong labels, what to do, and the judge."""
+        audit = self._audit
+        if audit is None:
+            return []
+        words = (" ".join(audit_words.sentences(audit)), audit_words.judge(audit))
+        return [shorten(text, WARNING) for text in words if text]
+
+    def _messages(self) -> list[str]:
+        """Return a sentence for each reason to be careful."""
+        found = () if self._audit is None else self._audit.warnings
+        return [f"{one.message[:1].upper()}{one.message[1:]}." for one in found if one.message]
 
     def state(self, since: int) -> Json:
         """Return the progress of the review, and the decisions after line `since` of its file.
@@ -115,12 +135,22 @@ class ReviewView:
             "suspects": len(review.suspects),
             "left": len(review.suspects) - precision.decided - precision.unsure,
             "remaining": left,
+            "remainingRange": self._remaining_range(),
             "remainingSuspects": among,
             "unsure": precision.unsure,
             "precision": _precision(measured),
             "pairs": pairs,
             "changed": changed,
         }
+
+    def _remaining_range(self) -> list[int] | None:
+        """Return the least and the largest number of wrong labels that may be left, or None."""
+        audit, review = self._audit, self.review
+        if audit is None or audit.noise_low is None or audit.noise_high is None:
+            return None
+        found = int(((review.label >= 0) & (review.label != review.given)).sum())
+        ends = (audit.noise_low, audit.noise_high)
+        return [max(0, round(share * audit.num_examples) - found) for share in ends]
 
     @property
     def kind(self) -> str | None:
@@ -154,6 +184,7 @@ class ReviewView:
                 "suggested": int(review.suggested[i]),
                 "quality": _finite(review.quality[i]),
                 "sure": _finite(review.sure[i]),
+                "action": self._actions[i].as_py() if self._actions is not None else None,
                 **self.standing(int(i)),
                 **self._snippet(int(i), int(i) if beside is None else beside),
             }

@@ -66,7 +66,7 @@ class _Stages:
 
 
 _METHOD: dict[str, Any] = {"method": Annotated[str, msgspec.Meta(max_length=80)]}
-_COUNTS: dict[str, Any] = {"examples": Count, "suspects": Count}
+_COUNTS: dict[str, Any] = {"examples": Count, "suspects": Count, "changes": Count}
 
 
 @dataclass(frozen=True)

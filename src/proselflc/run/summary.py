@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,10 +23,12 @@ from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.fitting import Fitting, FittingPoint
 from proselflc.auditing.records import Records
 from proselflc.auditing.verdict import Compared
+from proselflc.data.corrections import Corrections
 from proselflc.data.dataset import Part
 from proselflc.data.labels import Labels
 from proselflc.files.manifest import Written
 from proselflc.files.regular import whole_file
+from proselflc.run.corrections import followed
 from proselflc.run.observers import Meter
 from proselflc.run.prepare import PreparedRun
 from proselflc.training import processes
@@ -36,6 +38,9 @@ from proselflc.training.observations import Epochs
 from proselflc.training.run_directory import Json, RunDirectory
 from proselflc.training.strategy import CorrectedBatch, Strategy
 from proselflc.wording import option
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def history_line(
@@ -231,24 +236,40 @@ def write_results(
     written.seal(directory.listed())
 
 
-def label_summary(labels: Labels, table: Any, audit: Audit) -> Json:
+def label_summary(labels: Labels, table: pa.Table, audit: Audit) -> Json:
     """Return what a summary says about labels, from what `verdict.audit_labels` returns."""
-    before, after = label_accuracy(table)
+    before, by_suspects = label_accuracy(table)
     found = None
     if labels.clean is not None:
         suspect, quality = (table[name].to_numpy() for name in ("is_suspect", "quality"))
         found = asdict(detection(suspect, quality, labels.flipped))
     return {
         "label_accuracy_before": before,
-        "label_accuracy_after": after,
+        "label_accuracy_after": _accuracy_after_changes(table),
+        "label_accuracy_after_suspects": by_suspects,
         "detection": found,
         "estimated_noise_rate": audit.estimated_noise_rate,
         "noise_low": audit.noise_low,
         "noise_high": audit.noise_high,
         "realised_noise_rate": audit.realised_noise_rate,
+        "suspects": audit.suspects,
+        "changes": audit.changes,
         "expected_precision": audit.expected_precision,
+        "judge": None if audit.judge is None else asdict(audit.judge),
         "warnings": [asdict(warning) for warning in audit.warnings],
     }
+
+
+def _accuracy_after_changes(table: pa.Table) -> float | None:
+    """Return the share of labels that are right after the changes of the audit; None if unknown."""
+    if "clean_label" not in table.column_names or len(table) == 0:
+        return None
+    given, suggested, clean = (
+        np.asarray(table[name].to_numpy())
+        for name in ("given_label", "suggested_label", "clean_label")
+    )
+    labels = np.where(followed(table, Corrections()), suggested, given)
+    return float((labels == clean).mean())
 
 
 def best_validation(history: list[Json]) -> float | None:

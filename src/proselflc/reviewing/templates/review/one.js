@@ -5,6 +5,10 @@ import { closeLook, curve, firstLook, glimpse, pictureOf } from "./example.js";
 import { once } from "./server.js";
 import { UNDECIDED, decision, itemAt, nameOf, session } from "./session.js";
 
+const ACTIONS = {
+  change: "The audit would change this label without a person.",
+  review: "The audit is not sure enough to change this label without a person.",
+};
 const MOST_DETAILS = 12; // examples whose details are kept
 
 // Details are loaded in the background, and omitted if that fails.
@@ -27,6 +31,8 @@ export const showOne = (one) => {
     side("suggested", make("b", {}, bdi(suggested))));
   showStanding(one);
   $("chances").replaceChildren(...bar("Given", given, one.quality, "given"), ...bar("Suggested", suggested, one.sure, "other"));
+  $("action").hidden = !(one.action in ACTIONS);
+  $("action").textContent = ACTIONS[one.action] || "";
   $("accept").firstChild.replaceChildren("Accept: ", bdi(suggested));
   $("keep").firstChild.replaceChildren("Keep: ", bdi(given));
   $("accept").hidden = one.given === one.suggested;

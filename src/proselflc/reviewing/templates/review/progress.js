@@ -20,7 +20,9 @@ export const takeOver = (state) => {
   const words = [`${whole(settled)} of ${whole(state.suspects)} decided`];
   if (decided) words.push(`${whole(confirmed)} of ${whole(decided)} suggestions right (95% interval: ${Math.floor(100 * low)} to ${Math.ceil(100 * high)}%)`);
   if (state.unsure) words.push(`${whole(state.unsure)} unsure`);
-  words.push(`about ${whole(state.remaining)} wrong labels left, ${whole(state.remainingSuspects)} of them among undecided suspects`);
+  const [least, most] = state.remainingRange || [state.remaining, state.remaining];
+  const left = state.remainingRange && least !== most ? `${whole(least)} to ${whole(most)}` : `about ${whole(most)}`;
+  words.push(`${left} wrong labels left, ${whole(Math.min(most, state.remainingSuspects))} of them among undecided suspects`);
   $("progress").replaceChildren(...words.map((text) => make("span", { textContent: text })));
   const { gone } = session.start;
   $("notes").hidden = !state.notes.length && !gone;

@@ -2,7 +2,7 @@
 
 import "./theme.js";
 import { settle, undo } from "./deciding.js";
-import { $, option } from "./elements.js";
+import { $, bdi, make, option } from "./elements.js";
 import { changes, controls, offerClasses, offerLists, showFilters } from "./filters.js";
 import { clearSelection, here, paint } from "./grid.js";
 import { remember, remembered } from "./memory.js";
@@ -93,6 +93,10 @@ session.view.line = start.line;
 document.title = $("title").textContent = `Review of ${start.title}`;
 $("run").textContent = start.run;
 $("sample-note").hidden = !start.isSample;
+$("about").replaceChildren(...start.about.map((text) => make("p", { className: "aside" }, bdi(text))));
+$("warnings").hidden = !start.warnings.length;
+$("warnings").replaceChildren(make("p", {}, make("strong", { textContent: "Careful." })),
+  make("ul", {}, ...start.warnings.map((text) => make("li", {}, bdi(text)))));
 document.body.dataset.kind = start.kind || "none";
 offerClasses();
 offerLists();

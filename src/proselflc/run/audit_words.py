@@ -1,0 +1,73 @@
+"""What an audit found, in sentences that the pages share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from proselflc.auditing.audit import Audit
+from proselflc.pages.values import percent, share_in_words
+
+
+def noise_range(audit: Audit, to: str = " to ") -> str:
+    """Return the share of wrong labels as a range, such as "4.4 to 14.1%".
+
+    Args:
+        audit: the audit; one of an older version has only one number.
+        to: what is between the ends of the range.
+    """
+    if audit.noise_low is None or audit.noise_high is None:
+        return percent(audit.estimated_noise_rate)
+    low, high = percent(audit.noise_low), percent(audit.noise_high)
+    return low if low == high else f"{low.removesuffix('%')}{to}{high}"
+
+
+def actions(audit: Audit) -> dict[str, int] | None:
+    """Return the number of labels by action; None if an older version made the audit."""
+    if audit.changes is None:
+        return None
+    kept = audit.num_examples - audit.suspects
+    return {"keep": kept, "review": audit.suspects - audit.changes, "change": audit.changes}
+
+
+def sentences(audit: Audit) -> Iterator[str]:
+    """Yield how many labels are wrong, how many are suspect and what to do with them."""
+    wrong = f"An estimated {noise_range(audit)} of the {audit.num_examples:,} labels are wrong"
+    if audit.realised_noise_rate is not None:
+        wrong += f" ({percent(audit.realised_noise_rate)} are)"
+    yield f"{wrong}."
+    if audit.abstains:
+        yield "The labels are ranked by quality, but none is called suspect."
+        return
+    counts = actions(audit)
+    if not audit.suspects or counts is None:
+        yield "No label is suspect." if not audit.suspects else f"{audit.suspects:,} are suspect."
+        return
+    change, review = counts["change"], counts["review"]
+    todo = [
+        f"{change:,} can be changed without a person" if change else "",
+        f"{review:,} should be reviewed" if review else "",
+    ]
+    many = "1 label is" if audit.suspects == 1 else f"{audit.suspects:,} labels are"
+    yield f"{many} suspect: {' and '.join(filter(None, todo))}."
+    if audit.suspects > 1 and audit.expected_precision is not None:
+        words = share_in_words(audit.expected_precision).capitalize()
+        yield f"{words} suspects are expected to be wrong."
+    elif audit.suspects > 1:
+        yield "How many of the suspects are wrong is not known; a review of 30 measures it."
+
+
+def judge(audit: Audit) -> str:
+    """Return how good the predictions are that judge the labels; empty if that is not known."""
+    found = audit.judge
+    if found is None:
+        return ""
+    if found.kind is None:
+        return (
+            "The labels were judged by the early epochs of training alone, which are right for "
+            f"about {found.accuracy:.0%} of the examples."
+        )
+    return (
+        f"The labels were judged by a second opinion that did not see them ({found.kind}). It is "
+        f"right for about {found.accuracy:.0%} of the examples and agrees with the trained model "
+        f"on {found.agreement:.0%} of them."
+    )
