@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from proselflc.auditing.audit import Audit
     from proselflc.auditing.caveats import AuditWarning
     from proselflc.auditing.judge import ConfusedPair, Judge
+    from proselflc.auditing.measured import Measured, MeasuredPrecision
     from proselflc.auditing.predictions.outside import PredictionsAudit, audit_predictions
     from proselflc.correction.criteria import (
         BackwardCorrection,
@@ -74,6 +75,7 @@ _NAMES = {
     "auditing.audit": "Audit",
     "auditing.caveats": "AuditWarning",
     "auditing.judge": "ConfusedPair Judge",
+    "auditing.measured": "Measured MeasuredPrecision",
     "auditing.predictions.outside": "PredictionsAudit audit_predictions",
     "correction.criteria": (
         "BackwardCorrection BootHard BootSoft ConfidencePenalty CrossEntropy Distillation "
@@ -141,6 +143,8 @@ __all__ = [
     "LabelValues",
     "LowTemperatureProSelfLC",
     "MaxProbability",
+    "Measured",
+    "MeasuredPrecision",
     "Memory",
     "Objective",
     "Part",

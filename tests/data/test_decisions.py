@@ -198,7 +198,7 @@ def test_a_class_or_an_example_that_the_run_does_not_have(path: Path) -> None:
 def test_the_sample_is_remembered(path: Path) -> None:
     log = opened(path)
     log.draw(Sample(("a", "b"), 10, 3), "anna")
-    assert opened(path).sample == Sample(("a", "b"), 10, 3)
+    assert opened(path).samples == [Sample(("a", "b"), 10, 3)]
     assert opened(path).standing == {}
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from proselflc.auditing.caveats import OWN_CORRECTIONS
-from proselflc.data.decisions import DecisionChange
+from proselflc.data.decisions import DecisionChange, Sample
 from proselflc.data.labels import Labels
 from proselflc.reporting import command as report
 from proselflc.reporting import verdict
@@ -88,17 +88,25 @@ def test_one_is_said_as_one(before: Path) -> None:
 
 def test_what_a_sample_says_of_all(before: Path) -> None:
     review = Review(Run(before))
-    review.use_sample(15, "anna", seed=2)
-    assert len(list(decided(Review(Run(before))))) == 2  # the first of the sample is not decided
-    drawn = review.suspects.tolist()
-    assert drawn[0] > 4
+    review.use_sample(30, "anna", seed=2)
+    assert len(list(decided(Review(Run(before))))) == 2  # too few of the sample are decided
     names = ("cat", "dog", "fox")
-    first = [k for k in drawn[:4] if k > 4]
-    wanted = [DecisionChange(f"id-{k}", names[(k + 1) % 3], 0) for k in first]
+    drawn = [k for k in review.suspects.tolist() if Run(before).decisions.of(f"id-{k}") is None]
+    wanted = [DecisionChange(f"id-{k}", names[k % 3], 0) for k in drawn]
     Run(before).decisions.add(wanted, "anna", "2")
     last = list(decided(Review(Run(before))))[-1]
-    many = next(k for k, i in enumerate(drawn) if i > 4 and i not in first)
-    assert f"a random sample of 15 suspects, of which the first {many} are decided, " in last
+    rate = np.mean([k < 3 for k in range(30) if k != 4])  # the first three are wrong
+    assert "Measured on 29 reviewed labels, " in last
+    measured = float(last.partition("labels, ")[2].partition("%")[0])
+    assert measured == pytest.approx(100 * rate, abs=1)  # the one that nobody could tell is spread
+
+
+def test_what_a_sample_of_an_older_version_says(before: Path) -> None:
+    log = Run(before).decisions
+    log.draw(Sample(("id-1", "id-0", "id-9"), 15, 0), "anna")
+    last = list(decided(Review(Run(before))))[-1]
+    assert "a random sample of 15 suspects" not in last
+    assert "a random sample of 3 suspects, of which the first 2 are decided, " in last
 
 
 def test_before_and_after(before: Path, after: Path) -> None:

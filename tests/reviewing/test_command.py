@@ -76,7 +76,7 @@ def test_the_end_as_json(run: Path, serve: Callable[..., Any], program: Any) -> 
     running = program.start("review", run, "--no-browser", "--port", 0, "--json", "--sample", 4)
     err = running.streams[1]
     running.until(lambda: err.is_file() and "token=" in err.read_text())
-    assert "a sample of 4 of 6 suspects was drawn" in err.read_text()
+    assert "a sample of 4 of 12 labels was drawn" in err.read_text()
     running.until(lambda: "Ctrl-C" in err.read_text())
     running.send(2)
     done = running.wait()
@@ -84,6 +84,7 @@ def test_the_end_as_json(run: Path, serve: Callable[..., Any], program: Any) -> 
     found = json.loads(done.stdout)
     assert (found["suspects"], found["decided"], found["sample"]["size"]) == (6, 0, 4)
     assert found["sample"]["wrong_interval"] == [0, 1]
+    assert found["measured"] is None
 
 
 def test_the_same_request_after_a_lost_answer(run: Path, serve: Callable[..., Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.stats import binomtest
 from proselflc.auditing.examples import read_examples, write_parquet
 from proselflc.auditing.neighbours import neighbours_of
 from proselflc.auditing.plain_features import PlainFeatures
-from proselflc.data.decisions import DecisionChange
+from proselflc.data.decisions import DecisionChange, Sample
 from proselflc.errors import InputError
 from proselflc.run.reader import Run
 from proselflc.run.review import UNDECIDED, UNSURE, Review, View, existing_review, wilson
@@ -112,26 +113,63 @@ def test_nothing_is_known_without_trials() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
 
 
-def test_a_sample_is_drawn_once_and_without_regard_to_quality(
-    make: Callable[..., Review],
-) -> None:
-    review = make(np.linspace(0.01, 0.49, 400).tolist(), n=400, suspects=400)
-    assert "a sample of 100 of 400 suspects was drawn" in review.use_sample(100, "anna", seed=1)
+def test_a_sample_is_drawn_once(make: Callable[..., Review]) -> None:
+    review = make(np.linspace(0.01, 0.49, 100).tolist(), n=400, suspects=100)
+    assert "a sample of 100 of 400 labels was drawn" in review.use_sample(100, "anna", seed=1)
     first = review.suspects.tolist()
     assert len(set(first)) == 100
-    # Of numbers 0 … 399 the mean of 100 without replacement is 199.5 ± 10.
-    assert abs(np.mean(first) - 199.5) < 40
+    assert any(review.is_suspect(i) for i in first)
+    assert any(not review.is_suspect(i) for i in first)
     again = Review(review.run)
     assert "continuing" in again.use_sample(100, "ben", seed=1)
     assert again.suspects.tolist() == first
     assert "was drawn" in again.use_sample(50, "ben", seed=1)
-    assert again.suspects.tolist() == first[:50]
+    # It is independent of the first, so that both count together.
+    assert again.suspects.tolist() != first[:50]
+    assert len(again.suspects) == 50
     other = Review(review.run)
     other.use_sample(100, "ben", seed=2)
     assert other.suspects.tolist() != first
-    assert len(Review(review.run).use_sample(1000, "ben", seed=0)) > 0
+    assert "a sample of 400 of 400" in Review(review.run).use_sample(1000, "ben", seed=0)
     with pytest.raises(InputError, match="sample= must be at least 1, got 0"):
         other.use_sample(0, "ben", seed=0)
+
+
+def test_a_label_that_looks_right_is_shown_beside_the_likeliest_other_class(
+    make: Callable[..., Review],
+) -> None:
+    review = make(n=30, suspects=6)
+    chances = np.random.default_rng(0).dirichlet([1, 1, 1], 30).astype(np.float32)
+    table = read_examples(review.run.directory.examples)
+    place = table.column_names.index("corrected_distribution")
+    column = pa.array(chances.tolist(), pa.list_(pa.float32()))
+    write_parquet(
+        table.set_column(place, "corrected_distribution", column), review.run.directory.examples
+    )
+    review = Review(Run(review.run.path))
+    before = review.suggested.copy()
+    assert not review.can_be_decided(20)
+    review.use_sample(30, "anna", seed=0)
+    assert review.can_be_decided(20)
+    assert (review.suggested != review.given).all()
+    np.testing.assert_array_equal(review.suggested[:6], before[:6])
+    chances[np.arange(30), review.given] = -1
+    np.testing.assert_array_equal(review.suggested[6:], chances.argmax(1)[6:])
+    np.testing.assert_array_equal(review.sure[6:], chances.max(1)[6:])
+    # Decisions about these are not decisions about suspects.
+    review.decisions.add([DecisionChange("id-20", "cat", 0)], "anna", "1")
+    review.refresh()
+    assert review.whole_precision.decided == 0
+    assert review.precision.decided == 1
+
+
+def test_trusted_labels_are_not_drawn(make: Callable[..., Review]) -> None:
+    review = make(n=30, suspects=6)
+    labels, trusted = review.run.labels, np.arange(30) >= 20
+    replace(labels, trusted=trusted).save(review.run.directory.labels)
+    again = Review(Run(review.run.path))
+    assert "a sample of 20 of 20 labels" in again.use_sample(25, "anna", seed=0)
+    assert sorted(again.suspects.tolist()) == list(range(20))
 
 
 def test_a_sample_that_is_half_decided_is_still_one(make: Callable[..., Review]) -> None:
@@ -152,13 +190,13 @@ def test_a_sample_that_is_half_decided_is_still_one(make: Callable[..., Review])
     before = next(k for k, i in enumerate(drawn) if i >= 20)
     found = review.sampled()
     assert found is not None
-    assert (found[0].decided, found[1]) == (before, 40)
+    assert (found.counts.decided, found.size, found.measured) == (before, 40, None)
     some = [i for i in drawn if i >= 20][:7]
     review.decisions.add([DecisionChange(f"id-{i}", None, 0) for i in some], "anna", "2")
     review.refresh()
     found = review.sampled()
     assert found is not None
-    assert (found[0].unsure, found[0].decided) == (7, _gap(drawn, some) - 7)
+    assert (found.counts.unsure, found.counts.decided) == (7, _gap(drawn, some) - 7)
 
 
 def _gap(drawn: list[int], some: list[int]) -> int:
@@ -185,16 +223,29 @@ def test_a_sample_measures_all_suspects(make: Callable[..., Review]) -> None:
     decide([i for i in review.suspects.tolist() if review.label[i] == UNDECIDED], "second")
     sampled = review.sampled()
     assert sampled is not None
-    precision, size = sampled
-    assert size == precision.decided == 120
-    low, high = precision.interval_of_wrong
+    assert sampled.size == sampled.counts.decided == sampled.done == 120
+    assert sampled.wrong is not None
+    assert sampled.confirmed == sampled.wrong  # what is wrong here is what is suggested
+    assert sampled.measured is not None
+    assert sampled.measured.noise_rate == pytest.approx(sampled.wrong)  # all are suspects
+    low, share, high = sampled.wrong
+    assert low < share < high
     assert low <= is_wrong.mean() <= high
     assert not low <= biased <= high
 
 
-def test_a_sample_of_other_suspects_is_none(make: Callable[..., Review]) -> None:
+def test_a_sample_of_an_older_version(make: Callable[..., Review]) -> None:
+    """It is of the suspects, and counts as long as these are suspects."""
     review = make(suspects=12)
-    review.use_sample(5, "anna", seed=0)
+    review.decisions.draw(Sample(tuple(f"id-{i}" for i in (3, 1, 7, 2)), 12, 0), "anna")
+    wanted = [DecisionChange("id-3", "dog", 0), DecisionChange("id-1", "dog", 0)]
+    review.decisions.add(wanted, "anna", "1")  # given cat, given dog
+    review.refresh()
+    found = review.sampled()
+    assert found is not None
+    assert (found.done, found.size, found.measured) == (2, 4, None)
+    assert found.wrong == pytest.approx((wilson(1, 2)[0], 0.5, wilson(1, 2)[1]))
+    assert found.confirmed == found.wrong
     table = read_examples(review.run.directory.examples)
     is_suspect = np.arange(24) < 11
     place = table.column_names.index("is_suspect")
@@ -202,6 +253,26 @@ def test_a_sample_of_other_suspects_is_none(make: Callable[..., Review]) -> None
         table.set_column(place, "is_suspect", pa.array(is_suspect)), review.run.directory.examples
     )
     assert Review(Run(review.run.path)).sampled() is None
+
+
+def test_a_sample_of_all_labels_stays_one_after_another_audit(make: Callable[..., Review]) -> None:
+    review = make(suspects=12)
+    review.use_sample(20, "anna", seed=0)
+    drawn = review.suspects.tolist()
+    review.decisions.add([DecisionChange(f"id-{i}", "cat", 0) for i in drawn], "anna", "1")
+    table = read_examples(review.run.directory.examples)
+    place = table.column_names.index("is_suspect")
+    write_parquet(
+        table.set_column(place, "is_suspect", pa.array(np.arange(24) < 5)),
+        review.run.directory.examples,
+    )
+    again = Review(Run(review.run.path))
+    found = again.sampled()
+    assert found is not None
+    assert found.measured is not None
+    assert found.measured.reviewed == 20
+    assert "continuing" in again.use_sample(20, "anna", seed=0)
+    assert again.suspects.tolist() == drawn
 
 
 def test_a_list_of_classes_that_has_changed(

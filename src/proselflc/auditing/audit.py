@@ -8,6 +8,7 @@ import numpy as np
 
 from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.judge import Judge
+from proselflc.auditing.measured import Measured
 from proselflc.data import class_matrix
 from proselflc.data.class_matrix import ClassMatrix, rows_to_1
 from proselflc.data.sources import npz
@@ -36,6 +37,8 @@ class Audit:
             cannot be known.
         judge: how far the predictions that judge the labels can be relied on, or None.
         warnings: reasons to be careful.
+        measured: what a review of randomly drawn labels says, or None without one. Then the
+            noise rate, its range and the precision are the measured ones.
         names: C class names.
         joint: [C, C] estimated number of examples; row = true class, column = given class. Beyond
             `memory_budget.DENSE_CLASSES` classes it is a scipy.sparse.csr_array.
@@ -56,6 +59,7 @@ class Audit:
     noise_high: float | None = None
     judge: Judge | None = None
     warnings: tuple[AuditWarning, ...] = ()
+    measured: Measured | None = None
 
     @property
     def abstains(self) -> bool:
@@ -102,6 +106,7 @@ class Audit:
             "expected_precision": self.expected_precision,
             "judge": None if self.judge is None else asdict(self.judge),
             "warnings": [asdict(warning) for warning in self.warnings],
+            "measured": None if self.measured is None else asdict(self.measured),
             "classes": classes,
         }
 
@@ -163,6 +168,7 @@ class Audit:
             noise_high=facts.noise_high,
             judge=facts.judge,
             warnings=(OLDER,) if facts.changes is None else facts.warnings,
+            measured=facts.measured,
         )
 
 
@@ -195,6 +201,7 @@ class _AuditFile:
     noise_high: Share | None = None
     judge: Judge | None = None
     warnings: tuple[AuditWarning, ...] = ()
+    measured: Measured | None = None
 
 
 def noise_rate(counts: ClassMatrix) -> float:

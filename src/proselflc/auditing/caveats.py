@@ -23,6 +23,7 @@ MEMORISED = 0.98  # share of labels fitted before half of training: too late to 
 BARELY_LEARNED = 0.06  # skill of the network on the labels it learned
 WIDE = 0.1  # width of a range of the noise rate that a person should narrow
 REVIEWED = 30  # labels whose review turns the estimate into a measurement
+NARROWED = 100  # labels whose review makes the measurement more precise
 OWN_CORRECTIONS = (
     "these labels were corrected by a model of this kind, which cannot detect the errors that it "
     "left: the number of labels that look wrong does not measure improvement"
@@ -54,7 +55,12 @@ ABSTAINING = ("few_epochs", "barely_learned", "memorised", "too_weak")
 
 
 def warnings_of(
-    records: Records, given: Ints, num_classes: int, judge: Judge, noise: NoiseRange
+    records: Records,
+    given: Ints,
+    num_classes: int,
+    judge: Judge,
+    noise: NoiseRange,
+    reviewed: int = 0,
 ) -> Iterator[AuditWarning]:
     """Yield the reasons that follow from the records of a run and its verdict.
 
@@ -64,6 +70,7 @@ def warnings_of(
         num_classes: C.
         judge: how far the predictions can be relied on.
         noise: the share of wrong labels.
+        reviewed: number of labels that it was measured on; 0 if it is an estimate.
     """
     if records.held_out is None:
         yield from epoch_warnings(len(records.observed))
@@ -101,7 +108,13 @@ def warnings_of(
             f"the predictions that judge the labels are right for only about {judge.accuracy:.0%} "
             "of the examples, so no label is changed without a person",
         )
-    if noise.high - noise.low > WIDE:
+    if reviewed and noise.high - noise.low > WIDE:
+        yield AuditWarning(
+            "wide_range",
+            f"{reviewed:,} reviewed labels say that from {noise.low:.0%} to {noise.high:.0%} of "
+            f"the labels are wrong; {command('review', 'RUN', sample=NARROWED)} narrows this",
+        )
+    elif noise.high - noise.low > WIDE:
         yield AuditWarning(
             "wide_range",
             f"the estimates of how many labels are wrong differ, from {noise.low:.0%} to "

@@ -61,9 +61,30 @@ class LabelOdds:
         self.slope = SLOPE if records.held_out is None else SLOPE_OUT_OF_SAMPLE
         self.given = given
 
-    def wrong(self, rate: float) -> Floats:
-        """Return [n] the chance P of each label to be wrong, at a rate of wrong labels."""
-        return _calibrate(self.slope * self.log_odds, rate)
+    @property
+    def scaled(self) -> Doubles:
+        """Return [n] a log(Σ_{k≠i} s_k / s_i), which b is added to."""
+        return self.slope * self.log_odds
+
+    def wrong(self, rate: float, stretch: float = 1.0) -> Floats:
+        """Return [n] the chance P of each label to be wrong, at a rate of wrong labels.
+
+        Args:
+            rate: mean of P.
+            stretch: factor of a, which is not 1 after a review.
+        """
+        return _calibrate(stretch * self.scaled, rate)
+
+    def shift(self, rate: float) -> float:
+        """Return b at a rate of wrong labels, which must be positive."""
+        return _shift(self.scaled, rate)
+
+    def at(self, stretch: float, shift: float) -> Floats:
+        """Return [n] the chance P of each label to be wrong, with a factor of a, and b."""
+        from scipy.special import expit
+
+        chances: Floats = expit(stretch * self.scaled + shift).astype(np.float32)
+        return chances
 
     def distribution(self, rows: slice, wrong: Floats, suggested: Ints) -> Floats | TopClasses:
         """Return the chances of the classes of some examples: see `LabelScores`.
@@ -286,13 +307,22 @@ def _calibrate(x: Doubles, rate: float) -> Floats:
     """
     from scipy.special import expit
 
+    if rate <= 0 or not np.isfinite(x).any():
+        return np.where(np.isnan(x), np.nan, 0).astype(np.float32)
+    chances: Floats = expit(x + _shift(x, rate)).astype(np.float32)
+    return chances
+
+
+def _shift(x: Doubles, rate: float) -> float:
+    """Return the b of `_calibrate`, for a positive rate; 0 if nothing is known."""
+    from scipy.special import expit
+
     known = x[~np.isnan(x)]
     finite = known[np.isfinite(known)]
-    if rate <= 0 or len(finite) == 0:
-        return np.where(np.isnan(x), np.nan, 0).astype(np.float32)
-    low, high = -100.0 - finite.max(), 100.0 - finite.min()
+    if not len(finite):
+        return 0.0
+    low, high = -100.0 - float(finite.max()), 100.0 - float(finite.min())
     for _ in range(_ROUNDS):
         b = (low + high) / 2
         low, high = (b, high) if expit(known + b).mean() < rate else (low, b)
-    chances: Floats = expit(x + (low + high) / 2).astype(np.float32)
-    return chances
+    return (low + high) / 2

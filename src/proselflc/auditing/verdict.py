@@ -23,6 +23,7 @@ from proselflc.auditing.judge import (
     corrected_accuracy,
     skill,
 )
+from proselflc.auditing.measured import Measured, Reviewed
 from proselflc.auditing.neighbours import Examination
 from proselflc.auditing.noise_range import (
     NoiseRange,
@@ -59,6 +60,7 @@ class Verdict:
         judge: how far the predictions can be relied on.
         expected_precision: estimated share of wrong labels among the suspects; None if unknown.
         warnings: reasons to be careful.
+        measured: what a review of randomly drawn labels says, or None.
     """
 
     scores: LabelScores
@@ -67,6 +69,7 @@ class Verdict:
     judge: Judge
     expected_precision: float | None
     warnings: tuple[AuditWarning, ...]
+    measured: Measured | None = None
 
 
 def assess(
@@ -75,6 +78,7 @@ def assess(
     names: tuple[str, ...],
     trusted: Bools | None = None,
     warnings: tuple[AuditWarning, ...] = (),
+    reviewed: Reviewed | None = None,
 ) -> Verdict:
     """Return the audit of n labels.
 
@@ -84,6 +88,7 @@ def assess(
         names: C class names.
         trusted: [n] whether a label is known to be right, or None.
         warnings: reasons to be careful that are known already.
+        reviewed: decisions about randomly drawn labels, which the estimates give way to, or None.
     """
     n, C = len(given), len(names)
     joint = noise_estimate.joint(records, given, C)
@@ -99,7 +104,9 @@ def assess(
         p, y = (blind.p, given) if counts.all() else (blind.p[counts], given[counts])
         planted, own = Planted.of(p, y, joint), own_odds(p, y, joint)
         other = planted.share(own).rate
-    noise = noise_range(surest, other, anchored)
+    noise = estimated = noise_range(surest, other, anchored)
+    if reviewed is not None and doubted:
+        noise = NoiseRange(*(min(1.0, share / doubted) for share in reviewed.noise_rate()))
     # How good the judge is.
     second = _Opinion.of_network(records, given, C)
     agreed = float((blind.predicted == given)[counts].mean()) if counts.any() else 0.0
@@ -113,26 +120,36 @@ def assess(
         (caveats.fitted_shares(records, given) or [0.0])[-1],
         tuple(ConfusedPair(names[a], names[b], share) for (a, b), share in pairs.items()),
     )
-    if judge.is_weak:  # it cannot know that any label is wrong
+    if judge.is_weak and reviewed is None:  # it cannot know that any label is wrong
         noise = replace(noise, low=0.0)
     # The three acts.
-    wrong = odds.wrong(doubted * noise.rate)
-    warnings = (*warnings, *caveats.warnings_of(records, given, C, judge, noise))
+    stretch, low = 1.0, min(noise.rate, surest.interval(SURE)[0])
+    if reviewed is None:
+        wrong = odds.wrong(doubted * noise.rate)
+    else:
+        shift = odds.shift(max(doubted * estimated.rate, 0.5 / n))
+        stretch, shift = reviewed.calibration(odds.scaled, shift)
+        wrong, low = odds.at(stretch, shift), reviewed.noise_rate(SURE)[0] / max(doubted, 1e-9)
+    many = 0 if reviewed is None else len(reviewed.rows)
+    warnings = (*warnings, *caveats.warnings_of(records, given, C, judge, noise, many))
     abstains = any(warning.abstains for warning in warnings)
     suspect = (wrong > 0.5) & (not abstains)
-    low = min(noise.rate, surest.interval(SURE)[0])
-    change = suspect & (odds.wrong(doubted * low) > 0.5)
+    change = suspect & (odds.wrong(doubted * low, stretch) > 0.5)
     change &= (blind.predicted == odds.other) & (second.predicted == odds.other)
     change &= judge.kind is not None and not judge.is_weak
     change &= ~_between(pairs, given, odds.other)
     # What is claimed about them.
-    precision = None
+    precision = measured = None
     number = int(suspect[counts].sum())
     is_known = noise.is_known and noise.rate >= OWN_MISTAKES * (1 - judge.accuracy)
     is_known &= records.witness is not None and judge.skill >= STATED_SKILL
     if planted is not None and is_known and number >= FEWEST_SUSPECTS:
         found = noise.rate * planted.recall(own, number) * len(own) / number
         precision = float(wrong[suspect].mean() + min(1.0, found)) / 2
+    if reviewed is not None:
+        measured = reviewed.measured(wrong, suspect)
+        of_suspects = measured.precision.suspects
+        precision = None if of_suspects is None else of_suspects[1]
     joint = noise_estimate.with_rate(joint, doubted * noise.rate)
     rate = noise_rate(joint)
     suggested = np.where(suspect, odds.other, given)
@@ -144,7 +161,7 @@ def assess(
         lambda rows: odds.distribution(rows, wrong, suggested),
     )
     noise = NoiseRange(min(doubted * noise.low, rate), rate, max(doubted * noise.high, rate))
-    return Verdict(scores, joint, noise, judge, precision, warnings)
+    return Verdict(scores, joint, noise, judge, precision, warnings, measured)
 
 
 @dataclass(frozen=True)
@@ -165,6 +182,8 @@ def audit_labels(
     records: Records,
     warnings: tuple[AuditWarning, ...] = (),
     examination: Examination | None = None,
+    *,
+    reviewed: Reviewed | None = None,
 ) -> tuple[pa.Table, Audit]:
     """Return one row per example, and the audit of all labels together.
 
@@ -173,12 +192,13 @@ def audit_labels(
         records: the records of the same examples.
         warnings: reasons to be careful that are known already.
         examination: what the neighbours of the examples tell, or None.
+        reviewed: decisions about randomly drawn labels, or None.
 
     Raises:
         InputError: there are no records, or they do not belong to these labels.
     """
     records.check(labels)
-    found = assess(records, labels.given, labels.names, labels.trusted, warnings)
+    found = assess(records, labels.given, labels.names, labels.trusted, warnings, reviewed)
     realised = None
     if labels.clean is not None:
         realised = class_matrix.counted(labels.clean, labels.given, len(labels.names))
@@ -197,6 +217,7 @@ def audit_labels(
         noise_high=found.noise.high,
         judge=found.judge,
         warnings=found.warnings,
+        measured=found.measured,
     )
     return examples.table(labels, records, found.scores, examination), audit
 

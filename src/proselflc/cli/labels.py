@@ -323,7 +323,8 @@ def review(
 
     Args:
         run: run directory.
-        sample: number of randomly drawn suspects to review, to measure how many of them are right.
+        sample: number of randomly drawn labels to review, suspect or not, to measure how many are
+            wrong.
         seed: seed of that draw.
         data: current location of the run's data, if it has moved.
         model: package.module:factory, for a run whose model is your own code.

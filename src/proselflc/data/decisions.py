@@ -4,7 +4,7 @@ A line is a JSON object. The first names the labels that the others are about; t
 
     {"example": ID, "label": CLASS or null, "given": …, "suggested": …, "by": …, "at": …, "key": …}
     {"undo": LINE, "of": ID, "by": …, "at": …}
-    {"sample": [ID, …], "suspects": NUMBER, "seed": NUMBER, "by": …, "at": …}
+    {"sample": [ID, …], "groups": [NUMBER, …], "strata": [NUMBER, …], "suspects": NUMBER, …}
     {}
 
 A null label means that the reviewer cannot tell. LINE is the number of the line that is undone. The
@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,7 @@ import msgspec
 
 from proselflc.errors import InputError
 from proselflc.files.regular import file_lock, must_be_own, open_own, open_regular, whole_file
-from proselflc.files.typed import convert
+from proselflc.files.typed import Count, convert
 
 T = TypeVar("T")
 NAME = "review.jsonl"
@@ -65,11 +66,21 @@ class DecisionChange:
 
 @dataclass(frozen=True)
 class Sample:
-    """A random sample of the suspects, drawn to measure precision."""
+    """A random sample of the labels; of the suspects alone if an older version drew it."""
 
     examples: tuple[str, ...]  # ids in the order in which they were drawn
-    suspects: int  # number of suspects that it was drawn from
+    suspects: int  # number of suspects at that time
     seed: int
+    groups: tuple[Count, ...] = ()  # the group of labels that each was drawn from
+    strata: tuple[Count, ...] | None = None  # sizes of the groups; None in older versions
+
+    @property
+    def is_possible(self) -> bool:
+        """Return whether no example was drawn twice, and no group more often than it is large."""
+        sizes = (self.suspects,) if self.strata is None else self.strata
+        groups = (0,) * len(self.examples) if self.strata is None else self.groups
+        fits = all(g < len(sizes) and many <= sizes[g] for g, many in Counter(groups).items())
+        return fits and len(set(self.examples)) == len(self.examples) == len(groups)
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,7 @@ class Decisions:
     path: Path
     fingerprint: str  # of the labels under review
     lines: int = 0  # that were read
-    sample: Sample | None = None  # the last one
+    samples: list[Sample] = field(default_factory=list)  # the last one is current
     notes: list[str] = field(default_factory=list)  # about lines that were dropped
     _stacks: dict[str, list[Decision]] = field(default_factory=dict, repr=False)
     _of_line: dict[int, str] = field(default_factory=dict, repr=False)
@@ -185,7 +196,8 @@ class Decisions:
         with self._held, _locked(self.path, needed=True):
             self._catch_up(repair=True)
             drawn = {"sample": sample.examples, "suspects": sample.suspects, "seed": sample.seed}
-            self._append([{**drawn, "by": by, "at": _now()}])
+            of = {} if sample.strata is None else {"groups": sample.groups, "strata": sample.strata}
+            self._append([{**drawn, **of, "by": by, "at": _now()}])
 
     def check_writable(self) -> None:
         """Refuse a file that cannot be written, before the first decision."""
@@ -277,7 +289,10 @@ class Decisions:
         elif "undo" in value:
             self._past.append(self._undo(number, value))
         elif "sample" in value:
-            self.sample = self._read_sample(number, value)
+            drawn = self._convert(number, {**value, "examples": value["sample"]}, Sample)
+            if not drawn.is_possible:
+                raise self._damaged(number)
+            self.samples.append(drawn)
             self._past.append(None)
         else:
             found = self._convert(number, {**value, "line": number}, Decision)
@@ -298,13 +313,6 @@ class Decisions:
             raise self._damaged(number)
         self._stacks[name] = kept
         return name
-
-    def _read_sample(self, number: int, value: Mapping[str, Any]) -> Sample:
-        found = self._convert(number, {**value, "examples": value["sample"]}, Sample)
-        distinct = len(set(found.examples))
-        if distinct != len(found.examples) or found.suspects < distinct:
-            raise self._damaged(number)
-        return found
 
     def _convert(self, number: int, value: Mapping[str, Any], kind: type[T]) -> T:
         try:

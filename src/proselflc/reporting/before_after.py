@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from proselflc.auditing import caveats
+from proselflc.auditing.measured import Interval, in_words
 from proselflc.data.label_files import CHOICES
 from proselflc.pages.html_page import Cell, Table, name_cell, share_cell
 from proselflc.pages.values import NAME, number, percent, share, shorten, text
@@ -54,6 +55,7 @@ def decided(review: Review) -> Iterator[str]:
     ]
     if not many:  # all decisions are about labels that an earlier audit suspected
         yield f"None of the {suspects:,} suspects has been reviewed yet."
+        yield from _sampled(review)
         return
     yield (
         f"{many:,} of {suspects:,} suspects were reviewed: "
@@ -64,17 +66,24 @@ def decided(review: Review) -> Iterator[str]:
             f"Of the reviewed suggestions {_interval(precision.confirmed, precision)} were "
             "confirmed. They are not a random sample, so the rest may differ."
         )
+    yield from _sampled(review)
+
+
+def _sampled(review: Review) -> Iterator[str]:
+    """Yield a sentence about a random sample."""
     sampled = review.sampled()
-    if sampled is None or not sampled[0].decided:
+    if sampled is None:
         return
-    measured, size = sampled
-    done = measured.decided + measured.unsure
-    so_far = "" if done == size else f", of which the first {done:,} are decided"
-    yield (
-        f"According to a random sample of {size:,} suspects{so_far}, "
-        f"{_interval(measured.wrong, measured)} of all suspects are wrong and "
-        f"{_interval(measured.confirmed, measured)} of all suggestions are right."
-    )
+    so_far = f", of which the first {sampled.done:,} are decided"
+    so_far = "" if sampled.done == sampled.size else so_far
+    if sampled.measured is not None:
+        yield in_words(sampled.measured)
+    elif sampled.wrong is not None and sampled.confirmed is not None:
+        yield (
+            f"According to a random sample of {sampled.size:,} suspects{so_far}, "
+            f"{_share(sampled.wrong)} of all suspects are wrong and "
+            f"{_share(sampled.confirmed)} of all suggestions are right."
+        )
 
 
 def changes(reported: Sequence[RunFacts]) -> list[Change]:
@@ -253,5 +262,10 @@ def _listed(parts: Sequence[str]) -> str:
 
 def _interval(hits: int, precision: Precision) -> str:
     low, high = wilson(hits, precision.decided)
-    part = percent(hits / precision.decided, 0)
-    return f"{part} (95% interval {math.floor(100 * low)} to {math.ceil(100 * high)}%)"
+    return _share((low, hits / precision.decided, high))
+
+
+def _share(interval: Interval) -> str:
+    low, part, high = interval
+    ends = f"{math.floor(100 * low)} to {math.ceil(100 * high)}%"
+    return f"{percent(part, 0)} (95% interval {ends})"

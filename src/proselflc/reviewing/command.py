@@ -8,20 +8,21 @@ import os
 import socket
 import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from proselflc.auditing.caveats import AuditWarning
-from proselflc.errors import InputError, invalid_option
+from proselflc.auditing.caveats import REVIEWED, AuditWarning
+from proselflc.auditing.measured import in_words
+from proselflc.errors import InputError, invalid_option, printable
 from proselflc.reviewing.view import ReviewView, next_steps
 from proselflc.run.audit import export_command
 from proselflc.run.corrections import audit_of
 from proselflc.run.reader import Run
-from proselflc.run.review import Precision, Review
+from proselflc.run.review import Precision, Review, Sampled
 from proselflc.terminal import stopping_on_signals
 from proselflc.training.run_directory import Json
-from proselflc.wording import option
+from proselflc.wording import command, option
 
 PORT = 8642
 PATIENCE = 20.0  # seconds
@@ -58,9 +59,9 @@ def review(
 ) -> Review:
     """Serve the page of a run until the user stops it; return the review.
 
-    `data` is where the run's data is now, if it has moved. A sample is that many suspects,
-    drawn at random. `note` is called with each note for the user, and `announce` with the
-    address of the page.
+    `data` is where the run's data is now, if it has moved. A sample is that many labels,
+    suspect or not, drawn at random. `note` is called with each note for the user, and `announce`
+    with the address of the page.
     """
     try:
         import uvicorn
@@ -77,11 +78,12 @@ def review(
         del part
     reviewed = Review(run)
     reviewed.decisions.check_writable()
-    if not len(reviewed.suspects) and (sample is not None or not reviewed.listed):
+    if sample is None and not len(reviewed.suspects) and not reviewed.listed:
         reason = next((one.message for one in _warnings(run) if one.abstains), "")
         raise InputError(
             f"no label of {run.path} is suspect, so there is nothing to review"
-            + (f": {reason}" if reason else "")
+            + (f": {reason}" if reason else ""),
+            fix=f"measure how many are wrong with {command('review', run.path, sample=REVIEWED)}",
         )
     host = options.host
     with listen(host, options.port) as server_socket:  # before a sample is drawn
@@ -128,7 +130,8 @@ def summary(review: Review) -> Json:
         "suspects": len(review.all_suspects),
         **_numbers(precision),
         "estimated_errors_left": review.remaining[0],
-        "sample": None if sampled is None else {"size": sampled[1], **_numbers(sampled[0])},
+        "sample": None if sampled is None else _sample(sampled),
+        "measured": None if sampled is None or not sampled.measured else asdict(sampled.measured),
         "review": str(review.run.directory.review),
         "warnings": [asdict(warning) for warning in _warnings(review.run)],
     }
@@ -138,6 +141,13 @@ def _warnings(run: Run) -> tuple[AuditWarning, ...]:
     """Return the reasons to be careful with the audit of a run."""
     audit = audit_of(run)
     return () if audit is None else audit.warnings
+
+
+def _sample(sampled: Sampled) -> Json:
+    """Return the numbers of a sample; the intervals are of all suspects and suggestions."""
+    intervals = {"wrong_interval": sampled.wrong, "confirmed_interval": sampled.confirmed}
+    known = {name: [0.0, 1.0] if i is None else [i[0], i[2]] for name, i in intervals.items()}
+    return {"size": sampled.size, **_numbers(sampled.counts), **known}
 
 
 def _numbers(precision: Precision) -> Json:
@@ -153,30 +163,41 @@ def _numbers(precision: Precision) -> Json:
 
 def describe(review: Review, data: str | None = None) -> str:
     """Return the number of decisions as text, and the commands to run next."""
-    precision = review.whole_precision
+    precision, sampled = review.whole_precision, review.sampled()
     total = precision.decided + precision.unsure
-    if not total:
-        return "No suspect has been decided."
-    lines = [
-        f"{total:,} of {len(review.all_suspects):,} suspects are decided: "
-        f"{precision.confirmed:,} as suggested, {precision.wrong - precision.confirmed:,} "
-        f"changed otherwise, {precision.decided - precision.wrong:,} kept, "
-        f"{precision.unsure:,} unsure."
-    ]
-    sampled = review.sampled()
-    if sampled is not None and sampled[0].decided:
-        measured, size = sampled
-        low, high = measured.interval_of_wrong
-        share = measured.wrong / measured.decided
-        done = measured.decided + measured.unsure
-        decided = f"all {size:,}" if done == size else f"the first {done:,} of {size:,}"
+    lines = []
+    if total:
         lines.append(
-            f"Estimated from the sample ({decided} decided), {share:.0%} of all suspects are wrong "
-            f"labels (95% interval {low:.0%} to {high:.0%})."
+            f"{total:,} of {len(review.all_suspects):,} suspects are decided: "
+            f"{precision.confirmed:,} as suggested, {precision.wrong - precision.confirmed:,} "
+            f"changed otherwise, {precision.decided - precision.wrong:,} kept, "
+            f"{precision.unsure:,} unsure."
         )
+    if sampled is not None and sampled.done:
+        all_of_it = f"all {sampled.size:,}"
+        first = f"the first {sampled.done:,} of {sampled.size:,}"
+        lines += _measurement(sampled, all_of_it if sampled.done == sampled.size else first)
+    if not lines:
+        return "No suspect has been decided."
+    if sampled is not None and sampled.measured is not None:
+        again = command("audit", review.run.path)
+        lines.append(f"{printable(again)} makes the audit use this measurement.")
     steps = [line for step in next_steps(review.run, data) for line in step.splitlines()]
     steps.append(f"{export_command(review.run, data)} {option('reviewed', True)}")
     return "\n".join([*lines, "", "Next:", *(f"  {step}" for step in steps)])
+
+
+def _measurement(sampled: Sampled, decided: str) -> Iterator[str]:
+    if sampled.measured is not None:
+        yield f"{in_words(sampled.measured)} ({decided.capitalize()} of the sample are decided.)"
+    elif sampled.wrong is not None:
+        low, share, high = sampled.wrong
+        yield (
+            f"Estimated from the sample ({decided} decided), {share:.0%} of all suspects are wrong "
+            f"labels (95% interval {low:.0%} to {high:.0%})."
+        )
+    else:
+        yield f"{decided.capitalize()} labels of the sample are decided, too few to measure by."
 
 
 def host_names(host: str) -> set[str]:

@@ -266,7 +266,7 @@ class Api:
     def _change(self, decision: DecisionRequest) -> DecisionChange:
         review, index = self.view.review, decision.index
         if index >= len(review.ids) or not review.can_be_decided(index):
-            raise HTTPException(400, "that example is not a suspect, duplicate or outlier")
+            raise HTTPException(400, "that example is not a suspect, duplicate, outlier or drawn")
         names = review.names
         labels = names[review.given[index]], names[review.suggested[index]]
         if decision.undo:

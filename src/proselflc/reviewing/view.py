@@ -121,9 +121,9 @@ class ReviewView:
         """
         review = self.review
         left, among = review.remaining
-        precision = measured = review.precision
-        if review.is_sample and (sampled := review.sampled()) is not None:
-            measured = sampled[0]
+        precision = review.precision
+        sampled = review.sampled() if review.is_sample else None
+        measured = None if sampled is None else sampled.measured
         pairs = [pair for pair in review.pairs() if pair[3]][:MOST_PAIRS]
         touched = review.decisions.touched_since(since) if since else set()
         changed = None
@@ -138,7 +138,8 @@ class ReviewView:
             "remainingRange": self._remaining_range(),
             "remainingSuspects": among,
             "unsure": precision.unsure,
-            "precision": _precision(measured),
+            "precision": _precision(precision),
+            "rate": None if measured is None else measured.noise_rate,
             "pairs": pairs,
             "changed": changed,
         }

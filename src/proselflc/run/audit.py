@@ -14,9 +14,10 @@ import numpy as np
 
 from proselflc.auditing import verdict, witness
 from proselflc.auditing.audit import Audit
-from proselflc.auditing.caveats import REVIEWED, label_warnings
+from proselflc.auditing.caveats import NARROWED, REVIEWED, label_warnings
 from proselflc.auditing.detection import suspect_pairs
 from proselflc.auditing.examples import write_parquet
+from proselflc.auditing.measured import Reviewed, in_words
 from proselflc.auditing.records import Witness
 from proselflc.data.dataset import Dataset
 from proselflc.data.request import FROM_PYTHON, TABLES
@@ -91,7 +92,10 @@ def audit(
         examination = None
         with suppress(InputError):  # a damaged file of neighbours is found again by an export
             examination = neighbours.examination(run)
-        table, audited = verdict.audit_labels(run.labels, records, warnings, examination)
+        reviewed = Reviewed.of(run.decisions, run.labels)
+        table, audited = verdict.audit_labels(
+            run.labels, records, warnings, examination, reviewed=reviewed
+        )
         labels = label_summary(run.labels, table, audited)
         files = [directory.examples, directory.audit, directory.audit_arrays, directory.summary]
         with directory.replacing(*files, *([directory.witness] if second else [])):
@@ -187,7 +191,10 @@ def _next(run: Run, audit: Audit) -> list[str]:
     """Return commands to run next; corrected labels are only offered where some are sure."""
     rows = [(_command("report", run), "# a page about them")]
     if any(warning.code == "wide_range" for warning in audit.warnings):
-        rows.append((_command("review", run, sample=str(REVIEWED)), "# measure the estimate"))
+        size = REVIEWED if audit.measured is None else NARROWED
+        rows.append(
+            (_command("review", run, sample=str(size)), "# measure the share of wrong ones")
+        )
     if audit.suspects:
         rows.append((_command("review", run), "# review them with the keyboard"))
     if audit.changes:
@@ -246,7 +253,11 @@ def _verdict(audit: Audit) -> list[str]:
     if audit.realised_noise_rate is not None:
         rate += f", {audit.realised_noise_rate:.1%} really are"
     lines = [f"{some}; {rate}."]
-    if audit.expected_precision is not None and audit.suspects > 1:
+    if audit.measured is not None:
+        really = audit.realised_noise_rate
+        known = "" if really is None else f" {really:.1%} really are."
+        lines = [f"{some[0].upper()}{some[1:]}.", in_words(audit.measured) + known]
+    elif audit.expected_precision is not None and audit.suspects > 1:
         words = share_in_words(audit.expected_precision).capitalize()
         lines.append(f"{words} suspects should really be wrong.")
     if audit.judge is not None and audit.judge.kind is not None:

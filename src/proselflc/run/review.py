@@ -1,17 +1,19 @@
-"""The review of a run: its suspects, their order, and people's decisions about them."""
+"""The review of a run: its suspects or a sample, their order, and people's decisions."""
 
 from __future__ import annotations
 
 import math
 import os
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import RLock
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from proselflc.auditing import measured
 from proselflc.auditing.examples import check_examples
+from proselflc.auditing.measured import Interval, Measured, Reviewed
 from proselflc.auditing.neighbours import Examination
 from proselflc.data.batches import random_stream
 from proselflc.data.decisions import Sample
@@ -54,6 +56,31 @@ class Precision:
 
 
 @dataclass(frozen=True)
+class Sampled:
+    """What the decisions about a sample say.
+
+    Attributes:
+        counts: decisions about the last sample.
+        size: number of labels that it has.
+        wrong: share of all suspects that are wrong; None as long as too few are decided.
+        confirmed: share of all suggestions that are right.
+        measured: what is measured about all labels; None as long as too few are decided, or if an
+            older version drew the sample from the suspects alone.
+    """
+
+    counts: Precision
+    size: int
+    wrong: Interval | None
+    confirmed: Interval | None
+    measured: Measured | None
+
+    @property
+    def done(self) -> int:
+        """Return the number of decisions that count."""
+        return self.counts.decided + self.counts.unsure
+
+
+@dataclass(frozen=True)
 class View:
     """A selection of examples and their order, which `Review.view` explains."""
 
@@ -73,8 +100,9 @@ class Review:
     Attributes:
         quality: [n] quality of the given label, low is bad; NaN if it is unknown.
         sure: [n] probability of the suggestion; 0 if it is unknown.
-        suspects: [S] positions of the suspects to review, in the order of the examples; those of a
-            sample in the order in which it was drawn.
+        suggested: [n] the suggested class; in a sample, the likeliest other class of each label.
+        suspects: [S] positions of the labels to review: the suspects in the order of the examples,
+            or a sample, suspect or not, in the order in which it was drawn.
         label: [n] the decided class, `UNDECIDED` or `UNSURE`.
         line: [n] line of the current decision, 0 without one.
         listed: [≤ n] positions of the examples that stand out among their neighbours, by what they
@@ -105,6 +133,7 @@ class Review:
         self.line: Ints = np.zeros(len(self.ids), np.int64)
         self._views = lru_cache(_VIEWS)(self._chosen)
         self._is_suspect = table["is_suspect"].to_numpy()
+        self._under_review = self._is_suspect
         self._lines = 0  # of the decisions that have been applied
         self.notes: list[str] = []
         self._examined = self._examination()
@@ -125,8 +154,10 @@ class Review:
         return bool(self._is_suspect[index])
 
     def can_be_decided(self, index: int) -> bool:
-        """Return whether an example is a suspect or stands out among its neighbours."""
-        return self.is_suspect(index) or any(index in rows for rows in self.listed.values())
+        """Return whether an example is a suspect, drawn, or stands out among its neighbours."""
+        return bool(self._under_review[index]) or any(
+            index in rows for rows in self.listed.values()
+        )
 
     def copies(self, index: int) -> Ints:
         """Return the positions of the other examples with the same content, exactly or nearly."""
@@ -215,50 +246,94 @@ class Review:
         return float(wrong[is_open].sum()), float(among)
 
     def use_sample(self, size: int, by: str, *, seed: int) -> str:
-        """Review only a sample of the suspects and return a sentence about it.
+        """Review only a sample of all labels and return a sentence about it.
 
-        Every suspect is equally likely to be drawn, whatever its quality. A sample of the same
-        size and seed that was drawn before, from the same suspects, is continued.
+        See `measured.draw`. A sample of the same size and seed that was drawn before is continued.
         """
         if size < 1:
             raise invalid_option("sample", f"must be at least 1, got {size}")
-        size = min(size, len(self.all_suspects))
-        drawn = self.decisions.sample
+        size = min(size, len(self._drawn_from))
+        drawn = next(reversed(self.decisions.samples), None)
         if self._is_current(drawn) and (len(drawn.examples), drawn.seed) == (size, seed):
-            sentence = f"continuing the sample of {size:,} suspects that was drawn before"
+            sentence = f"continuing the sample of {size:,} labels that was drawn before"
         else:
-            generator = random_stream(seed, "review sample")
-            chosen = generator.permutation(self.all_suspects)[:size]
-            examples = tuple(self.ids[i] for i in chosen)
-            drawn = Sample(examples, len(self.all_suspects), seed)
+            rows, groups, strata = measured.draw(
+                1 - self.quality,
+                self._is_suspect,
+                self._drawn_from,
+                size,
+                # Two samples are independent, so that their decisions can be put together.
+                random_stream(seed, "review sample", size, len(self.decisions.samples)),
+            )
+            examples = tuple(self.ids[i] for i in rows)
+            drawn = Sample(examples, len(self.all_suspects), seed, groups, strata)
             self.decisions.draw(drawn, by)
-            sentence = f"a sample of {size:,} of {len(self.all_suspects):,} suspects was drawn"
+            sentence = f"a sample of {size:,} of {len(self._drawn_from):,} labels was drawn"
         self.suspects = np.array([self._position[name] for name in drawn.examples], np.int64)
+        self._under_review = self._is_suspect.copy()
+        self._under_review[self.suspects] = True
+        for i in self.suspects[~self._is_suspect[self.suspects]].tolist():
+            self.suggested[i], self.sure[i] = self._likeliest_other(i)
         self._views.cache_clear()
         return sentence
 
-    def sampled(self) -> tuple[Precision, int] | None:
-        """Return the precision of the last sample and its size, or None without one.
+    def sampled(self) -> Sampled | None:
+        """Return what the decisions about the last sample say, or None without one.
 
-        Only suspects before the first undecided one count. Later ones may have been decided
+        Only labels before the first undecided one count. Later ones may have been decided
         because they were the clearest mistakes, which would bias the estimate.
         """
-        drawn = self.decisions.sample
+        drawn = next(reversed(self.decisions.samples), None)
         if not self._is_current(drawn):
             return None
         rows = np.array([self._position[name] for name in drawn.examples], np.int64)
         is_open = self.label[rows] == UNDECIDED
         many = int(is_open.argmax()) if is_open.any() else len(rows)
-        return self._precision(rows[:many]), len(rows)
+        counts = self._precision(rows[:many])
+        if drawn.strata is None:
+            wrong, confirmed = (
+                (low, hits / max(counts.decided, 1), high) if counts.decided else None
+                for hits, (low, high) in (
+                    (counts.wrong, counts.interval_of_wrong),
+                    (counts.confirmed, counts.interval_of_confirmed),
+                )
+            )
+            return Sampled(counts, len(rows), wrong, confirmed, None)
+        reviewed = Reviewed.of(self.decisions, self.run.labels)
+        if reviewed is None:
+            return Sampled(counts, len(rows), None, None, None)
+        found = reviewed.measured(1 - self.quality, self._is_suspect)
+        chosen = reviewed.rows
+        followed = replace(reviewed, wrong=self.label[chosen] == self.suggested[chosen])
+        confirmed = followed.precision(self._is_suspect[chosen])
+        return Sampled(counts, len(rows), found.precision.suspects, confirmed, found)
+
+    @cached_property
+    def _drawn_from(self) -> Ints:
+        """The positions of the labels that a sample is drawn from: those that are not trusted."""
+        trusted = self.run.labels.trusted
+        return np.arange(len(self.ids)) if trusted is None else np.flatnonzero(~trusted)
 
     def _is_current(self, drawn: Sample | None) -> TypeGuard[Sample]:
-        """Return whether a sample was drawn from the present suspects."""
-        if drawn is None or drawn.suspects != len(self.all_suspects):
+        """Return whether a sample is one of these labels, or of the present suspects."""
+        if drawn is None or not all(name in self._position for name in drawn.examples):
             return False
-        return all(
-            (i := self._position.get(name)) is not None and self.is_suspect(i)
-            for name in drawn.examples
+        if drawn.strata is not None:
+            return sum(drawn.strata) == len(self._drawn_from)
+        return drawn.suspects == len(self.all_suspects) and all(
+            self.is_suspect(self._position[name]) for name in drawn.examples
         )
+
+    def _likeliest_other(self, index: int) -> tuple[int, float]:
+        """Return the likeliest class of an example that is not its label, and its chance."""
+        chances = self.run.examples["corrected_distribution"][index].as_py()
+        if chances and isinstance(chances[0], dict):
+            pairs = [(self._class.get(one["label"], -1), one["p"]) for one in chances]
+        else:
+            pairs = list(enumerate(chances))
+        others = [(k, p) for k, p in pairs if k not in (-1, self.given[index]) and p is not None]
+        first = 0 if self.given[index] else len(self.names) - 1
+        return max(others, key=lambda pair: pair[1], default=(first, 0.0))
 
     def _precision(self, rows: Ints) -> Precision:
         label = self.label[rows]

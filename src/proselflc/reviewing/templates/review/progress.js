@@ -18,7 +18,10 @@ export const takeOver = (state) => {
   $("bar").max = Math.max(1, state.suspects);
   $("bar").value = settled;
   const words = [`${whole(settled)} of ${whole(state.suspects)} decided`];
-  if (decided) words.push(`${whole(confirmed)} of ${whole(decided)} suggestions right (95% interval: ${Math.floor(100 * low)} to ${Math.ceil(100 * high)}%)`);
+  const percent = (share) => `${Math.round(100 * share)}%`;
+  if (session.start.isSample) {
+    if (state.rate) words.push(`${percent(state.rate[1])} of all labels are wrong (95% interval: ${percent(state.rate[0])} to ${percent(state.rate[2])})`);
+  } else if (decided) words.push(`${whole(confirmed)} of ${whole(decided)} suggestions right (95% interval: ${Math.floor(100 * low)} to ${Math.ceil(100 * high)}%)`);
   if (state.unsure) words.push(`${whole(state.unsure)} unsure`);
   const [least, most] = state.remainingRange || [state.remaining, state.remaining];
   const left = state.remainingRange && least !== most ? `${whole(least)} to ${whole(most)}` : `about ${whole(most)}`;
