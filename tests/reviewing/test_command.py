@@ -133,7 +133,6 @@ def test_what_cannot_be_reviewed(
     assert "so there is nothing to review" in refused(capfd, none)
     x = np.arange(12, dtype=np.float32)[:, None] // 2  # duplicates, but no suspects to draw
     neighbours_of(PlainFeatures(x, "test columns"), 12).save(none / "neighbours.npz")
-    assert "so there is nothing to review" in refused(capfd, none, "--sample", 3)
     assert "--port must be from 0 to 65535" in refused(capfd, run, "--port", 70000)
     assert "--sample must be at least 1" in refused(capfd, run, "--sample", 0)
     assert "--name must have from 1 to 40" in refused(capfd, run, "--name", "x" * 50)
