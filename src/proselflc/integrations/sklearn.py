@@ -123,7 +123,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: npt.NDArray[Any]
     label_issues_: Bools
     label_quality_: Floats
-    label_actions_: npt.NDArray[np.str_]
+    label_actions_: npt.NDArray[Any]
     corrected_labels_: npt.NDArray[Any]
     noise_rate_: float
     noise_range_: tuple[float, float]
