@@ -24,7 +24,7 @@ METHOD = Method(
     where="Eq. 4",
     entropy="penalises",
     semantic_class="annotated",
-    when="Use it for less confident predictions. On digits it resists wrong labels less than "
+    when="Use it for less confident predictions; on digits it resists wrong labels less than "
     "label smoothing does, and on photos it was no different from cross entropy.",
     parameters=Parameters,
     grid={"epsilon": (0.125, 0.25, 0.5)},  # of Table 5
