@@ -527,8 +527,8 @@ def test_training_says_what_it_changes(
     options = ("--data", data, "--labels", str(table_run), "--model", "mlp", "--epochs", "3")
     assert command(["train", *options, "--out", str(tmp_path / "a")]) == 0
     said = capfd.readouterr().err
-    left = f"{every - many} suspects left for review"
-    assert f"note: {many} labels are changed as {table_run} suggests, and {left}\n" in said
+    left = f"{every - many} suspects were left for review"
+    assert f"note: {many} labels are changed as {table_run} suggests; {left}\n" in said
     assert command(["train", *options, "--out", str(tmp_path / "b"), "--suspects"]) == 0
     said = capfd.readouterr().err
     assert f"note: {every} labels are changed as {table_run} suggests\n" in said
