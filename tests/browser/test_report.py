@@ -415,7 +415,8 @@ def test_what_is_shown_is_the_runs_own(visit: Callable[..., Any], one: Path) -> 
         assert row["is_suspect"]
         assert labels.replace("\n", " ").split("→")[0].split()[-1] == row["given_label"]
         assert labels.split()[-1] == row["suggested_label"]
-        assert words == f"quality {said(row['quality'])} · confidence {said(row['p_suggested'])}"
+        chances = f"quality {said(row['quality'])} · confidence {said(row['p_suggested'])}"
+        assert words == f"{chances} · {row['action']}"
 
 
 def test_examples_are_filtered_and_searched(visit: Callable[..., Any], one: Path) -> None:

@@ -527,8 +527,8 @@ def test_training_says_what_it_changes(
     options = ("--data", data, "--labels", str(table_run), "--model", "mlp", "--epochs", "3")
     assert command(["train", *options, "--out", str(tmp_path / "a")]) == 0
     said = capfd.readouterr().err
-    left = f"{every - many} suspects left for review"
-    assert f"note: {many} labels are changed as {table_run} suggests, and {left}\n" in said
+    left = f"{every - many} suspects were left for review"
+    assert f"note: {many} labels are changed as {table_run} suggests; {left}\n" in said
     assert command(["train", *options, "--out", str(tmp_path / "b"), "--suspects"]) == 0
     said = capfd.readouterr().err
     assert f"note: {every} labels are changed as {table_run} suggests\n" in said
@@ -544,7 +544,11 @@ def test_a_run_that_is_too_short_to_correct_labels(
 ) -> None:
     source, run = write_table(tmp_path / "d.csv"), tmp_path / "run"
     short = ("--model", "mlp", "--epochs", "1", "--quiet")
-    assert command(["train", "--data", str(source), "--out", str(run), *short]) == 0
+    assert command(["train", "--data", str(source), "--out", str(run), *short, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    audit = json.loads((run / "audit.json").read_text())
+    assert printed["warnings"] == audit["warnings"]
+    assert printed["warnings"][0]["code"] == "few_epochs"
     reason = (
         f"the audit of {run} corrects no label, because the model was trained for 1 epoch, but an "
         "audit needs at least 3"

@@ -33,7 +33,8 @@ def test_what_the_page_is_told(reviewed: Review) -> None:
     view = ReviewView(reviewed, "anna")
     start = view.start()
     assert start["warnings"] == ["The estimates differ."]
-    about, judge = start["about"]  # type: ignore[misc]
+    assert isinstance(start["about"], list)
+    about, judge = start["about"]
     assert about.startswith("An estimated 10.0 to 40.0% of the 100 labels are wrong.")
     assert "12 can be changed without a person and 8 should be reviewed" in about
     assert "(4 folds)" in judge

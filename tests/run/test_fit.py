@@ -54,7 +54,7 @@ def test_a_run_is_one_short_line(run: Run, tmp_path: Path) -> None:
     suspects = run.audit.suspects
     assert repr(run) == (
         f"Run({str(run.path)!r}, method='proselflc', examples={len(run.labels.ids)}, "
-        f"suspects={suspects})"
+        f"suspects={suspects}, changes={run.audit.changes})"
     )
     assert repr(Run(tmp_path)) == f"Run({str(tmp_path)!r})"
     (tmp_path / "summary.json").write_text("[" * 100_000)

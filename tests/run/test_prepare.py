@@ -168,9 +168,12 @@ def test_labels_from_a_run_that_saw_some_of_the_examples(tmp_path: Path) -> None
     fit(x[:15], y[:15], ids=ids[:15], steps=1, out=tmp_path / "run")
     np.savez(tmp_path / "all.npz", x=x, y=y, ids=np.array(ids))
     notes: list[str] = []
-    request = Request(data=str(tmp_path / "all.npz"), labels=tmp_path / "run")
+    request = Request(data=str(tmp_path / "all.npz"), labels=tmp_path / "run", force=True)
     prepare(Config(request=request), report=notes.append)
-    assert notes == [f"15 of 20 labels are from {tmp_path / 'run'}, the others are unchanged"]
+    assert notes == [
+        f"no label is changed, because {tmp_path / 'run'} suggests none that is sure enough",
+        f"15 of 20 labels are from {tmp_path / 'run'}, the others are unchanged",
+    ]
 
 
 def test_noise_does_not_undo_the_corrections_of_a_run(tmp_path: Path) -> None:
@@ -181,7 +184,7 @@ def test_noise_does_not_undo_the_corrections_of_a_run(tmp_path: Path) -> None:
     ids = [f"row {k}" for k in range(20)]
     np.savez(tmp_path / "all.npz", x=x, y=y, clean=y, ids=np.array(ids))
     fit(x, (y + (np.arange(20) < 3)) % 2, ids=ids, steps=1, out=tmp_path / "run")
-    request = Request(data=str(tmp_path / "all.npz"), labels=tmp_path / "run", reviewed=True)
+    request = Request(data=str(tmp_path / "all.npz"), labels=tmp_path / "run", force=True)
     with pytest.raises(InputError, match=r"pair:0.4' starts from the true .* noise='none'"):
         prepare(Config(request=request, noise="pair:0.4"), report=print)
     setting = prepare(Config(request=request, noise="none"), report=print)

@@ -112,8 +112,12 @@ def label_run_notes(request: Request, dataset: Dataset) -> Iterator[str]:
     many = int(changed.sum())
     if not wanted.reviewed:
         one = f"{many:,} label is" if many == 1 else f"{many:,} labels are"
-        rest = f", and {left:,} suspect{'s' * (left > 1)} left for review" if left else ""
-        yield f"{one} changed as {run.path} suggests{rest}"
+        changed_as = f"{one} changed as {run.path} suggests"
+        none = f"no label is changed, because {run.path} suggests none that is sure enough"
+        rest = (
+            f"; {left:,} suspect{'s were' if left > 1 else ' was'} left for review" if left else ""
+        )
+        yield f"{changed_as if many else none}{rest}"
     yield from correction_notes(run, wanted, many)
     own = set(ids)
     known, n = sum(name in own for name in dataset.train.ids), len(dataset.train)

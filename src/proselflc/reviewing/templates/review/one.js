@@ -6,8 +6,8 @@ import { once } from "./server.js";
 import { UNDECIDED, decision, itemAt, nameOf, session } from "./session.js";
 
 const ACTIONS = {
-  change: "The audit would change this label without a person.",
-  review: "The audit is not sure enough to change this label without a person.",
+  change: "· the audit would change it",
+  review: "· the audit asks for a review",
 };
 const MOST_DETAILS = 12; // examples whose details are kept
 
@@ -31,7 +31,6 @@ export const showOne = (one) => {
     side("suggested", make("b", {}, bdi(suggested))));
   showStanding(one);
   $("chances").replaceChildren(...bar("Given", given, one.quality, "given"), ...bar("Suggested", suggested, one.sure, "other"));
-  $("action").hidden = !(one.action in ACTIONS);
   $("action").textContent = ACTIONS[one.action] || "";
   $("accept").firstChild.replaceChildren("Accept: ", bdi(suggested));
   $("keep").firstChild.replaceChildren("Keep: ", bdi(given));

@@ -93,10 +93,10 @@ session.view.line = start.line;
 document.title = $("title").textContent = `Review of ${start.title}`;
 $("run").textContent = start.run;
 $("sample-note").hidden = !start.isSample;
-$("about").replaceChildren(...start.about.map((text) => make("p", { className: "aside" }, bdi(text))));
-$("warnings").hidden = !start.warnings.length;
-$("warnings").replaceChildren(make("p", {}, make("strong", { textContent: "Careful." })),
-  make("ul", {}, ...start.warnings.map((text) => make("li", {}, bdi(text)))));
+const [first] = start.warnings;
+$("audit").hidden = !first && !start.about.length;
+$("audit").firstChild.append(make("strong", { textContent: first ? "Careful. " : "Audit. " }), bdi(first || start.about[0] || ""));
+$("audit").lastChild.append(make("ul", {}, ...start.warnings.map((text) => make("li", {}, bdi(text)))), ...start.about.map((text) => make("p", {}, bdi(text))));
 document.body.dataset.kind = start.kind || "none";
 offerClasses();
 offerLists();
