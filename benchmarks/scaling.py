@@ -40,7 +40,7 @@ import numpy.typing as npt
 import result_file
 import torch
 
-from proselflc.auditing import suspects
+from proselflc.auditing import verdict
 from proselflc.auditing.audit import Audit
 from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.fitting import Fitting
@@ -138,7 +138,7 @@ def work(labels: Labels, path: Path) -> tuple[dict[str, float], int, int]:
         shutil.copy(folder / "epoch-00000.npy", folder / f"epoch-{epoch:05d}.npy")
     records = Records(observations.Epochs(folder))
     start = time.perf_counter()
-    table, audit = suspects.audit_labels(labels, records)
+    table, audit = verdict.audit_labels(labels, records)
     seconds["audit"] = time.perf_counter() - start
     kept = sum(file.stat().st_size for file in folder.glob("*.npy")) + table.nbytes
     start = time.perf_counter()

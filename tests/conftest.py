@@ -25,7 +25,9 @@ import tomli_w
 import torch
 
 from proselflc.auditing.audit import Audit
+from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.examples import ACTIONS, write_parquet
+from proselflc.auditing.judge import Judge
 from proselflc.data import class_matrix
 from proselflc.data.labels import Labels
 from proselflc.data.noise import fingerprint
@@ -274,11 +276,13 @@ def fabricated_run(
     truth: bool = True,
     test: bool = True,
     audited: bool = True,
+    older: bool = False,
+    warnings: Sequence[AuditWarning] = (),
     config: dict[str, Any] | None = None,
     summary: dict[str, Any] | None = None,
     history: dict[str, Any] | None = None,
 ) -> Path:
-    """Write the files of a run without training; every second example is a suspect."""
+    """Write the files of a run without training; every second example is a suspect, and sure."""
     path = folder / name
     path.mkdir()
     directory = RunDirectory(path)
@@ -294,7 +298,9 @@ def fabricated_run(
         "given_label": column.take(pa.array(given)),
         "suggested_label": column.take(pa.array(suggested)),
         "is_suspect": pa.array(is_suspect),
+        "action": pa.array(np.where(is_suspect, "change", "keep")),
         "quality": pa.array(quality),
+        "witness": column.take(pa.array(suggested)),
         "trust": pa.array(quality),
         "entropy": pa.array(quality),
         "p_given": pa.array(quality),
@@ -303,6 +309,8 @@ def fabricated_run(
         "flips": pa.array(np.zeros(n, np.int32)),
         "corrected_distribution": pa.array([[0.5]] * n, pa.list_(pa.float32())),
     }
+    if older:  # a version that did not say what to do
+        del flat["action"], flat["witness"]
     if truth:
         flat["clean_label"] = column.take(pa.array(suggested))
     write_parquet(pa.table(flat), directory.examples)
@@ -325,6 +333,11 @@ def fabricated_run(
             names=tuple(names),
             joint=class_matrix.counted(suggested, given, C),
             realised=class_matrix.counted(suggested, given, C) if truth else None,
+            changes=None if older else marked,
+            noise_low=None if older else marked / n,
+            noise_high=None if older else marked / n,
+            judge=None if older else Judge("standardised columns", 0.95, 0.9, 0.9, 0.8),
+            warnings=tuple(warnings),
         ).save(directory)
     table = {"fingerprint": "f" * 64, "data": "/nowhere/pets.csv", "epochs": epochs}
     table |= {"method": {"name": "proselflc"}, "seed": 7, **(config or {})}
@@ -515,7 +528,7 @@ def reviewable() -> Callable[..., Path]:
 
 
 def with_actions(path: Path, changes: int, **facts: Any) -> Path:
-    """Make the audit of a fabricated run one of this version, which says what to do.
+    """Let the audit of a fabricated run be sure of some suspects, and unsure of the others.
 
     The first suspects are those to change; `facts` are other values of the audit.
     """
@@ -524,7 +537,8 @@ def with_actions(path: Path, changes: int, **facts: Any) -> Path:
     suspect = table["is_suspect"].to_numpy().astype(np.int8)
     change = (np.cumsum(suspect) <= changes) & (suspect == 1)
     actions = pa.array(ACTIONS, pa.string()).take(pa.array(suspect + change))
-    write_parquet(table.append_column("action", actions), directory.examples)
+    place = table.column_names.index("action")
+    write_parquet(table.set_column(place, "action", actions), directory.examples)
     audit = Audit.load(directory)
     rate = audit.estimated_noise_rate
     known = {"noise_low": rate / 2, "noise_high": min(1.0, 2 * rate), "warnings": ()}
@@ -534,5 +548,5 @@ def with_actions(path: Path, changes: int, **facts: Any) -> Path:
 
 @pytest.fixture(scope="session")
 def acting() -> Callable[..., Path]:
-    """Makes a fabricated run one whose audit says what to do; see `with_actions`."""
+    """Makes a fabricated run one with suspects that are not sure; see `with_actions`."""
     return with_actions

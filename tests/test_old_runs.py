@@ -63,13 +63,53 @@ def test_every_file_is_read(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FINISHED)
-def test_audit_finds_the_same_suspects(folder: Path, name: str) -> None:
+def test_an_audit_that_is_only_read_is_called_old(folder: Path, name: str) -> None:
+    run = proselflc.load_run(folder / name)
+    assert [one.code for one in run.audit.warnings] == ["older_audit"]
+    assert (run.audit.changes, run.audit.noise_low, run.audit.judge) == (None, None, None)
+    assert "action" not in run.examples.column_names
+    assert not (folder / name / "witness.npz").exists()
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+@pytest.mark.parametrize("name", FINISHED)
+def test_audited_anew(folder: Path, name: str, reachable: bool) -> None:
+    """With a second opinion, if the inputs are there: in the table, or kept in the run."""
     before = proselflc.load_run(folder / name).examples
+    if not reachable:
+        (folder / "trees.csv").unlink()
     succeeds("audit", name)
-    after = proselflc.load_run(folder / name).examples
-    for column in ("id", "given_label", "suggested_label", "is_suspect"):
+    run = proselflc.load_run(folder / name)
+    after, audit = run.examples, run.audit
+    for column in ("id", "given_label"):
         assert after[column].to_pylist() == before[column].to_pylist()
-    np.testing.assert_allclose(after["quality"], before["quality"], atol=1e-6)
+    assert audit.noise_low is not None
+    assert audit.noise_high is not None
+    assert audit.noise_low <= audit.estimated_noise_rate <= audit.noise_high
+    assert audit.changes is not None
+    assert "older_audit" not in [one.code for one in audit.warnings]
+    actions = after["action"].to_pylist()
+    assert set(actions) <= {"keep", "review", "change"}
+    assert actions.count("change") == audit.changes
+    assert len(actions) - actions.count("keep") == audit.suspects
+    # The data of "fitted" was given in Python, and a recording keeps its own.
+    has_second = name == "recorded" or (reachable and name != "fitted")
+    assert (folder / name / "witness.npz").exists() == has_second
+    # Where there are folds, it says what they predict.
+    assert after["witness"].null_count == (0 if has_second or name == "folds" else 120)
+    codes = [one.code for one in audit.warnings]
+    assert audit.judge is not None
+    if has_second:
+        assert audit.judge.kind == "standardised columns"
+        # The ranking is about the same.
+        ours, theirs = (np.argsort(np.argsort(t["quality"])) for t in (after, before))
+        assert np.corrcoef(ours, theirs)[0, 1] > 0.5
+    elif name == "folds":
+        assert audit.judge.kind == "2 folds"
+    else:
+        assert audit.judge.kind is None
+        assert {"no_witness", "too_weak"} & set(codes)
+        assert audit.changes == 0
 
 
 @pytest.mark.parametrize("name", FINISHED)

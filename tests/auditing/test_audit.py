@@ -18,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix
 
-from proselflc.auditing.audit import Audit, noise_rate
+from proselflc.auditing.audit import OLDER, Audit, noise_rate
+from proselflc.auditing.caveats import AuditWarning
+from proselflc.auditing.judge import ConfusedPair, Judge
 from proselflc.data import class_matrix
 from proselflc.errors import InputError
 from proselflc.training.run_directory import Json, RunDirectory
@@ -36,16 +38,24 @@ def made(seed: int = 0, C: int = 3, *, known: bool = True, folds: int | None = N
     chances[:, -1] = chances[-1] = 0
     numbers = generator.multinomial(n, chances.ravel() / chances.sum()).reshape(C, C)
     realised = numbers.astype(np.float64)
+    suspects, rate = int(generator.integers(0, n + 1)), noise_rate(joint)
+    shares: tuple[float, float, float, float] = tuple(generator.random(4).tolist())
+    confused = tuple(ConfusedPair("a", f"b{k}", float(generator.random())) for k in range(seed % 3))
     return Audit(
         num_examples=n,
-        suspects=int(generator.integers(0, n + 1)),
+        suspects=suspects,
         folds=folds,
-        estimated_noise_rate=noise_rate(joint),
+        estimated_noise_rate=rate,
         realised_noise_rate=noise_rate(realised) if known else None,
         expected_precision=None if seed % 2 else float(generator.random()),
         names=tuple(f"class\n<{k}> é" for k in range(C)),
         joint=joint,
         realised=realised if known else None,
+        changes=int(generator.integers(0, suspects + 1)),
+        noise_low=rate / 2,
+        noise_high=(1 + rate) / 2,
+        judge=Judge(None if seed % 5 else "2 folds", *shares, confused),
+        warnings=tuple(AuditWarning(f"code_{k}", f"é\n<{k}>") for k in range(seed % 4)),
     )
 
 
@@ -83,6 +93,31 @@ def test_a_second_audit_takes_the_place_of_the_first(tmp_path: Path) -> None:
     again = made(1, 4, known=False, folds=5)
     again.save(directory)
     assert_same(again, Audit.load(directory))
+
+
+@pytest.mark.parametrize("spell", ["none", "missing"])
+def test_an_audit_of_an_older_version_is_read_with_a_warning(tmp_path: Path, spell: str) -> None:
+    """It has neither a range nor a judge, and its precision is not known to be right."""
+    directory = RunDirectory(tmp_path)
+    audit = replace(made(), changes=None, noise_low=None, noise_high=None, judge=None, warnings=())
+    audit.save(directory)
+    if spell == "missing":
+        facts = json.loads(directory.audit.read_text(encoding="utf-8"))
+        for name in ("changes", "noise_low", "noise_high", "judge", "warnings"):
+            del facts[name]
+        directory.audit.write_text(json.dumps(facts), encoding="utf-8")
+    found = Audit.load(directory)
+    assert_same(found, replace(audit, warnings=(OLDER,)))
+    assert OLDER.code == "older_audit"
+    assert "audit the run again" in OLDER.message
+    assert not found.abstains
+
+
+def test_an_audit_abstains_by_its_warnings() -> None:
+    usual = (AuditWarning("wide_range", "a"), AuditWarning("no_witness", "b"))
+    assert not replace(made(), warnings=usual).abstains
+    for code in ("few_epochs", "barely_learned", "memorised", "too_weak"):
+        assert replace(made(), warnings=(*usual, AuditWarning(code, "c"))).abstains
 
 
 def test_two_files_of_two_audits_are_not_believed(tmp_path: Path) -> None:
@@ -177,6 +212,9 @@ NO_CLASSES: tuple[object, ...] = (
     *([{}] * 3, [{"name": 1}] * 3, [{"name": "a"}]),
 )
 
+NO_JUDGES: tuple[object, ...] = (1, "a", [], {}, {"kind": "a"})
+NO_WARNINGS: tuple[object, ...] = (1, "a", [1], [{}], [{"code": "a"}])
+
 
 def without(name: str) -> Callable[[Json], object]:
     return lambda facts: facts.pop(name)
@@ -192,14 +230,25 @@ def setting(name: str, value: object) -> Callable[[Json], object]:
         *(without(name) for name in ("examples", "suspects", "estimated_noise_rate", "classes")),
         *(
             setting(name, value)
-            for name in ("examples", "suspects", "folds")
+            for name in ("examples", "suspects", "folds", "changes")
             for value in NO_COUNTS
         ),
         *(
             setting(name, value)
-            for name in ("estimated_noise_rate", "realised_noise_rate", "expected_precision")
+            for name in (
+                *("estimated_noise_rate", "realised_noise_rate", "expected_precision"),
+                *("noise_low", "noise_high"),
+            )
             for value in NO_SHARES
         ),
+        *(
+            (lambda facts, name=name, value=value: facts["judge"].update({name: value}))
+            for name in ("accuracy", "skill", "agreement", "fitted")
+            for value in NO_SHARES
+        ),
+        *(setting("judge", value) for value in NO_JUDGES),
+        *(setting("warnings", value) for value in NO_WARNINGS),
+        setting("changes", made().suspects + 1),
         setting("estimated_noise_rate", 0.9),
         setting("examples", 10**6),
         setting("suspects", 10**6),
@@ -294,16 +343,34 @@ def test_every_class_is_told_by_its_given_label(seed: int, C: int, known: bool) 
 
 
 def test_the_facts_are_named_as_the_interface_names_them() -> None:
-    facts = made(0, 2, folds=4).to_json()
+    audit = made(10, 2, folds=4)
+    judge = audit.judge
+    assert judge is not None
+    facts = audit.to_json()
     del facts["classes"]
-    audit = made(0, 2, folds=4)
     assert facts == {
         "examples": audit.num_examples,
         "suspects": audit.suspects,
+        "changes": audit.changes,
         "folds": 4,
         "estimated_noise_rate": audit.estimated_noise_rate,
+        "noise_low": audit.noise_low,
+        "noise_high": audit.noise_high,
         "realised_noise_rate": audit.realised_noise_rate,
         "expected_precision": audit.expected_precision,
+        "judge": {
+            "kind": "2 folds",
+            "accuracy": judge.accuracy,
+            "skill": judge.skill,
+            "agreement": judge.agreement,
+            "fitted": judge.fitted,
+            "confused": ({"one": "a", "other": "b0", "accuracy": judge.confused[0].accuracy},),
+        },
+        "measured": None,
+        "warnings": [
+            {"code": "code_0", "message": "é\n<0>"},
+            {"code": "code_1", "message": "é\n<1>"},
+        ],
     }
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from proselflc.auditing import records as chunks
 from proselflc.auditing.examples import LabelScores, read_examples, table, write_parquet
 from proselflc.auditing.records import Records
-from proselflc.auditing.suspects import audit_labels
+from proselflc.auditing.verdict import audit_labels
 from proselflc.correction.criteria import BootSoft
 from proselflc.data.batches import Batch
 from proselflc.data.labels import Labels
@@ -36,7 +36,9 @@ COLUMNS = [
     "given_label",
     "suggested_label",
     "is_suspect",
+    "action",
     "quality",
+    "witness",
     "trust",
     "entropy",
     "p_given",
@@ -72,12 +74,21 @@ def epoch_of(*rows: tuple[int, float, float, float] | None) -> Rows:
 
 
 def scored(
-    suggested: list[int], chances: npt.NDArray[np.floating], given: list[int]
+    suggested: list[int],
+    chances: npt.NDArray[np.floating],
+    given: list[int],
+    change: list[bool] | None = None,
+    witness: list[int] | None = None,
 ) -> LabelScores:
     """What the table is told: chances [n, C], NaN of what was not seen."""
     some = chances.astype(np.float32)
-    quality = some[np.arange(len(given)), given]
-    return LabelScores(quality, np.array(suggested, np.int64), lambda rows: some[rows].copy())
+    return LabelScores(
+        some[np.arange(len(given)), given],
+        np.array(suggested, np.int64),
+        np.zeros(len(given), np.bool_) if change is None else np.array(change, np.bool_),
+        None if witness is None else np.array(witness, np.int64),
+        lambda rows: some[rows].copy(),
+    )
 
 
 def unimportant(given: list[int], C: int) -> LabelScores:
@@ -97,7 +108,8 @@ def test_by_hand() -> None:
         epoch_of(None, (2, 0.125, 0.125, 0.5), (1, 0.5, 0.125, 1.0), None),
     ]
     chances = np.array([[0.875, 0.125, 0], [0.125, 0.625, 0.25], [0.25, 0.5, 0.25], NEVER])
-    judgement = scored([0, 1, 1, 2], chances, [0, 0, 1, 2])
+    witness = [2, 1, 1, 0]
+    judgement = scored([0, 1, 1, 2], chances, [0, 0, 1, 2], [False, True, False, False], witness)
     found = table(labels, Records(epochs), judgement)
     assert found.column_names == [*COLUMNS, "clean_label"]
     assert found.to_pydict() == {
@@ -106,7 +118,9 @@ def test_by_hand() -> None:
         "given_label": ["class 0", "class 0", "class 1", "class 2"],
         "suggested_label": ["class 0", "class 1", "class 1", "class 2"],
         "is_suspect": [False, True, False, False],
+        "action": ["keep", "change", "keep", "keep"],
         "quality": [0.875, 0.125, 0.5, None],
+        "witness": ["class 2", "class 1", "class 1", "class 0"],
         "trust": [0.5, 0.625, 0.625, None],
         "entropy": [0.25, 0.1875, 0.4375, None],
         "p_given": [0.875, 0.125, 0.5, None],
@@ -126,6 +140,16 @@ def test_by_hand() -> None:
 def test_without_true_labels_there_is_no_such_column() -> None:
     found = table(labels_of([0], 2), Records([]), unimportant([0], 2))
     assert found.column_names == COLUMNS
+
+
+def test_a_suspect_that_is_not_sure_is_to_be_reviewed_and_no_witness_is_null() -> None:
+    chances = np.full((3, 2), 0.5)
+    found = table(
+        labels_of([0, 0, 1], 2), Records([]), scored([0, 1, 0], chances, [0, 0, 1], [False] * 3)
+    )
+    assert found["action"].to_pylist() == ["keep", "review", "review"]
+    assert found["witness"].to_pylist() == [None] * 3
+    assert found.schema.field("witness").type == pa.string()
 
 
 def naive_past(
@@ -184,15 +208,22 @@ def test_distributions_and_probabilities_whatever_is_done_at_once(
     unseen = generator.random(n) < 0.2
     chances[unseen] = np.nan
     suggested = np.where(generator.random(n) < 0.5, generator.integers(C, size=n), y)
+    change = (suggested != y) & (generator.random(n) < 0.5)
+    witness = generator.integers(C, size=n)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "_ELEMENTS", elements)
-        found = table(labels_of(y, C), Records([]), scored(suggested.tolist(), chances, y))
+        scores = scored(suggested.tolist(), chances, y, change.tolist(), witness.tolist())
+        found = table(labels_of(y, C), Records([]), scores)
     rows = found.to_pylist()
     assert [row["index"] for row in rows] == list(range(n))
     for i, row in enumerate(rows):
         assert row["given_label"] == f"class {y[i]}"
         assert row["suggested_label"] == f"class {suggested[i]}"
         assert row["is_suspect"] == (suggested[i] != y[i])
+        assert row["action"] == (
+            "keep" if suggested[i] == y[i] else "change" if change[i] else "review"
+        )
+        assert row["witness"] == f"class {witness[i]}"
         corrected = row["corrected_distribution"]
         if unseen[i]:
             expected = np.eye(C)[y[i]]
@@ -257,7 +288,7 @@ def made(C: int = 3, n: int = 4, clean: bool = True) -> pa.Table:
     chances[n // 2 :: 2] = np.nan
     epochs = [epoch_of(*[(0, 0.5, 0.5, 0.5)] * n)]
     suggested = [(k + (i == 0)) % C for i, k in enumerate(y)]
-    judgement = scored(suggested, chances, y)
+    judgement = scored(suggested, chances, y, [i == 0 for i in range(n)], y)
     return table(labels_of(y, C, y if clean else None), Records(epochs), judgement)
 
 
@@ -283,6 +314,13 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["examples.parquet"]
 
 
+def test_a_file_of_an_older_version_has_neither_action_nor_witness(tmp_path: Path) -> None:
+    path = tmp_path / "examples.parquet"
+    older = made().drop_columns(["action", "witness"])
+    pq.write_table(older, path)
+    assert read_examples(path).equals(older)
+
+
 def test_columns_of_others_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "examples.parquet"
     pq.write_table(made().append_column("mine", pa.array([1, 2, 3, 4])), path)
@@ -302,6 +340,8 @@ def changed(name: str, values: Any) -> pa.Table:
         (changed("flips", pa.array([1.5] * 4)), '"flips" of .* holds double, expected int32'),
         (changed("id", pa.array([1, 2, 3, 4])), '"id" of .* holds int64, expected string'),
         (changed("id", pa.array(["a", None, "c", "d"])), '"id" of .* has empty cells'),
+        (changed("action", pa.array(["a", None, "c", "d"])), '"action" of .* has empty cells'),
+        (changed("witness", pa.array([1, 2, 3, 4])), '"witness" of .* holds int64, expected str'),
         (changed("index", pa.array([0, 1, 2, 2])), "not numbered from 0 in order"),
         (
             changed("quality", pa.array([0, 1, 2, 0], pa.float32())),

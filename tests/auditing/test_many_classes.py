@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import numpy.typing as npt
 import pytest
 
 from proselflc.auditing import held_out
-from proselflc.auditing.audit import Audit
+from proselflc.auditing.audit import Audit, noise_rate
 from proselflc.auditing.examples import TopClasses
 from proselflc.auditing.noise_estimate import joint
 from proselflc.auditing.records import KEPT_CLASSES, HeldOut, Records, largest_probabilities
-from proselflc.auditing.suspects import audit_labels, score_labels
+from proselflc.auditing.suspects import LabelOdds
+from proselflc.auditing.verdict import audit_labels
 from proselflc.data import memory_budget
-from proselflc.data.inputs import Ints
+from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels import Labels, labelled
 from proselflc.training.observations import ROW, Rows
 from proselflc.training.run_directory import RunDirectory
@@ -54,44 +56,77 @@ def world(seed: int, n: int, C: int, epochs: int) -> tuple[Labels, list[Rows], D
     return labelled(given, clean, names, ids), recorded, p
 
 
-def table_of(labels: Labels, records: Records) -> tuple[dict[str, Any], Audit]:
-    table, audit = audit_labels(labels, records)
-    return table.to_pydict(), audit
+@dataclass(frozen=True)
+class Scores:
+    """What follows from the log-odds at the rate of the joint itself."""
+
+    odds: LabelOdds
+    quality: Floats
+    suggested: Ints
+
+    def distribution(self, rows: slice) -> Any:
+        return self.odds.distribution(rows, 1 - self.quality, self.suggested)
 
 
-def assert_alike(dense: tuple[dict[str, Any], Audit], sparse: tuple[dict[str, Any], Audit]) -> None:
-    """Same suspects and suggestions, chances alike to five digits."""
-    (one, audit), (other, few) = dense, sparse
-    for name in ("id", "is_suspect", "suggested_label", "flips", "first_learned_epoch"):
-        assert one[name] == other[name], name
-    for name in ("quality", "p_given", "p_suggested"):
-        ours, theirs = (np.array(t[name], np.float64) for t in (other, one))
-        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6, err_msg=name)
-    assert few.estimated_noise_rate == pytest.approx(audit.estimated_noise_rate, abs=1e-6)
-    assert few.expected_precision == pytest.approx(audit.expected_precision, rel=1e-4)
-    np.testing.assert_allclose(few.joint.toarray(), audit.joint, atol=1e-4)
-    np.testing.assert_array_equal(few.realised.toarray(), audit.realised)  # type: ignore[union-attr]
+def score_labels(records: Records, y: Ints, counts: Any, trusted: Bools | None = None) -> Scores:
+    odds = LabelOdds(records, y, counts, trusted)
+    wrong = odds.wrong(noise_rate(counts))
+    return Scores(odds, 1 - wrong, np.where(wrong > 0.5, odds.other, y))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_records_are_judged_alike_in_both_forms(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # More epochs than candidates of an example, so that no class without a number is one.
-    labels, recorded, _ = world(seed, 900, 120, 8)
-    dense = table_of(labels, Records(recorded))
+def scores_of(labels: Labels, records: Records) -> tuple[Scores, Any]:
+    counts = joint(records, labels.given, len(labels.names))
+    return score_labels(records, labels.given, counts), counts
+
+
+def test_scores_are_alike_in_both_forms_to_five_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(4):
+        # More epochs than candidates of an example, so that no class without a number is one.
+        labels, recorded, _ = world(seed, 900, 120, 8)
+        dense, whole = scores_of(labels, Records(recorded))
+        with monkeypatch.context() as patch:
+            patch.setattr(memory_budget, "DENSE_CLASSES", 100)
+            sparse, few = scores_of(labels, Records(recorded))
+            cells = sparse.distribution(slice(0, 900))
+        np.testing.assert_allclose(few.toarray(), whole, atol=1e-4)
+        assert (dense.suggested != labels.given).sum() > 30
+        np.testing.assert_array_equal(sparse.suggested, dense.suggested)
+        np.testing.assert_allclose(sparse.quality, dense.quality, rtol=2e-4, atol=2e-6)
+        chances = np.delete(dense.distribution(slice(0, 900)), 5, 0)  # that was never seen
+        assert isinstance(cells, TopClasses)
+        largest = -np.sort(-chances, 1)[:, :5]
+        np.testing.assert_allclose(np.delete(cells.p, 5, 0), largest, rtol=2e-3, atol=1e-6)
+        np.testing.assert_array_equal(np.delete(cells.classes[:, 0], 5), chances.argmax(1))
+        assert all(len(set(row)) == 5 for row in np.delete(cells.classes, 5, 0).tolist())
+
+
+def test_audits_of_many_classes_are_much_the_same_in_both_forms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The estimate of the rate differs, for one of its two parts needs all chances."""
+    labels, recorded, _ = world(0, 1500, 120, 8)
+    table, audit = audit_labels(labels, Records(recorded))
     monkeypatch.setattr(memory_budget, "DENSE_CLASSES", 100)
-    sparse = table_of(labels, Records(recorded))
-    assert dense[1].suspects > 30
-    assert_alike(dense, sparse)
-    for row, (ours, theirs) in enumerate(
-        zip(sparse[0]["corrected_distribution"], dense[0]["corrected_distribution"], strict=True)
-    ):
-        assert ours[0]["label"] == theirs[0]["label"], row
-        found, expected = ([cell["p"] for cell in cells] for cells in (ours, theirs))
-        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-6)
-        assert len({cell["label"] for cell in ours}) == 5
-    assert sparse[0]["quality"][5] is None
-    assert sparse[0]["corrected_distribution"][5][0] == {
-        "label": sparse[0]["given_label"][5],
+    few_table, few = audit_labels(labels, Records(recorded))
+    for one in (audit, few):
+        assert one.noise_low is not None
+        assert one.noise_high is not None
+        assert one.noise_low <= one.estimated_noise_rate <= one.noise_high
+        assert one.suspects > 20
+        assert one.changes == 0  # without a witness
+    assert few.judge == audit.judge
+    assert [w.code for w in few.warnings] == [w.code for w in audit.warnings]
+    assert few.realised is not None
+    np.testing.assert_array_equal(few.realised.toarray(), audit.realised)
+    np.testing.assert_allclose(few.joint.sum(0), audit.joint.sum(0), atol=1e-6)
+    order, other = (
+        np.argsort(t["quality"].to_numpy(zero_copy_only=False), kind="stable")[:-1]
+        for t in (table, few_table)
+    )
+    assert (order == other).mean() > 0.99  # the ranking is the same
+    assert few_table["quality"][5].as_py() is None
+    assert few_table["corrected_distribution"][5].as_py()[0] == {
+        "label": few_table["given_label"][5].as_py(),
         "p": 1.0,
     }
 

@@ -70,7 +70,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Recorded in eight epochs, with texts to show and true labels to measure by."""
     out = tmp_path_factory.mktemp("recorded") / "run"
     _, _, clean = examples()
-    texts = [f"this is text {k}" for k in range(N)]
+    words = ("crawls in the hill", "flies to flowers", "gives us milk")
+    # Numbers that do not tell which labels are wrong, as those of the examples would.
+    texts = [f"this is text {7 * k % 61}, it {words[c]}" for k, c in enumerate(clean.tolist())]
     names = ("ant", "bee", "cow")
     with proselflc.record(N, C, out=out, names=names, clean=clean, inputs=texts) as rec:
         for _, index, logits, labels in steps(8):
@@ -107,6 +109,11 @@ def test_wrong_labels_are_found_and_corrected(run: Path) -> None:
     assert right.mean() > 0.95
     assert found.summary["label_accuracy_before"] == pytest.approx(0.8)
     assert found.summary["label_accuracy_after"] == pytest.approx(right.mean())
+    right = proselflc.corrected_labels(run, suspects=True) == clean.numpy()
+    assert found.summary["label_accuracy_after_suspects"] == pytest.approx(right.mean())
+    assert found.examples["witness"].null_count == 0  # by the texts
+    assert found.audit.judge is not None
+    assert found.audit.judge.kind == "words and letters"
     issues = proselflc.find_label_issues(found)
     assert issues["is_label_issue"].tolist() == suspect.tolist()
     assert issues["id"].tolist() == [str(k) for k in range(N)]
@@ -135,7 +142,7 @@ def test_the_command_line_works_on_it(
     assert (tmp_path / "labels.csv").read_text().splitlines()[1].startswith("0,ant,bee,True,")
     program("report", run, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert "this is text 5" in page
+    assert "this is text 35, it " in page
     assert "A recorded loop" in page
     assert "8 epochs" in page
     assert "recorded from your own training loop: run that again" in page
@@ -143,7 +150,7 @@ def test_the_command_line_works_on_it(
     serving.enter()
     start = serving.get("/api/start")
     assert (start["suspects"], start["kind"]) == (12, "text")
-    assert serving.get("/api/example/5")["text"] == "this is text 5"
+    assert serving.get("/api/example/5")["text"].startswith("this is text 35, it ")
     near = serving.get("/api/neighbours/5")
     assert near["how"] == "surest"
     assert "has no model" in near["why"]
@@ -707,7 +714,9 @@ def test_links_lead_to_the_images_of_a_recording(tmp_path: Path, program: Any) -
         Image.new("RGB", (4, 4)).save(path)
     with proselflc.record(6, 3, out=tmp_path / "run", names="abc", inputs=paths) as rec:
         rec(ALL, 5 * torch.eye(3)[LABELS], LABELS)
-    program("export", tmp_path / "run", "--links", tmp_path / "links")
+    done = program("export", tmp_path / "run", "--links", tmp_path / "links", code=2)
+    assert "trained for 1 epoch, but an audit needs at least 3" in done.stderr
+    program("export", tmp_path / "run", "--links", tmp_path / "links", "--force")
     links = sorted(path for path in (tmp_path / "links").rglob("*") if path.is_symlink())
     assert [(one.parent.name, one.resolve()) for one in links] == [
         ("abc"[k % 3], paths[k]) for k in (0, 3, 1, 4, 2, 5)

@@ -6,13 +6,14 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from proselflc.auditing.caveats import OWN_CORRECTIONS
+from proselflc.auditing.caveats import OWN_CORRECTIONS, label_warnings
 from proselflc.data.decisions import DecisionChange, Sample
 from proselflc.data.labels import Labels
 from proselflc.reporting import command as report
@@ -136,6 +137,8 @@ def test_what_nobody_reviewed_is_no_measure_of_improvement(before: Path, after: 
     (before / "review.jsonl").unlink()
     config = after / "config.toml"
     config.write_text(config.read_text().replace("reviewed = true\n", ""))
+    run = Run(after)
+    replace(run.audit, warnings=tuple(label_warnings(run.config))).save(run.directory)
     [found] = changes(read_runs([before, after]))
     assert "4 of 30 were corrected, none of them by a person." in found.sentences[0]
     assert found.sentences[1] == f"{OWN_CORRECTIONS.capitalize()}."
@@ -206,8 +209,10 @@ def test_a_run_on_its_own_corrections_says_so_wherever_it_is_read(
     program("train", *options, "--noise", "pair:0.4", "--out", tmp_path / "a", "--quiet")
     program(*("train", *options, "--labels", tmp_path / "a"), "--out", tmp_path / "b", "--quiet")
     words = "corrected by a model of this kind, which cannot detect"
-    [note] = json.loads((tmp_path / "b" / "summary.json").read_text())["notes"]
-    assert words in note
+    for name in ("summary", "audit"):
+        found = json.loads((tmp_path / "b" / f"{name}.json").read_text())["warnings"]
+        assert [one["code"] for one in found].count("own_corrections") == 1
+        assert sum(words in one["message"] for one in found) == 1
     assert program("audit", tmp_path / "b").stdout.count(words) == 1
     page = report.make(read_runs([tmp_path / "b"])).html
     assert page.count(words) == 1

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from proselflc.auditing.caveats import AuditWarning
 from proselflc.data.inputs import Features, Images, Texts
 from proselflc.errors import InputError
 from proselflc.pages import html_page
@@ -107,7 +108,7 @@ def test_the_page_is_whole_and_says_what_was_found(fabricate: Callable[..., Path
     for words in (
         "ProSelfLC on pets",
         "test accuracy is 70.0%.",
-        "there are 6 suspects",
+        "6 labels are suspect: 6 can be changed without a person",
         "Learning dynamics",
         "Expected calibration error",
         "Confused classes",
@@ -321,8 +322,9 @@ def test_another_run_of_another_length_costs_the_agreement_alone(
 
 @pytest.mark.usefixtures("without_figures")
 def test_what_was_memorised_is_said(fabricate: Callable[..., Path]) -> None:
-    words = page(fabricate(suspects=2, history={"train_accuracy": 0.995})).words
-    assert "Careful. The model fitted 99.5% of the given labels in the first half" in words
+    warning = AuditWarning("memorised", "the model fitted <b>99.5%</b> of the labels; try less")
+    words = page(fabricate(suspects=2, warnings=[warning])).words
+    assert "Careful. The model fitted <b>99.5%</b> of the labels; try less." in words
 
 
 @pytest.mark.usefixtures("without_figures")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from proselflc.auditing.caveats import AuditWarning
 from proselflc.reporting import verdict
 from proselflc.reporting.run_facts import RunFacts, read_runs
 
@@ -21,28 +22,36 @@ def test_what_was_run_and_what_was_found(facts: Callable[..., RunFacts]) -> None
     assert verdict.of_one(facts(n=2000, suspects=600), 600) == (
         "ProSelfLC was trained on pets with 40% pair noise for 4 epochs; its test accuracy is "
         "70.0%.",
-        "About 30% of the 2,000 labels look wrong (30.0% are); there are 600 suspects, of "
-        "which about 9 in 10 are expected to be wrong. With the suggested labels 100.0% of "
-        "all labels are right (50.0% before).",
+        "An estimated 30.0% of the 2,000 labels are wrong (30.0% are). 600 labels are suspect: 600 "
+        "can be changed without a person. About 9 in 10 suspects are expected to be wrong. After "
+        "the changes 100.0% of all labels are right (50.0% before).",
+        "The labels were judged by a second opinion that did not see them (standardised columns). "
+        "It is right for about 95% of the examples and agrees with the trained model on 90% of "
+        "them.",
     )
 
 
 def test_nothing_is_said_of_what_is_not_known(facts: Callable[..., RunFacts]) -> None:
-    first, second = verdict.of_one(
+    first, second, _ = verdict.of_one(
         facts(truth=False, test=False, summary={"noise": "none", "data": "/a/b.csv"}), 6
     )
     assert first == "ProSelfLC was trained on /a/b.csv for 4 epochs; there is no test set."
     assert second == (
-        "About 50% of the 12 labels look wrong; there are 6 suspects, of which about 9 in 10 "
-        "are expected to be wrong."
+        "An estimated 50.0% of the 12 labels are wrong. 6 labels are suspect: 6 can be changed "
+        "without a person. About 9 in 10 suspects are expected to be wrong."
     )
 
 
 @pytest.mark.parametrize(
     ("suspects", "audited", "said"),
     [
-        (0, True, "About 0% of the 12 labels look wrong; there are no suspects."),
-        (1, True, "About 8% of the 12 labels look wrong; there is 1 suspect."),
+        (0, True, "An estimated 0.0% of the 12 labels are wrong. No label is suspect."),
+        (
+            1,
+            True,
+            "An estimated 8.3% of the 12 labels are wrong. 1 label is suspect: 1 can be changed "
+            "without a person.",
+        ),
         (0, False, "There are no suspects."),
         (3, False, "There are 3 suspects."),
     ],
@@ -111,12 +120,7 @@ def test_a_good_run_has_no_warning(facts: Callable[..., RunFacts]) -> None:
 @pytest.mark.parametrize(
     ("options", "unseen", "words"),
     [
-        (
-            {"history": {"train_accuracy": 0.99}},
-            0.0,
-            "fitted 99.0% of the given labels in the first half",
-        ),
-        ({"history": {"train_accuracy": 0.4}}, 0.0, "barely more than chance"),
+        ({"warnings": [AuditWarning("memorised", "it is so")]}, 0.0, "It is so."),
         ({}, 0.2, "20.0% of the examples were never seen"),
         ({"suspects": 9}, None, "More than half of the labels look wrong"),
         (
@@ -131,6 +135,34 @@ def test_what_is_not_to_be_trusted_is_said(
 ) -> None:
     (said,) = verdict.warnings(facts(**options), unseen)
     assert words in said
+
+
+def test_all_warnings_of_the_audit_are_said_in_their_order(
+    facts: Callable[..., RunFacts],
+) -> None:
+    found = [AuditWarning("wide_range", "the rate is unknown"), AuditWarning("odd", "so is this")]
+    one = facts(suspects=4, warnings=found)
+    assert verdict.warnings(one, 0.0) == ["The rate is unknown.", "So is this."]
+    assert one.audit is not None
+    odd = replace(one, audit=replace(one.audit, warnings=(AuditWarning("odd", ""),)))
+    assert verdict.warnings(odd, 0.0) == ["."]  # of a strange file, but no failure
+
+
+def test_an_audit_of_an_older_version_is_to_be_made_again(facts: Callable[..., RunFacts]) -> None:
+    one = facts(suspects=4)
+    assert one.audit is not None
+    replace(one.audit, changes=None).save(one.run.directory)
+    [said] = verdict.warnings(read_runs([one.run.path])[0], 0.0)
+    assert said.startswith("An older version made this audit")
+    assert said.endswith("audit the run again.")
+
+
+def test_what_was_noted_and_warned_of_is_said_once(facts: Callable[..., RunFacts]) -> None:
+    """As a run that an older version trained and this one has audited."""
+    warning = AuditWarning("own_corrections", "these labels were corrected: review them")
+    noted = {"notes": ["these labels were corrected: decide about them"]}
+    one = facts(suspects=4, warnings=[warning], summary=noted)
+    assert verdict.warnings(one, 0.0) == ["These labels were corrected: review them."]
 
 
 def test_what_the_method_has_noted_is_said(facts: Callable[..., RunFacts]) -> None:

@@ -59,7 +59,7 @@ def test_warnings_as_data(reviewed: Review) -> None:
 
 
 def test_a_run_of_an_older_version(reviewable: Callable[..., Path], tmp_path: Path) -> None:
-    view = ReviewView(Review(Run(reviewable(tmp_path, truth=False))), "anna")
+    view = ReviewView(Review(Run(reviewable(tmp_path, truth=False, older=True))), "anna")
     start = view.start()
     assert start["remainingRange"] is None
     assert "older version" in str(start["warnings"])

@@ -16,17 +16,22 @@ import pytest
 from PIL import Image
 
 import proselflc
-from proselflc.auditing.audit import Audit
+from proselflc.auditing.audit import OLDER, Audit
+from proselflc.auditing.caveats import AuditWarning
+from proselflc.auditing.judge import Judge
 from proselflc.cli import app as cli
 from proselflc.errors import InputError
+from proselflc.pages.values import share_in_words
 from proselflc.run import audit as auditing
 from proselflc.run.reader import Run, load_run
 from proselflc.training.run_directory import RunDirectory
 
-MADE = ("examples.parquet", "audit.json", "audit.npz", "summary.json")
+MADE = ("examples.parquet", "audit.json", "audit.npz", "witness.npz", "summary.json")
 ABOUT_LABELS = (
     *("label_accuracy_before", "label_accuracy_after", "detection"),
-    *("estimated_noise_rate", "realised_noise_rate"),
+    *("estimated_noise_rate", "realised_noise_rate", "noise_low", "noise_high"),
+    *("expected_precision", "warnings", "label_accuracy_after_suspects", "suspects", "changes"),
+    "judge",
 )
 
 
@@ -58,7 +63,7 @@ def test_an_audit_of_what_training_has_seen_changes_nothing(run: Path, program: 
 
 
 def test_what_is_lost_comes_back(run: Path, original: Path, resealed: Any) -> None:
-    for name in MADE[:-1]:
+    for name in MADE[:3]:
         (run / name).unlink()
     numbers = {key: value for key, value in summary(run).items() if key not in ABOUT_LABELS}
     (run / "summary.json").write_text(json.dumps(numbers))
@@ -76,26 +81,30 @@ def test_folds_change_everything_about_the_labels_and_nothing_else(
     assert found["folds"] == 2
     assert found["estimated_noise_rate"] == summary(run)["estimated_noise_rate"]
     before, after = summary(original), summary(run)
-    assert {key: before.pop(key) != after.pop(key) for key in ABOUT_LABELS} == {
-        "label_accuracy_before": False,
-        "label_accuracy_after": True,
-        "detection": True,
-        "estimated_noise_rate": True,
-        "realised_noise_rate": False,
-    }
+    differs = {key: before.pop(key) != after.pop(key) for key in ABOUT_LABELS}
+    # At the end of what the witness allows the other estimates may be the same.
+    for key in ("label_accuracy_before", "realised_noise_rate", "noise_low"):
+        assert not differs[key], key
+    for key in ("label_accuracy_after", "detection"):
+        assert differs[key], key
     assert before == after
     examples = pq.read_table(run / "examples.parquet").to_pandas()
     assert (examples.is_suspect == (examples.suggested_label != examples.given_label)).all()
     assert examples.is_suspect.sum() == found["suspects"] == load_run(run).audit.suspects
     after_all = (examples.suggested_label == examples.clean_label).mean()
-    assert summary(run)["label_accuracy_after"] == pytest.approx(after_all)
+    assert summary(run)["label_accuracy_after_suspects"] == pytest.approx(after_all)
+    labels = examples.suggested_label.where(examples.action == "change", examples.given_label)
+    after_changes = (labels == examples.clean_label).mean()
+    assert summary(run)["label_accuracy_after"] == pytest.approx(after_changes)
     program("audit", run, "--folds", 0)
     assert (run / "examples.parquet").read_bytes() == (original / "examples.parquet").read_bytes()
+    assert (run / "witness.npz").read_bytes() == (original / "witness.npz").read_bytes()
 
 
 def test_json_has_the_worst(run: Path, program: Any) -> None:
     done = program("audit", run, "--worst", 4, "--json")
-    assert done.stderr == ""
+    warned = load_run(run).audit.warnings
+    assert done.stderr.splitlines() == [f"Caution: {one.message}." for one in warned]
     found = json.loads(done.stdout)
     examples = pq.read_table(run / "examples.parquet").to_pandas()
     worst = examples[examples.is_suspect].sort_values(["quality", "index"])[:4]
@@ -116,13 +125,24 @@ def test_in_words(run: Path, program: Any) -> None:
     examples = pq.read_table(run / "examples.parquet").to_pandas()
     worst = examples[examples.is_suspect].sort_values(["quality", "index"])[:3]
     lines = done.stdout.splitlines()
-    assert lines[0].startswith(f"{found.suspects:,} of 1,297 labels are suspect (")
-    assert f"roughly {found.estimated_noise_rate:.0%} are estimated to be wrong" in lines[0]
-    assert f"{found.realised_noise_rate:.1%} really are" in lines[0]
-    assert found.expected_precision is not None
-    assert lines[1] == (
-        f"About {round(10 * found.expected_precision)} in 10 suspects should really be wrong."
+    share = found.suspects / 1297
+    assert lines[0] == (
+        f"{found.suspects:,} of 1,297 labels are suspect ({share:.1%}), {found.changes:,} of them "
+        f"beyond doubt; about {found.estimated_noise_rate:.1%} are estimated to be wrong "
+        f"({found.noise_low:.1%} to {found.noise_high:.1%}), {found.realised_noise_rate:.1%} "
+        "really are."
     )
+    assert (examples.action == "change").sum() == found.changes
+    assert found.judge is not None
+    if found.expected_precision is not None:
+        words = share_in_words(found.expected_precision).capitalize()
+        assert lines.pop(1) == f"{words} suspects should really be wrong."
+    assert lines[1] == (
+        "Second opinion (image patches): a model that did not see the label it judges, right for "
+        f"about {found.judge.accuracy:.0%} of the examples."
+    )
+    cautions = [line for line in lines if line.startswith("Caution: ")]
+    assert cautions == [f"Caution: {one.message}." for one in found.warnings]
     start = lines.index("The 3 least likely to be right:") + 2
     for line, row in zip(lines[start : start + 3], worst.itertuples(), strict=True):
         cells = [row.id, row.given_label, "→", row.suggested_label, f"{row.quality:.3f}"]
@@ -144,6 +164,10 @@ def audited(**changes: Any) -> Audit:
         names=("cat", "dog", "fox"),
         joint=np.array([[6, 5, 0], [1, 5, 0], [0, 0.4, 2.6]]),
         realised=None,
+        changes=4,
+        noise_low=0.28,
+        noise_high=0.36,
+        judge=Judge("standardised columns", 0.914, 0.87, 0.9, 0.8),
     )
     return replace(found, **changes)
 
@@ -162,7 +186,7 @@ def suspect(name: str, given: str, suggested: str) -> pa.Table:
 
 
 def test_one_suspect_is_one() -> None:
-    found, table = audited(suspects=1, num_examples=300), suspect("x", "a", "b")
+    found, table = audited(suspects=1, num_examples=300, changes=0), suspect("x", "a", "b")
     text = auditing.describe(Run(Path("a")), found, table, 0)
     assert text.startswith("1 of 300 labels is suspect (0.3%); ")
     assert "in 10 suspects" not in text
@@ -172,8 +196,11 @@ def test_what_is_said_of_an_audit() -> None:
     table = suspect("one", "dog", "cat")
     text = auditing.describe(Run(Path("my runs/a")), audited(), table, 10)
     assert text == (
-        "6 of 20 labels are suspect (30.0%); roughly 32% are estimated to be wrong.\n"
+        "6 of 20 labels are suspect (30.0%), 4 of them beyond doubt; about 32.0% are estimated to "
+        "be wrong (28.0% to 36.0%).\n"
         "About 8 in 10 suspects should really be wrong.\n"
+        "Second opinion (standardised columns): a model that did not see the label it judges, "
+        "right for about 91% of the examples.\n"
         "\n"
         "Most frequent suspects (given → suggested):\n"
         "  dog → cat  1\n"
@@ -229,22 +256,57 @@ def test_images_are_to_be_sorted_into_folders_and_the_advice_works(
     assert "--out labels.csv" in auditing.describe(run, run.audit, run.examples, 1)
 
 
-def test_what_is_said_of_a_run_that_was_too_short(tmp_path: Path) -> None:
-    line = {"step": 1, "epoch": 1.0, "progress": 1.0, "train_accuracy": 0.9}
-    (tmp_path / "history.jsonl").write_text(json.dumps(line))
-    text = auditing.describe(Run(tmp_path), audited(), suspect("one", "dog", "cat"), 10)
-    assert "\n\nCaution: the model was trained for 1 epoch, but an audit needs" in text
-    assert f"proselflc report {tmp_path}" in text
-    assert f"proselflc review {tmp_path}" in text
+def test_what_is_said_of_a_run_that_was_too_short() -> None:
+    warning = AuditWarning("few_epochs", "the model was trained for 1 epoch, so none is suspect")
+    found = audited(suspects=0, changes=0, expected_precision=None, warnings=(warning,))
+    text = auditing.describe(Run(Path("a")), found, suspect("one", "dog", "cat").slice(0, 0), 10)
+    assert text.startswith("none of 20 labels is suspect; about 32.0% are estimated to be wrong")
+    assert f"\n\nCaution: {warning.message}.\n\nEvery label is in" in text
+    assert text.endswith("Next:\n  proselflc report a  # a page about them\n")
+
+
+def test_nothing_is_offered_that_a_warning_advises_against() -> None:
+    """Without sure changes no corrected labels; with an unsure rate a review that measures it."""
+    wide = AuditWarning("wide_range", "the estimates differ")
+    table = suspect("one", "dog", "cat")
+    text = auditing.describe(Run(Path("a")), audited(changes=0, warnings=(wide,)), table, 1)
+    assert "beyond doubt" not in text
+    assert text.endswith(
+        "  proselflc report a              # a page about them\n"
+        "  proselflc review a --sample 30  # measure the share of wrong ones\n"
+        "  proselflc review a              # review them with the keyboard\n"
+    )
+
+
+def test_an_audit_of_an_older_version_has_no_range() -> None:
+    older = audited(changes=None, noise_low=None, noise_high=None, judge=None, warnings=(OLDER,))
+    text = auditing.describe(Run(Path("a")), older, suspect("one", "dog", "cat"), 1)
+    assert text.startswith(
+        "6 of 20 labels are suspect (30.0%); about 32.0% are estimated to be wrong.\n"
+    )
+    assert "\n\nCaution: an older version made this audit" in text
+    assert "Second opinion" not in text
     assert "proselflc export" not in text
 
 
 def test_what_is_said_where_nothing_is_wrong() -> None:
-    nothing = audited(suspects=0, expected_precision=None, estimated_noise_rate=0.0, folds=4)
+    judge = Judge("4 folds", 0.914, 0.87, 0.9, 0.8)
+    nothing = audited(
+        suspects=0,
+        changes=0,
+        expected_precision=None,
+        estimated_noise_rate=0.0,
+        noise_low=0.0,
+        noise_high=0.013,
+        folds=4,
+        judge=judge,
+    )
     table = suspect("one", "dog", "cat").slice(0, 0)
     text = auditing.describe(Run(Path("a")), nothing, table, 10)
     assert text.startswith(
-        "none of 20 labels is suspect; roughly 0% are estimated to be wrong.\n"
+        "none of 20 labels is suspect; about 0.0% are estimated to be wrong (0.0% to 1.3%).\n"
+        "Second opinion (4 folds): a model that did not see the label it judges, right for about "
+        "91% of the examples.\n"
         "Each was assessed by one of 4 models that had not seen it.\n\nEvery label"
     )
     assert "Most frequent" not in text
@@ -263,13 +325,15 @@ def test_the_precision_in_words(precision: float, words: str) -> None:
 
 def test_names_from_strangers_are_shown_and_shortened() -> None:
     evil = "\x1b[31m\n" + "x" * 100
-    found = audited(names=(evil, "dog", "fox"))
+    judge, warning = Judge(evil, 0.9, 0.9, 0.9, 0.9), AuditWarning("odd", "\x1b[31m\nodd")
+    found = audited(names=(evil, "dog", "fox"), judge=judge, warnings=(warning,))
     text = auditing.describe(Run(Path("a\x07")), found, suspect(evil, "dog", evil), 1)
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "\\x1b[31m\\n" in text
-    assert max(len(line) for line in text.splitlines()) < 120
-    assert text.count("…") == 3
+    assert "\nCaution: \\x1b[31m\\nodd.\n" in text
+    assert max(len(line) for line in text.splitlines()) < 140
+    assert text.count("…") == 4
 
 
 def test_most_frequent_pairs(fabricate: Callable[..., Path]) -> None:
@@ -424,13 +488,23 @@ def test_several_processes_are_too_many(run: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_cautions_reach_stderr_where_no_progress_is_shown(tmp_path: Path, program: Any) -> None:
-    caution = "Caution: the model was trained for 2 epochs, but an audit needs at least 3, so its "
+    caution = (
+        "Caution: the model was trained for 2 epochs, but an audit needs at least 3, so labels are "
+        "ranked, but none is called suspect; train for more epochs."
+    )
     digits = ("train", "--data", "digits", "--model", "mlp", "--epochs", 2)
     for options in (("--quiet",), ("--json",), ("--quiet", "--json")):
         done = program(*digits, "--out", tmp_path / "run", "--overwrite", *options)
-        assert done.stderr.splitlines()[-1].startswith(caution)
+        assert caution in done.stderr.splitlines()
         assert ("--json" in options) == bool(done.stdout)
-    assert program("audit", tmp_path / "run", "--quiet", "--json").stderr.startswith(caution)
+        if done.stdout:
+            assert "few_epochs" in [one["code"] for one in json.loads(done.stdout)["warnings"]]
+    done = program("audit", tmp_path / "run", "--quiet", "--json")
+    assert done.stderr.startswith(caution)
+    found = json.loads(done.stdout)
+    assert (found["suspects"], found["changes"], found["worst"]) == (0, 0, [])
+    assert found["warnings"][0]["code"] == "few_epochs"
+    assert load_run(tmp_path / "run").examples["quality"].null_count == 0  # it is ranked
 
 
 def test_other_methods_are_audited_too(tmp_path: Path, program: Any) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import proselflc
+from proselflc.auditing import witness
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Features, Floats, Ints
 from proselflc.errors import InputError
@@ -251,13 +252,23 @@ def test_pieces_of_a_batch_are_large_enough_for_batch_normalisation() -> None:
 
 
 def test_a_net_that_has_learned_everything_by_heart_is_told_of(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """If there is no second opinion; with one, what it has learned does not matter."""
     x, _, clean = blobs()
-    proselflc.fit(x, clean, epochs=30, batch_size=16)
+    run = proselflc.fit(x, clean, epochs=30, batch_size=16)
+    assert [one.code for one in run.audit.warnings] == []
+    monkeypatch.setattr(witness, "LARGEST", 10)
+    capsys.readouterr()
+    run = proselflc.fit(x, clean, epochs=30, batch_size=16)
     said = capsys.readouterr().err
+    assert [one.code for one in run.audit.warnings] == ["memorised", "no_witness"]
+    assert run.audit.suspects == 0
+    for one in run.audit.warnings:
+        assert f"note: {one.message}" in said
     assert "in the first half of training" in said
     assert "epochs=" in said
+    assert "folds=4" in said
     assert "--" not in said
 
 

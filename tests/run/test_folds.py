@@ -17,7 +17,8 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_digits
 
 import proselflc
-from proselflc.auditing import held_out, records
+from proselflc.auditing import held_out, noise_estimate, records
+from proselflc.auditing.suspects import LabelOdds
 from proselflc.data import labels as labels_of
 from proselflc.data import memory_budget
 from proselflc.data.dataset import Dataset, Part
@@ -310,9 +311,10 @@ def test_image_files_stay_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     out = trained(tmp_path / "run", tmp_path / "images", image_size=8, model="convnet")
     kinds = set()
 
-    def watched(*arguments: Any, dataset: Dataset, preprocessing: None, compares: bool) -> Path:
+    def watched(*arguments: Any, dataset: Dataset, is_audited: bool, **options: Any) -> Path:
         kinds.add(type(dataset.train.inputs).__name__)
-        return train(*arguments, dataset=dataset, compares=compares)
+        assert not is_audited  # nobody reads what a fold says about its labels
+        return train(*arguments, dataset=dataset, is_audited=is_audited, **options)
 
     monkeypatch.setattr(folds, "train", watched)
     assert audit(out, folds=2).folds == 2
@@ -572,7 +574,7 @@ def test_coarse_classes_are_known_in_folds(tmp_path: Path) -> None:
 
 
 def test_of_many_classes_the_largest_are_kept_and_judged_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resealed: Any
 ) -> None:
     n, C = 240, 30
     y = np.arange(n) % C
@@ -583,17 +585,23 @@ def test_of_many_classes_the_largest_are_kept_and_judged_alike(
     out = trained(tmp_path / "run", tmp_path / "data.npz", recipe, noise="pair:0.2")
     copied = Path(shutil.copytree(out, tmp_path / "copy"))
     audit(out, folds=2)
+    whole, given = load_run(out), load_run(out).labels.given
+    one = replace(whole.records, witness=None)
+    dense = LabelOdds(one, given, noise_estimate.joint(one, given, C))
     monkeypatch.setattr(memory_budget, "DENSE_CLASSES", 10)
+    (copied / "witness.npz").unlink()  # there is none of that many classes
+    resealed(copied)
     audit(copied, folds=2)
-    whole, few = (load_run(path) for path in (out, copied))
+    few = load_run(copied)
+    assert few.records.witness is None
     assert held_out.read(whole.directory.folds_p, (n, C)).shape == (n, C)
     kept = held_out.read(few.directory.folds_p, (n, C))
     assert kept.shape == (n, 1 + records.KEPT_CLASSES)
     p = held_out.read(whole.directory.folds_p, (n, C))
     np.testing.assert_array_equal(kept["value"][:, 0], p[np.arange(n), few.labels.given])
-    suggested = [one.examples["suggested_label"].to_pylist() for one in (whole, few)]
-    assert np.mean([a == b for a, b in zip(*suggested, strict=True)]) > 0.97
-    assert few.audit.estimated_noise_rate == pytest.approx(
-        whole.audit.estimated_noise_rate, abs=0.03
-    )
+    sparse = LabelOdds(few.records, given, noise_estimate.joint(few.records, given, C))
+    assert (sparse.other == dense.other).mean() > 0.97
+    suspects = [odds.wrong(0.2) > 0.5 for odds in (dense, sparse)]
+    assert suspects[0].sum() > 20
+    assert (suspects[0] == suspects[1]).mean() > 0.97
     audit(copied)  # from the predictions that are there

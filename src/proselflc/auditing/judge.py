@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proselflc.data.inputs import Ints
+from proselflc.files.typed import Share
 
 WEAK, TOO_WEAK = 0.6, 0.25  # skill below which no label is changed, and below which none is suspect
 TOLD_APART = 0.75  # share of right predictions below which two classes cannot be told apart
@@ -24,7 +25,7 @@ class ConfusedPair:
 
     one: str
     other: str
-    accuracy: float
+    accuracy: Share
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,10 @@ class Judge:
     """
 
     kind: str | None
-    accuracy: float
-    skill: float
-    agreement: float
-    fitted: float
+    accuracy: Share
+    skill: Share
+    agreement: Share
+    fitted: Share
     confused: tuple[ConfusedPair, ...] = ()
 
     @property

@@ -89,6 +89,8 @@ def surest_share(confidence: npt.NDArray[np.floating], differs: Bools) -> Share:
         differs: [n] whether the label is not the class of that probability.
     """
     n = len(confidence)
+    if n == 0:
+        return Share(0, 0)
     hits = np.cumsum(differs[np.argsort(-confidence, kind="stable")])
     shares = [Share(float(hits[k - 1]), k) for k in _sizes(n, max(MOST_SURE * n, FEWEST))]
     return min(shares, key=lambda share: share.interval(CAUTION_SUREST)[1])
@@ -174,7 +176,7 @@ def _wrong_labels(joint: Matrix) -> Matrix:
 
 
 def _sizes(n: int, most: float) -> list[int]:
-    """Return growing numbers of examples, at most n."""
+    """Return growing numbers of examples, at most n ≥ 1."""
     sizes, size = [], float(min(FEWEST, n))
     while size <= most:
         sizes.append(min(math.ceil(size), n))

@@ -100,7 +100,7 @@ def assess(
     surest = surest_share(blind.confidence[counts], (blind.predicted != given)[counts])
     anchored = noise_rate(joint)
     planted, own, other = None, np.zeros(0), anchored
-    if blind.p is not None and isinstance(joint, np.ndarray):
+    if blind.p is not None and isinstance(joint, np.ndarray) and counts.any():
         p, y = (blind.p, given) if counts.all() else (blind.p[counts], given[counts])
         planted, own = Planted.of(p, y, joint), own_odds(p, y, joint)
         other = planted.share(own).rate
@@ -137,7 +137,7 @@ def assess(
     change = suspect & (odds.wrong(doubted * low, stretch) > 0.5)
     change &= (blind.predicted == odds.other) & (second.predicted == odds.other)
     change &= judge.kind is not None and not judge.is_weak
-    change &= ~_between(pairs, given, odds.other)
+    change &= ~_between(pairs, given, odds.other, C)
     # What is claimed about them.
     precision = measured = None
     number = int(suspect[counts].sum())
@@ -273,9 +273,8 @@ class _Opinion:
         return cls(predicted, confidence, whole)
 
 
-def _between(pairs: dict[tuple[int, int], float], given: Ints, other: Ints) -> Bools:
+def _between(pairs: dict[tuple[int, int], float], given: Ints, other: Ints, C: int) -> Bools:
     """Return [n] whether two labels are a pair that cannot be told apart."""
-    result = np.zeros(len(given), np.bool_)
-    for a, b in pairs:
-        result |= ((given == a) & (other == b)) | ((given == b) & (other == a))
-    return result
+    keys = np.array([a * C + b for a, b in pairs], np.int64)
+    found: Bools = np.isin(np.minimum(given, other) * C + np.maximum(given, other), keys)
+    return found

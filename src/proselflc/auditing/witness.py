@@ -82,7 +82,8 @@ def write(directory: RunDirectory, found: Witness) -> None:
 
 def of_run(directory: RunDirectory, shape: tuple[int, int]) -> Witness | None:
     """Return what `write` wrote for (n, C), or None if a run has none."""
-    path = directory.checked(directory.witness)
+    # It is written whole, so that an audit that was interrupted leaves a whole one or none.
+    path = directory.checked(directory.witness, or_replaced=True)
     if not is_regular(path):
         return None
     found = npz.arrays(path, ("p", "kind"))
@@ -98,7 +99,7 @@ def of_run(directory: RunDirectory, shape: tuple[int, int]) -> Witness | None:
     ):
         raise InputError(
             f"{path} does not hold a chance of each class for every example of the run",
-            fix=f"remove it and make it again with {command('audit', directory.path)}",
+            fix=f"make it again with {command('audit', directory.path)}, which needs the data",
         )
     return Witness(p, kind.tobytes().decode(errors="replace"))
 

@@ -196,7 +196,7 @@ def _gain(facts: RunFacts) -> Iterator[str]:
 
 
 def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:] + "."
+    return words[:1].upper() + words[1:] + "."
 
 
 def _noise(facts: RunFacts) -> str:

@@ -6,19 +6,18 @@ import itertools
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proselflc.auditing import verdict, witness
+from proselflc.auditing import held_out, verdict, witness
 from proselflc.auditing.audit import Audit
 from proselflc.auditing.caveats import NARROWED, REVIEWED, label_warnings
 from proselflc.auditing.detection import suspect_pairs
 from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.measured import Reviewed, in_words
-from proselflc.auditing.records import Witness
+from proselflc.auditing.records import Records, Witness
 from proselflc.data.dataset import Dataset
 from proselflc.data.request import FROM_PYTHON, TABLES
 from proselflc.errors import InputError, invalid_option, printable
@@ -26,7 +25,7 @@ from proselflc.pages.values import share_in_words
 from proselflc.run import folds as folds_of
 from proselflc.run import neighbours, original
 from proselflc.run.folds import Data
-from proselflc.run.reader import Run, load_run
+from proselflc.run.reader import Run, epochs_of, load_run
 from proselflc.run.summary import label_summary
 from proselflc.terminal import Display, Silent
 from proselflc.training.run_directory import Json
@@ -83,11 +82,9 @@ def audit(
         summary = directory.read_json(directory.summary, or_replaced=True)
         if folds:
             folds_of.predict(run, folds, Data(dataset, data), display or Silent())
-        records = run.records_of_training if folds == 0 else run.records
-        second = None
-        if records.witness is None:
-            second = _second_opinion(run, Data(dataset, data))
-            records = replace(records, witness=second)
+        held = None if folds == 0 else held_out.of_run(directory, run.labels)
+        second, is_new = _witness(run, Data(dataset, data))
+        records = Records(epochs_of(directory), held, second)
         warnings = tuple(label_warnings(run.config))
         examination = None
         with suppress(InputError):  # a damaged file of neighbours is found again by an export
@@ -98,8 +95,8 @@ def audit(
         )
         labels = label_summary(run.labels, table, audited)
         files = [directory.examples, directory.audit, directory.audit_arrays, directory.summary]
-        with directory.replacing(*files, *([directory.witness] if second else [])):
-            if second is not None:
+        with directory.replacing(*files, directory.witness):
+            if second is not None and is_new:
                 witness.write(directory, second)
             write_parquet(table, directory.examples)
             audited.save(directory)
@@ -109,15 +106,32 @@ def audit(
     return audited
 
 
+def _witness(run: Run, data: Data) -> tuple[Witness | None, bool]:
+    """Return a second opinion on the labels of a run, or None, and whether it was computed now.
+
+    It is computed if the run has none, or a damaged one.
+    """
+    try:
+        kept = run.records_of_training.witness
+    except InputError:
+        found = _second_opinion(run, data)
+        if found is None:
+            raise
+        return found, True
+    return (_second_opinion(run, data), True) if kept is None else (kept, False)
+
+
 def _second_opinion(run: Run, data: Data) -> Witness | None:
-    """Return a second opinion on the labels of a run, or None if its inputs cannot be read."""
-    labels = run.labels
+    """Return a second opinion on the labels of a run, or None if its inputs cannot be compared."""
+    labels, preprocessing = run.labels, None
+    with suppress(InputError):  # a recorded run has none
+        preprocessing = run.preprocessing
     with suppress(InputError):
         try:
             inputs = folds_of.examples_of(run, data).train.inputs
         except InputError:
             inputs = original.inputs(run, data=data.path)  # those that are kept in the run
-        return witness.of_inputs(inputs, labels.given, len(labels.names))
+        return witness.of_inputs(inputs, labels.given, len(labels.names), preprocessing)
     return None
 
 
@@ -184,7 +198,7 @@ def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
 
 def cautions(audit: Audit) -> list[str]:
     """Return a line for each reason to be careful with an audit."""
-    return [f"Caution: {warning.message}." for warning in audit.warnings]
+    return [printable(f"Caution: {warning.message}.") for warning in audit.warnings]
 
 
 def _next(run: Run, audit: Audit) -> list[str]:
@@ -262,8 +276,8 @@ def _verdict(audit: Audit) -> list[str]:
         lines.append(f"{words} suspects should really be wrong.")
     if audit.judge is not None and audit.judge.kind is not None:
         lines.append(
-            f"Second opinion ({audit.judge.kind}): a model that did not see the label it judges, "
-            f"right for about {audit.judge.accuracy:.0%} of the examples."
+            f"Second opinion ({_short(audit.judge.kind)}): a model that did not see the label it "
+            f"judges, right for about {audit.judge.accuracy:.0%} of the examples."
         )
     if audit.folds is not None:
         lines.append(f"Each was assessed by one of {audit.folds} models that had not seen it.")
