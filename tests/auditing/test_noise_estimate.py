@@ -285,3 +285,58 @@ def test_a_mark_that_is_a_label_is_not_counted_where_nothing_was_seen() -> None:
     records, y = fitting(*[(10, 5)] * 3, (5, 3), (10, 5))
     records.observed[3]["predicted"][5:] = y[5:]
     assert early_epochs(records, y) == 5
+
+
+joints = st.integers(2, 6).flatmap(
+    lambda C: st.lists(
+        st.lists(st.sampled_from([0.0, 0.5, 3.0, 40.0]), min_size=C, max_size=C),
+        min_size=C,
+        max_size=C,
+    )
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cells=joints, rate=st.sampled_from([0.0, 0.01, 0.2, 0.6, 0.9]))
+def test_another_rate_keeps_labels_and_the_way_wrong_ones_went(
+    cells: list[list[float]], rate: float
+) -> None:
+    """Column by column; no more than 95 % of the labels of a class become wrong."""
+    counts = np.array(cells) + np.diag(np.full(len(cells), 1.0))
+    C, n = len(counts), counts.sum()
+    beside = ~np.eye(C, dtype=bool)
+    found = with_rate(counts, rate)
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found.sum(0), counts.sum(0), rtol=1e-9)
+    wrong = counts[beside].sum()
+    if wrong == 0:
+        if rate > 0:  # distributed as all labels are
+            numbers = counts.sum(0)
+            wanted = np.where(beside, np.outer(numbers, numbers), 0)
+        else:
+            wanted = np.zeros((C, C))
+    else:
+        wanted = np.where(beside, counts, 0)
+    total = wanted.sum()
+    scaled = wanted * (rate * n / total if total else 0)
+    for i in range(C):
+        most = 0.95 * counts[:, i].sum()
+        column = scaled[:, i] * min(1.0, most / scaled[:, i].sum() if scaled[:, i].sum() else 1.0)
+        np.testing.assert_allclose(np.delete(found[:, i], i), np.delete(column, i), atol=1e-6)
+    if (scaled.sum(0) <= 0.95 * counts.sum(0)).all() and (total or rate == 0):
+        assert found[beside].sum() / n == pytest.approx(rate, abs=1e-9)
+    assert counts.tolist() == (np.array(cells) + np.diag(np.full(C, 1.0))).tolist()  # as it was
+
+
+@settings(max_examples=60, deadline=None)
+@given(cells=joints, rate=st.sampled_from([0.0, 0.01, 0.3, 0.9]))
+def test_another_rate_in_sparse_form(cells: list[list[float]], rate: float) -> None:
+    counts = np.array(cells) + np.diag(np.full(len(cells), 1.0))
+    rows, columns = np.nonzero(counts)
+    sparse = class_matrix.of_cells(rows, columns, counts[rows, columns], len(counts))
+    found = with_rate(sparse, rate)
+    assert not isinstance(found, np.ndarray)
+    if counts[~np.eye(len(counts), dtype=bool)].sum():
+        np.testing.assert_allclose(found.toarray(), with_rate(counts, rate), atol=1e-9)
+    else:  # nothing says which way they would go, and all cells would be too many
+        np.testing.assert_array_equal(found.toarray(), counts)

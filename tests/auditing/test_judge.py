@@ -1,0 +1,79 @@
+"""How good a judge is, counted pair by pair."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proselflc.auditing.judge import Judge, confused_pairs, corrected_accuracy, skill
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "classes", "expected"),
+    [(1.0, 2, 1.0), (0.5, 2, 0.0), (0.75, 2, 0.5), (0.1, 10, 0.0), (0.55, 10, 0.5), (0.2, 4, 0.0)],
+)
+def test_skill_is_the_way_from_chance_to_perfection(
+    accuracy: float, classes: int, expected: float
+) -> None:
+    assert skill(accuracy, classes) == pytest.approx(expected)
+
+
+def test_there_is_no_skill_in_a_single_class() -> None:
+    assert skill(1.0, 1) == 0
+
+
+def test_predictions_that_agree_with_right_labels_are_right() -> None:
+    assert corrected_accuracy(0.72, 0.2) == pytest.approx(0.9)
+    assert corrected_accuracy(0.9, 0.2) == 1
+    assert corrected_accuracy(0.5, 1.0) == 1
+    assert corrected_accuracy(0.5, 0.0) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("found", "weak", "too_weak"), [(0.6, False, False), (0.59, True, False), (0.24, True, True)]
+)
+def test_what_is_weak(found: float, weak: bool, too_weak: bool) -> None:
+    judge = Judge(None, 0.5, found, 0.5, 0.5)
+    assert (judge.is_weak, judge.is_too_weak) == (weak, too_weak)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    n=st.integers(0, 300),
+    C=st.integers(2, 6),
+    rate=st.sampled_from([0.0, 0.1, 0.4]),
+)
+def test_pairs_are_those_of_a_loop(seed: int, n: int, C: int, rate: float) -> None:
+    generator = np.random.default_rng(seed)
+    y = generator.integers(C, size=n)
+    predicted = np.where(generator.random(n) < 0.5, y, generator.integers(C, size=n))
+    expected = {}
+    for a in range(C):
+        for b in range(a + 1, C):
+            of_both = [
+                (int(i), int(j))
+                for i, j in zip(y, predicted, strict=True)
+                if {int(i), int(j)} <= {a, b}
+            ]
+            crossed = [pair for pair in of_both if pair[0] != pair[1]]
+            if len(of_both) < 20 or not crossed:
+                continue
+            share = min(1.0, (1 - len(crossed) / len(of_both)) / (1 - rate))
+            if share < 0.75:
+                expected[a, b] = share
+    found = confused_pairs(predicted, y, rate, C)
+    assert found == pytest.approx(expected)
+    assert list(found.values()) == sorted(found.values())  # the worst first
+
+
+def test_two_shirts_among_ten_classes() -> None:
+    y = np.repeat(np.arange(10), 100)
+    predicted = y.copy()
+    predicted[0:40] = 6  # of class 0
+    predicted[600:640] = 0  # of class 6
+    predicted[300:310] = 4
+    assert confused_pairs(predicted, y, 0.0, 10) == {(0, 6): pytest.approx(0.6)}
+    assert confused_pairs(predicted, y, 0.3, 10) == {}  # if a third of the labels is wrong
