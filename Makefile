@@ -68,6 +68,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/estimator.py
 	$(BIN)/python benchmarks/detection.py
 	$(BIN)/python benchmarks/outside_predictions.py
+	$(BIN)/python benchmarks/reviewed_sample.py
 	$(BIN)/python benchmarks/accuracy.py
 
 # A failing case prints the command that repeats it.

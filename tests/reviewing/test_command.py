@@ -9,11 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from proselflc.auditing.neighbours import neighbours_of
-from proselflc.auditing.plain_features import PlainFeatures
 from proselflc.cli.app import run as command
 from proselflc.data.decisions import DecisionChange, read_decisions
 from proselflc.errors import InputError
@@ -131,8 +128,7 @@ def test_what_cannot_be_reviewed(
     assert "there is no run" in refused(capfd, tmp_path / "nowhere")
     none = reviewable(tmp_path, "none", suspects=0)
     assert "so there is nothing to review" in refused(capfd, none)
-    x = np.arange(12, dtype=np.float32)[:, None] // 2  # duplicates, but no suspects to draw
-    neighbours_of(PlainFeatures(x, "test columns"), 12).save(none / "neighbours.npz")
+    assert f"proselflc review {none} --sample 30" in refused(capfd, none)
     assert "--port must be from 0 to 65535" in refused(capfd, run, "--port", 70000)
     assert "--sample must be at least 1" in refused(capfd, run, "--sample", 0)
     assert "--name must have from 1 to 40" in refused(capfd, run, "--name", "x" * 50)

@@ -77,7 +77,7 @@ class LabelOdds:
 
     def shift(self, rate: float) -> float:
         """Return b at a rate of wrong labels, which must be positive."""
-        return _shift(self.scaled, rate)
+        return shift_of(self.scaled, rate)
 
     def at(self, stretch: float, shift: float) -> Floats:
         """Return [n] the chance P of each label to be wrong, with a factor of a, and b."""
@@ -309,11 +309,11 @@ def _calibrate(x: Doubles, rate: float) -> Floats:
 
     if rate <= 0 or not np.isfinite(x).any():
         return np.where(np.isnan(x), np.nan, 0).astype(np.float32)
-    chances: Floats = expit(x + _shift(x, rate)).astype(np.float32)
+    chances: Floats = expit(x + shift_of(x, rate)).astype(np.float32)
     return chances
 
 
-def _shift(x: Doubles, rate: float) -> float:
+def shift_of(x: Doubles, rate: float) -> float:
     """Return the b of `_calibrate`, for a positive rate; 0 if nothing is known."""
     from scipy.special import expit
 

@@ -123,13 +123,16 @@ def assess(
     if judge.is_weak and reviewed is None:  # it cannot know that any label is wrong
         noise = replace(noise, low=0.0)
     # The three acts.
-    stretch, low = 1.0, min(noise.rate, surest.interval(SURE)[0])
+    stretch, low = 1.0, min(estimated.rate, surest.interval(SURE)[0])
     if reviewed is None:
         wrong = odds.wrong(doubted * noise.rate)
     else:
         shift = odds.shift(max(doubted * estimated.rate, 0.5 / n))
         stretch, shift = reviewed.calibration(odds.scaled, shift)
-        wrong, low = odds.at(stretch, shift), reviewed.noise_rate(SURE)[0] / max(doubted, 1e-9)
+        wrong = odds.at(stretch, shift)
+        least = reviewed.noise_rate(SURE)[0] / max(doubted, 1e-9)
+        # The estimated low end stays if the measurement does not contradict it.
+        low = low if least <= low <= noise.rate else least
     many = 0 if reviewed is None else len(reviewed.rows)
     warnings = (*warnings, *caveats.warnings_of(records, given, C, judge, noise, many))
     abstains = any(warning.abstains for warning in warnings)
