@@ -90,7 +90,8 @@ def case_of(name: str, seed: int, root: Path, work: Path) -> Case:
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(path, **found._asdict())
     with np.load(path) as kept:
-        return Case(*(kept[field] if kept[field].ndim else float(kept[field]) for field in kept))
+        low, rate, high = (float(kept[name]) for name in ("low", "rate", "high"))
+        return Case(kept["x"], kept["wrong"], low, rate, high, kept["right"])
 
 
 def _trained(name: str, seed: int, root: Path) -> Case:
@@ -237,7 +238,7 @@ def main() -> None:
                 reviews = {str(size): simulated(case, size, seed) for size in sizes}
                 collected.setdefault(judge, []).append((case, reviews))
             print(name, seed, trained.rate, trained.wrong.mean(), trained.right, flush=True)
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for judge, many in collected.items():
         found[judge] = {
             "wrong": float(np.mean([case.wrong.mean() for case, _ in many])),

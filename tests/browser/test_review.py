@@ -611,6 +611,14 @@ def test_a_random_sample(run: Path, serve: Callable[..., Any], tabs: Callable[..
     expect(page.locator("#progress")).to_contain_text("1 of 12 decided")
     assert "continuing the sample" in again.running.streams[1].read_text()
     assert len(lines(run)) == 2
+    assert "of all labels are wrong" not in page.locator("#progress").inner_text()
+    for _ in range(10):
+        press(page, "k")  # also labels that are not suspect
+    page.keyboard.press("k")
+    expect(page.locator("#done-title")).to_be_focused()
+    expect(page.locator("#progress")).to_contain_text("of all labels are wrong (95% interval:")
+    expect(page.locator("#done-title")).to_have_text("The whole sample is decided")
+    expect(page.locator("#done-next")).to_have_text(f"proselflc audit {run}")
 
 
 AXE = "axe_playwright_python"

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -200,6 +201,36 @@ def test_the_sample_is_remembered(path: Path) -> None:
     log.draw(Sample(("a", "b"), 10, 3), "anna")
     assert opened(path).samples == [Sample(("a", "b"), 10, 3)]
     assert opened(path).standing == {}
+
+
+def test_a_sample_keeps_the_groups_that_it_was_drawn_from(path: Path) -> None:
+    log, drawn = opened(path), Sample(("a", "b", "c"), 2, 3, (0, 1, 0), (2, 40))
+    log.draw(Sample(("a", "b"), 10, 3), "anna")  # as an older version draws
+    log.draw(drawn, "anna")
+    again = opened(path)
+    assert again.samples == [Sample(("a", "b"), 10, 3), drawn]
+    line = json.loads(path.read_text().splitlines()[-1])
+    assert (line["groups"], line["strata"]) == ([0, 1, 0], [2, 40])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"groups": [0, 1]},  # one too few
+        {"groups": [0, 1, 2]},  # a group that there is not
+        {"groups": [0, -1, 0]},
+        {"groups": [0, 0, 0]},  # three of a group of two
+        {"strata": [2, -40]},
+        {"strata": "many"},
+        {"sample": ["a", "b", "a"]},
+    ],
+)
+def test_a_sample_that_cannot_have_been_drawn(path: Path, wrong: dict[str, Any]) -> None:
+    opened(path).draw(Sample(("a", "b", "c"), 2, 3, (0, 1, 0), (2, 40)), "anna")
+    first, line = path.read_text().splitlines()
+    path.write_text(f"{first}\n{json.dumps({**json.loads(line), **wrong})}\n")
+    with pytest.raises(InputError, match=r"line 2 of .* is damaged"):
+        opened(path)
 
 
 def test_what_was_undecided_at_a_line(path: Path) -> None:
@@ -438,6 +469,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from proselflc.data.decisions import DecisionChange, read_decisions
 log = read_decisions(Path(sys.argv[1]), "f" * 64)
 for k in range(int(sys.argv[3])):

@@ -10,6 +10,7 @@ import pytest
 from proselflc.auditing.audit import Audit
 from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.judge import Judge
+from proselflc.auditing.measured import Measured, MeasuredPrecision, in_words
 from proselflc.run import audit_words
 
 
@@ -84,3 +85,14 @@ def test_the_judge_in_words() -> None:
     alone = audit_words.judge(audit(judge=Judge(None, 0.7, 0.6, 1.0, 0.9)))
     assert alone.startswith("The labels were judged by the early epochs of training alone")
     assert "right for about 70%" in alone
+
+
+def test_a_measurement_takes_the_place_of_estimates() -> None:
+    whole = Measured(30, (0.05, 0.08, 0.12), MeasuredPrecision(suspects=(0.6, 0.8, 0.9)))
+    said = list(audit_words.sentences(audit(measured=whole)))
+    assert said == [
+        in_words(whole),
+        "60 labels are suspect: 40 can be changed without a person and 20 should be reviewed.",
+    ]
+    assert audit_words.measured_on(audit(measured=whole)) == "measured on 30 reviewed labels"
+    assert audit_words.measured_on(audit()) == ""

@@ -13,6 +13,7 @@ import proselflc
 from proselflc.auditing.audit import Audit
 from proselflc.auditing.measured import in_words
 from proselflc.data.decisions import DecisionChange
+from proselflc.reviewing import command as reviewing
 from proselflc.run.audit import describe
 from proselflc.run.reader import Run, load_run
 from proselflc.run.review import UNDECIDED, Review
@@ -96,6 +97,15 @@ def test_a_reviewed_sample_replaces_the_estimate(run: Path, program: Any) -> Non
     assert in_words(found) in said
     assert "estimated" not in said
     assert json.loads(program("audit", run, "--json").stdout)["measured"]["reviewed"] == 200
+    # The page, the export and the review say the same.
+    program("report", run)
+    page = (run / "report.html").read_text()
+    assert "Measured on 200 reviewed labels" in page
+    assert "measured on 200 reviewed labels" in page
+    told = program("export", run, "--suspects", "--out", run.parent / "labels.csv")
+    assert "will be wrong, measured on 200 reviewed labels" in told.stdout + told.stderr
+    assert in_words(found) in reviewing.describe(Review(Run(run)))
+    assert json.loads(json.dumps(reviewing.summary(Review(Run(run)))))["measured"] == kept
 
 
 def test_few_decisions_leave_a_wide_range_that_is_said(run: Path) -> None:

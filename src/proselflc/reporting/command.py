@@ -379,7 +379,9 @@ def _tiles(facts: RunFacts, suspects: int | None) -> Iterator[Tile]:
     if audit is not None:
         truth = audit.realised_noise_rate
         remark = "" if truth is None else f"true value {percent(truth)}"
-        yield Tile("Labels that look wrong", audit_words.noise_range(audit, "–"), remark)
+        measured = audit_words.measured_on(audit)
+        title = "Wrong labels" if measured else "Labels that look wrong"
+        yield Tile(title, audit_words.noise_range(audit, "–"), remark or measured)
     if suspects is not None:
         n = None if audit is None else audit.num_examples
         yield Tile("Suspects", f"{suspects:,}", "" if n is None else f"of {n:,} labels")
@@ -391,7 +393,8 @@ def _tiles(facts: RunFacts, suspects: int | None) -> Iterator[Tile]:
     found = summary.get("detection")
     precision = share(found, "precision") if isinstance(found, dict) else None
     if audit is not None and audit.expected_precision is not None:
-        remark = "expected" if precision is None else f"true value {percent(precision)}"
+        remark = audit_words.measured_on(audit) or "expected"
+        remark = remark if precision is None else f"true value {percent(precision)}"
         yield Tile("Wrong among suspects", percent(audit.expected_precision), remark)
     after, before = (share(summary, f"label_accuracy_{when}") for when in ("after", "before"))
     if after is not None:

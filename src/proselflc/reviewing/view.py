@@ -96,10 +96,16 @@ class ReviewView:
             "listed": {name: len(rows) for name, rows in review.listed.items()},
             "about": self._about(),
             "warnings": [shorten(message, WARNING) for message in self._messages()],
-            "next": next_steps(review.run, self._data),
+            "next": self._next_steps(),
             "recent": self._recent(),
             **self.state(0),
         }
+
+    def _next_steps(self) -> list[str]:
+        """Return the commands to run when everything is decided."""
+        if self.review.is_sample:
+            return [command("audit", self.review.run.path)]
+        return next_steps(self.review.run, self._data)
 
     def _about(self) -> list[str]:
         """Return sentences about the audit: the wrong labels, what to do, and the judge."""

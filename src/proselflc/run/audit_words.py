@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from proselflc.auditing import measured
 from proselflc.auditing.audit import Audit
 from proselflc.pages.values import percent, share_in_words
 
@@ -31,10 +32,13 @@ def actions(audit: Audit) -> dict[str, int] | None:
 
 def sentences(audit: Audit) -> Iterator[str]:
     """Yield how many labels are wrong, how many are suspect and what to do with them."""
-    wrong = f"An estimated {noise_range(audit)} of the {audit.num_examples:,} labels are wrong"
-    if audit.realised_noise_rate is not None:
-        wrong += f" ({percent(audit.realised_noise_rate)} are)"
-    yield f"{wrong}."
+    if audit.measured is not None:
+        yield measured.in_words(audit.measured)
+    else:
+        wrong = f"An estimated {noise_range(audit)} of the {audit.num_examples:,} labels are wrong"
+        if audit.realised_noise_rate is not None:
+            wrong += f" ({percent(audit.realised_noise_rate)} are)"
+        yield f"{wrong}."
     if audit.abstains:
         yield "The labels are ranked by quality, but none is called suspect."
         return
@@ -49,11 +53,19 @@ def sentences(audit: Audit) -> Iterator[str]:
     ]
     many = "1 label is" if audit.suspects == 1 else f"{audit.suspects:,} labels are"
     yield f"{many} suspect: {' and '.join(filter(None, todo))}."
+    if audit.measured is not None:
+        return
     if audit.suspects > 1 and audit.expected_precision is not None:
         words = share_in_words(audit.expected_precision).capitalize()
         yield f"{words} suspects are expected to be wrong."
     elif audit.suspects > 1:
         yield "How many of the suspects are wrong is not known; a review of 30 measures it."
+
+
+def measured_on(audit: Audit) -> str:
+    """Return what the numbers were measured on; empty if they are estimates."""
+    found = audit.measured
+    return "" if found is None else f"measured on {found.reviewed:,} reviewed labels"
 
 
 def judge(audit: Audit) -> str:

@@ -16,6 +16,7 @@ from proselflc.data.inputs import Bools
 from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular
+from proselflc.run import audit_words
 from proselflc.run.reader import Run
 from proselflc.wording import command, option
 
@@ -134,6 +135,7 @@ def _label_run(request: Request) -> Run | None:
 def _cost(run: Run, many: int) -> str:
     audit = audit_of(run)
     precision = None if audit is None else audit.expected_precision
+    measured = "" if audit is None else audit_words.measured_on(audit)
     labels = f"the {many:,} changed labels" if many > 1 else "the changed label"
     if precision is None:
         return (
@@ -141,4 +143,5 @@ def _cost(run: Run, many: int) -> str:
             f"{command('review', run.path, sample=REVIEWED)} measures it"
         )
     wrong = round((1 - precision) * many)
-    return f"all suspects are followed: about {wrong:,} of {labels} will be wrong"
+    said = f"all suspects are followed: about {wrong:,} of {labels} will be wrong"
+    return f"{said}, {measured}" if measured else said

@@ -51,8 +51,8 @@ export const step = async (by) => {
 const finish = () => {
   session.item = null;
   const isAll = session.left === 0;
-  $("done-title").textContent = isAll ? "Every suspect is decided" : session.total ? "All suspects in this view are decided" : "No suspect matches the filters";
-  $("done-text").textContent = isAll ? "Train on the reviewed labels and compare the two runs:"
+  $("done-title").textContent = isAll ? (session.start.isSample ? "The whole sample is decided" : "Every suspect is decided") : session.total ? "All suspects in this view are decided" : "No suspect matches the filters";
+  $("done-text").textContent = isAll ? (session.start.isSample ? "Audit the run again, so that it uses what you have measured:" : "Train on the reviewed labels and compare the two runs:")
     : session.left === 1 ? "One suspect is undecided." : `${whole(session.left)} suspects are undecided.`;
   $("done-next").hidden = !isAll;
   $("done-next").textContent = session.start.next.join("\n\n");
