@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix
 
 from proselflc.auditing import records as chunks
-from proselflc.auditing.noise_estimate import early_epochs, joint
+from proselflc.auditing.noise_estimate import early_epochs, joint, with_rate
 from proselflc.auditing.records import HeldOut, Records
+from proselflc.data import class_matrix, memory_budget
 from proselflc.data.inputs import Ints
 from proselflc.training.observations import NO_CLASS, ROW, Rows
 
@@ -333,8 +334,10 @@ def test_another_rate_keeps_labels_and_the_way_wrong_ones_went(
 def test_another_rate_in_sparse_form(cells: list[list[float]], rate: float) -> None:
     counts = np.array(cells) + np.diag(np.full(len(cells), 1.0))
     rows, columns = np.nonzero(counts)
-    sparse = class_matrix.of_cells(rows, columns, counts[rows, columns], len(counts))
-    found = with_rate(sparse, rate)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory_budget, "DENSE_CLASSES", 1)
+        sparse = class_matrix.of_cells(rows, columns, counts[rows, columns], len(counts))
+        found = with_rate(sparse, rate)
     assert not isinstance(found, np.ndarray)
     if counts[~np.eye(len(counts), dtype=bool)].sum():
         np.testing.assert_allclose(found.toarray(), with_rate(counts, rate), atol=1e-9)

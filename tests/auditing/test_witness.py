@@ -44,7 +44,8 @@ def gram(kernel: Any, values: Floats) -> Doubles:
     if isinstance(kernel, module._Linear):
         return np.asarray(x @ x.T)
     if isinstance(kernel, module._Gaussian):
-        return np.exp(-cdist(x, x, "sqeuclidean") / (2 * kernel.sigma**2)) + 1e-8 * np.eye(len(x))
+        squares: Doubles = cdist(x, x, "sqeuclidean")
+        return np.asarray(np.exp(-squares / (2 * kernel.sigma**2)) + 1e-8 * np.eye(len(x)))
     angles = x @ kernel.frequencies.astype(np.float64)
     return np.asarray(np.cos(angles[:, None] - angles[None]).mean(2))
 
@@ -186,7 +187,7 @@ def test_a_kernel_that_was_chosen_on_some_judges_all(monkeypatch: pytest.MonkeyP
     [
         np.zeros((30, 2), np.float32),  # constant features
         np.full((30, 1), 7, np.float32),
-        np.repeat(np.float32([[1, 2]]), 30, 0),  # a single distinct row
+        np.repeat(np.array([[1, 2]], np.float32), 30, 0),  # a single distinct row
         np.repeat(np.eye(2, dtype=np.float32), 15, 0),  # and two
     ],
 )
@@ -232,7 +233,7 @@ def test_it_is_kept_in_half_precision(tmp_path: Path) -> None:
     values, y = drawn(0, 60, 3, 3)
     found = of_inputs(Features(values), y, 3)
     assert found is not None
-    assert (found.p.dtype, found.kind) == (np.float16, "standardised columns")
+    assert (str(found.p.dtype), found.kind) == ("float16", "standardised columns")
     directory = RunDirectory(tmp_path)
     assert of_run(directory, (60, 3)) is None
     write(directory, found)
@@ -294,9 +295,7 @@ def cut(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("spoil", [cut, lambda c: b"", lambda c: b"PK", lambda c: c[::-1]])
-def test_a_file_that_is_damaged_is_refused(
-    tmp_path: Path, spoil: Callable[[bytes], bytes]
-) -> None:
+def test_a_file_that_is_damaged_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
     directory = RunDirectory(tmp_path)
     write(directory, Witness(shares(), "words"))
     directory.witness.write_bytes(spoil(directory.witness.read_bytes()))
