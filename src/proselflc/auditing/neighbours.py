@@ -17,6 +17,7 @@ from proselflc.auditing.plain_features import PlainFeatures, plain_features
 from proselflc.data.inputs import Bools, Features, Floats, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import npz
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 from proselflc.files.regular import whole_file
 
@@ -179,7 +180,7 @@ class Examination:
 
 def obstacle(inputs: Inputs, test: Inputs | None = None) -> str | None:
     """Return a sentence about why inputs cannot be compared with each other, or None."""
-    if not isinstance(inputs, (Features, Images, ImageFiles, Texts)):
+    if not isinstance(inputs, (Features, MixedColumns, Images, ImageFiles, Texts)):
         return f"{inputs.kind} have no features that can be compared"
     return too_many(max(len(inputs), 0 if test is None else len(test)))
 

@@ -22,6 +22,8 @@ from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Features, Floats, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.data.preprocessing import Preprocessing, TextHashing
 from proselflc.data.serving import FileLoader
+from proselflc.data.tables.encoding import TableEncoding
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 
 LARGEST = 32  # pixels on the longer side of an image that is looked at
@@ -66,6 +68,8 @@ def plain_features(
         raise InputError("there are no inputs to compare", fix="give at least one")
     if isinstance(inputs, Features):
         return PlainFeatures(_columns(inputs.values), "standardised columns")
+    if isinstance(inputs, MixedColumns):
+        return PlainFeatures(_mixed_columns(inputs, preprocessing), "standardised columns")
     if isinstance(inputs, Images):
         return PlainFeatures(_image_columns(_InMemory(inputs), seed), "image patches")
     if isinstance(inputs, ImageFiles):
@@ -97,6 +101,18 @@ def _columns(values: Floats) -> Floats:
         block = np.asarray(values[:, start : start + step], np.float64)
         result[:, start : start + step] = _standardized(block)
     return result
+
+
+def _mixed_columns(inputs: MixedColumns, preprocessing: Preprocessing | None) -> Floats:
+    """Return [n, D] the dense columns; measurements as `_columns` has them.
+
+    Two different categories are as far apart as two numbers on average: their squares differ by 2.
+    """
+    known = preprocessing if isinstance(preprocessing, TableEncoding) else TableEncoding.fit(inputs)
+    values = known.dense(inputs)
+    measured = np.flatnonzero(known.is_measured)
+    values[:, measured] = _columns(values[:, measured])
+    return values
 
 
 def _standardized(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

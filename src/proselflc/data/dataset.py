@@ -21,6 +21,7 @@ from proselflc.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from proselflc.data.labels import LabelValues
+    from proselflc.data.tables.kinds import ColumnKind
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # code points that UTF-8 cannot hold
 SPLITS = ("train", "test", "validation")  # in the order in which embeddings hold them
@@ -239,6 +240,7 @@ class ModelNeeds:
     names: tuple[str, ...]
     split: SplitChoice = None  # None for the test part if there is one, else for everything
     columns: tuple[str, ...] | None = None
+    kinds: tuple[ColumnKind, ...] | None = None  # of the columns, if they are of several kinds
 
 
 @dataclass(frozen=True)

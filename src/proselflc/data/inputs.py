@@ -242,7 +242,12 @@ def concat(inputs: Sequence[Inputs], what: str) -> Inputs:
 
 
 def write_kept(inputs: Inputs, table_file: Path, arrays_file: Path) -> None:
-    """Keep n inputs: texts and paths in a Parquet file, images and numbers in an .npz file."""
+    """Keep n inputs: texts, paths and columns in a Parquet file, arrays in an .npz file."""
+    from proselflc.data.tables import mixed
+
+    if isinstance(inputs, mixed.MixedColumns):
+        mixed.write(inputs, table_file)
+        return
     if inputs.strings is not None:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -264,6 +269,7 @@ def read_kept(table: Path, arrays: Path, rows: int | None = None) -> Inputs | No
     """Return the inputs that were kept in either file; None if there are none."""
     from proselflc.data.labels import strings_of
     from proselflc.data.sources import npz
+    from proselflc.data.tables import mixed
     from proselflc.data.tables.parquet import open_parquet
 
     if is_regular(table):
@@ -272,6 +278,9 @@ def read_kept(table: Path, arrays: Path, rows: int | None = None) -> Inputs | No
             raise InputError(
                 f"{table} keeps {len(file):,} inputs of {rows:,} examples: they are of another run"
             )
+        kept = mixed.read(file.read(file.columns), table)
+        if kept is not None:
+            return kept
         name = next((name for name in ("text", "path") if name in file.columns), None)
         column = None if name is None else file.read([name])[name]
         if column is None or str(column.type) != "string" or column.null_count:

@@ -22,6 +22,7 @@ from proselflc.wording import command, option
 
 if TYPE_CHECKING:
     from proselflc.data.dataset import Contents, Dataset, ModelNeeds, SplitChoice
+    from proselflc.data.tables.kinds import ColumnKind
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,11 @@ class Named:
     open: Callable[[Request], Dataset]
 
 
-def open_data(request: Request) -> Dataset:
-    """Open the data to learn from, with other labels or inputs if the request names some."""
+def open_data(request: Request, kinds: tuple[ColumnKind, ...] | None = None) -> Dataset:
+    """Open the data to learn from, with other labels or inputs if the request names some.
+
+    The columns of a table are read as `kinds` says, if they are those of another table.
+    """
     from proselflc.data.labels import LabelValues
 
     _must_be_no_spreadsheet(request)
@@ -47,7 +51,7 @@ def open_data(request: Request) -> Dataset:
     if request.data in DATASETS:
         dataset = DATASETS[request.data].open(request)
     else:
-        dataset = _open_path(without_labels(request))
+        dataset = _open_path(without_labels(request), kinds)
     if request.labels is None:
         refuse_choice(request)
     else:
@@ -98,6 +102,7 @@ def open_inputs(
     *,
     split: SplitChoice = None,
     columns: tuple[str, ...] | None = None,
+    kinds: tuple[ColumnKind, ...] | None = None,
 ) -> Contents:
     """Open what a model is to judge: all that `open_data` opens, and the same without labels.
 
@@ -116,7 +121,7 @@ def open_inputs(
         )
     _must_be_no_spreadsheet(request)
     _check_columns(request)
-    needs = ModelNeeds(names, split, columns)
+    needs = ModelNeeds(names, split, columns, kinds)
     if request.features is None:
         found = _contents(request, needs)
     elif not request.data:
@@ -127,7 +132,7 @@ def open_inputs(
     else:
         from proselflc.data.sources import npz
 
-        found = _contents(request, replace(needs, split="all", columns=None))
+        found = _contents(request, replace(needs, split="all", columns=None, kinds=None))
         parts = npz.attach(found.parts, request.features, found.name)
         found = replace(found, parts=parts)
     chosen = choose_splits(found.parts, split, found.name)
@@ -148,7 +153,12 @@ def _contents(request: Request, needs: ModelNeeds) -> Contents:
     return contents_of(open_data(replace(request, features=None)), needs.names)
 
 
-def _read_path(path: Path, request: Request, needs: ModelNeeds | None = None) -> Contents:
+def _read_path(
+    path: Path,
+    request: Request,
+    needs: ModelNeeds | None = None,
+    kinds: tuple[ColumnKind, ...] | None = None,
+) -> Contents:
     """Return the contents of an image folder, a table, or an .npz or .npy file."""
     if path.is_dir():
         from proselflc.data.sources import image_folder
@@ -157,7 +167,7 @@ def _read_path(path: Path, request: Request, needs: ModelNeeds | None = None) ->
     if path.suffix.lower() in TABLES:
         from proselflc.data.tables import table
 
-        return table.read(path, request, needs)
+        return table.read(path, request, needs, kinds)
     from proselflc.data.sources import npz
 
     return npz.read(path, needs)
@@ -233,7 +243,7 @@ def _meant(path: Path) -> str:
     return ", and as a name it is an " + unknown("data set", str(path), DATASETS)
 
 
-def _open_path(request: Request) -> Dataset:
+def _open_path(request: Request, kinds: tuple[ColumnKind, ...] | None = None) -> Dataset:
     path = Path(request.data)
     if path.is_dir():
         published = _published(path)
@@ -252,7 +262,7 @@ def _open_path(request: Request) -> Dataset:
             field="data",
             fix=f"see {command('datasets')} for the names",
         )
-    return _read_path(path, request).dataset()
+    return _read_path(path, request, kinds=kinds).dataset()
 
 
 def _published(path: Path) -> Callable[[Request], Dataset] | None:

@@ -111,17 +111,17 @@ class Standardization(Preprocessing):
 
     def check(self, inputs: Inputs) -> None:
         """Refuse inputs that are not a table with the columns that were fitted."""
-        self._select(inputs)
+        self.select(inputs)
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """Return [N, D] float32 for N rows of numbers."""
-        values = self._select(inputs)
+        values = self.select(inputs)
         mean, std = np.asarray(self.mean), np.asarray(self.std)
         scale = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0)
         standard = np.clip((values - mean) * scale, -1e6, 1e6)
         return torch.from_numpy(standard.astype(np.float32))
 
-    def _select(self, inputs: Inputs) -> Floats:
+    def select(self, inputs: Inputs) -> Floats:
         """Return [N, D] the values of the fitted columns in their order."""
         values = inputs.numbers
         if inputs.medium != "table" or values is None:

@@ -15,6 +15,7 @@ from proselflc.options import Required, Several
 FROM_PYTHON = "given in Python"  # what config.toml says of data that no --data names
 PARQUET = (".parquet", ".pq")
 TABLES = (".csv", ".tsv", ".tab", *PARQUET)
+KINDS_ASKED = ("categorical", "numeric", "text")  # options that name columns of a kind
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")  # which are not read
 
 
@@ -40,6 +41,9 @@ class Request:
         path_column: column of the table that holds image paths.
         id_column: column of the table that holds ids.
         ignore_column: columns of the table to ignore; separate several names by spaces.
+        categorical: columns of the table that hold categories, whatever they look like.
+        numeric: columns of the table that hold numbers; other cells in them are missing.
+        text: columns of the table that hold free text, to be used beside the other columns.
         features: precomputed embeddings (.npy or .npz, one row per example) to use as inputs.
         on_bad_image: what to do with an image that cannot be read: stop with an error, or skip it.
         cache: folder for copies of archives that are faster to read.
@@ -57,6 +61,9 @@ class Request:
     path_column: str | None = None
     id_column: str | None = None
     ignore_column: Several = ()
+    categorical: Several = ()
+    numeric: Several = ()
+    text: Several = ()
     features: Path | None = None
     on_bad_image: Literal["error", "skip"] = "error"
     cache: Path | None = None
@@ -67,9 +74,10 @@ class Request:
         for name in ("data_root", "labels", "features", "cache"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else Path(value))
-        ignored = self.ignore_column
-        ignored = (ignored,) if isinstance(ignored, str) else tuple(ignored)
-        object.__setattr__(self, "ignore_column", ignored)
+        for name in ("ignore_column", *KINDS_ASKED):
+            value = getattr(self, name)
+            several = (value,) if isinstance(value, str) else tuple(value)
+            object.__setattr__(self, name, several)
 
     @property
     def with_own_labels(self) -> Request:

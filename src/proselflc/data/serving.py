@@ -27,18 +27,22 @@ from proselflc.data.batches import Batch, Batches, Loader, Order, PadCropFlip, S
 from proselflc.data.dataset import Part
 from proselflc.data.image import QUIET, unreadable
 from proselflc.data.image_scaling import ImageScaling, Window, warped
-from proselflc.data.inputs import Bytes, ImageFiles, Inputs, Ints
+from proselflc.data.inputs import Bytes, Features, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.data.preprocessing import Preprocessing, Standardization, TextHashing
+from proselflc.data.tables.encoding import TableEncoding
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError, unknown
 from proselflc.files.typed import convert, damaged
 
 _KINDS: dict[str, type[Preprocessing]] = {
-    kind.kind: kind for kind in (ImageScaling, TextHashing, Standardization)
+    kind.kind: kind for kind in (ImageScaling, TextHashing, Standardization, TableEncoding)
 }
-_FITS: dict[str, Callable[[Any], Preprocessing]] = {
-    "image": ImageScaling.fit,
-    "text": TextHashing.fit,
-    "table": Standardization.fit,
+_FITS: dict[type[Inputs], Callable[[Any], Preprocessing]] = {
+    Images: ImageScaling.fit,
+    ImageFiles: ImageScaling.fit,
+    Texts: TextHashing.fit,
+    Features: Standardization.fit,
+    MixedColumns: TableEncoding.fit,
 }
 _SOURCE = "the saved preprocessing"
 BATCHES_OF_64 = Order(64)  # the paper's for ImageNet and Clothing1M
@@ -47,7 +51,7 @@ _AHEAD = 2  # batches that are asked of each worker before they are needed
 
 def fit(train: Inputs) -> Preprocessing:
     """Return the preprocessing that suits these training inputs, fitted on them."""
-    return _FITS[train.medium](train)
+    return _FITS[type(train)](train)
 
 
 def from_json(value: object) -> Preprocessing:

@@ -15,6 +15,7 @@ from proselflc.data.inputs import Inputs, Ints, read_kept
 from proselflc.data.label_files import CHOICES
 from proselflc.data.opening import open_data
 from proselflc.data.request import FROM_PYTHON, Request
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 from proselflc.files import typed
 from proselflc.run.reader import Run
@@ -79,7 +80,9 @@ def with_trusted(run: Run, found: Dataset) -> Dataset:
         )
     own = Request() if run.config.get("data") == FROM_PYTHON else request(run)
     own = opening.for_other_table(own, path)
-    trusted = open_data(replace(own, labels=None, features=None))
+    mixed = found.train.inputs
+    kinds = mixed.kinds if isinstance(mixed, MixedColumns) else None
+    trusted = open_data(replace(own, labels=None, features=None), kinds)
     return splits.with_trusted_learned(splits.with_trusted(found, trusted))
 
 

@@ -20,6 +20,7 @@ from proselflc.data.opening import open_inputs
 from proselflc.data.preprocessing import Standardization
 from proselflc.data.request import TABLES, Request
 from proselflc.data.tables.cells import format_row
+from proselflc.data.tables.encoding import TableEncoding
 from proselflc.data.tables.table import columns_there
 from proselflc.errors import InputError
 from proselflc.files.regular import whole_file
@@ -71,8 +72,11 @@ def predict(
     """
     scaling = run.preprocessing
     columns = scaling.columns if isinstance(scaling, Standardization) else None
+    kinds = scaling.kinds if isinstance(scaling, TableEncoding) else None
+    if kinds is not None:
+        columns = tuple(kind.name for kind in kinds)
     named = _with_trained_columns(run, request)
-    found = open_inputs(named, run.names, split=split, columns=columns)
+    found = open_inputs(named, run.names, split=split, columns=columns, kinds=kinds)
     examples = found.joined()
 
     def batches() -> Iterator[Floats]:

@@ -27,6 +27,7 @@ from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON, TABLES, Request
 from proselflc.data.serving import fit, loader
 from proselflc.data.tables import columns
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 from proselflc.models import catalogue, pixels
 from proselflc.models.shape import ImageShape
@@ -283,7 +284,9 @@ def _with_validation(config: Config, dataset: Dataset) -> Dataset:
     path = Path(config.trusted)
     if path.exists():
         request = for_other_table(config.request, config.trusted)
-        trusted = open_data(request.with_own_labels)
+        own = dataset.train.inputs
+        kinds = own.kinds if isinstance(own, MixedColumns) else None
+        trusted = open_data(request.with_own_labels, kinds)
         return splits.with_trusted(dataset, trusted)
     try:
         float(config.trusted)

@@ -5,17 +5,40 @@ A spreadsheet executes cells that begin like a formula, so these are written as 
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from proselflc.errors import InputError
 
+DecimalMark: TypeAlias = Literal[".", ","]
+
+# Usual spellings of a missing value, in lower case; the last ones are a spreadsheet's errors.
+MISSING = frozenset(
+    (
+        *("", "na", "n/a", "n.a.", "<na>", "nan", "nat", "null", "none", "nil", "missing"),
+        *("unknown", "-", "--", "?", "."),
+        *("#n/a", "#null!", "#div/0!", "#value!", "#ref!", "#name?", "#num!"),
+    )
+)
+
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_LONGEST = 400  # characters of a number
+_POWER = r"([eE][+-]?[0-9]+)?"
+_SPACES = "_'’ \u00a0\u202f"  # between thousands, beside the mark that is not the decimal mark
+_THOUSANDS = {
+    mark: re.compile(
+        rf"(?P<sign>[+\-−])?(?P<whole>[0-9]{{1,3}}(?:([{other}{_SPACES}])[0-9]{{3}}(?:\3[0-9]{{3}})*)?|"
+        rf"[0-9]*)(?P<rest>{re.escape(mark)}[0-9]*{_POWER}|{_POWER})"
+    )
+    for mark, other in ((".", ","), (",", "."))
+}
 
 
 class NotNumericError(InputError):
@@ -38,6 +61,51 @@ def is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def number_in(cell: str, mark: DecimalMark = ".") -> float | None:
+    """Return the number in a cell with this decimal mark; None if there is none.
+
+    Thousands may be divided by the other mark, a space, an apostrophe or an underscore, in groups
+    of three.
+
+    >>> number_in("1,234.5"), number_in("1.234,5", ","), number_in("12 000"), number_in("1,2")
+    (1234.5, 1234.5, 12000.0, None)
+    """
+    if not cell or len(cell) > _LONGEST:
+        return None
+    if _NUMBER.fullmatch(cell):
+        if mark == "." or "." not in cell:
+            return _finite(cell)
+        return _finite(cell.replace(".", "")) if _THOUSANDS[mark].fullmatch(cell) else None
+    found = _THOUSANDS[mark].fullmatch(cell)
+    if found is None:
+        return None
+    sign, whole, rest = found["sign"] or "", found["whole"], found["rest"] or ""
+    digits = "".join(c for c in whole if c.isdigit())
+    return _finite(f"{sign.replace('−', '-')}{digits}{rest.replace(',', '.')}")
+
+
+def decimal_mark(cells: Sequence[str]) -> DecimalMark:
+    """Return the decimal mark with which more of the cells are numbers; a point if either will do.
+
+    >>> decimal_mark(["17,99", "1.234,50"]), decimal_mark(["1,001", "2,500"]), decimal_mark(["1"])
+    (',', '.', '.')
+    """
+    if not any("," in cell for cell in cells):
+        return "."
+    some = cells[:10_000]
+    point = sum(number_in(cell) is not None for cell in some)
+    comma = sum(number_in(cell, ",") is not None for cell in some)
+    return "," if comma > point else "."
+
+
+def _finite(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:  # a sign or a mark alone
+        return None
+    return value if math.isfinite(value) else None
 
 
 def short(cell: str) -> str:

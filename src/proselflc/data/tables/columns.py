@@ -6,17 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property
-from pathlib import PurePath
-from typing import Literal
 
 import numpy as np
 
 from proselflc.data.dataset import Dataset
-from proselflc.data.image import SUFFIXES
 from proselflc.data.inputs import Floats
 from proselflc.data.request import Request
-from proselflc.data.tables.cells import NotNumericError, is_number, short
+from proselflc.data.tables.cells import MISSING, NotNumericError, is_number, short
 from proselflc.data.tables.table_file import Table
 from proselflc.errors import InputError, unknown
 from proselflc.wording import option
@@ -35,10 +31,6 @@ BEFORE = "label_before"  # previous labels, in a corrected copy of a table
 
 MAX_NAMED = 10  # columns named in a message
 MAX_PASTED = 2000  # characters of column names in a suggested option
-LONG = 30  # mean length in characters from which texts are worth learning from
-MISSING = {"", "na", "n/a", "nan", "null", "none", "nil", "missing", "unknown", "-", "?", "."}
-# 17,99 and 1.234,50 with a decimal comma; 1,001 and 1,234.5 with commas between thousands.
-COMMAS = re.compile(r"[+-]?([0-9]+(\.[0-9]{3})*,[0-9]+|[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?)")
 
 MAX_NOTED = 8  # columns, or groups of classes, named in a note
 MIN_ROWS = 20  # with fewer rows, measurements are distinct by chance
@@ -226,74 +218,22 @@ def option_for(field: str, columns: Sequence[str]) -> str:
     return option(field, tuple(columns[:kept])) + (" …" if kept < len(columns) else "")
 
 
-Kind = Literal["gaps", "commas", "files", "texts", "slips", "names", "words"]
-
-
-@dataclass(frozen=True)
-class _TextColumn:
-    """A column with a cell that is not a number."""
-
-    name: str
-    cells: Sequence[str]
-
-    @cached_property
-    def odd(self) -> list[int]:
-        """Return the rows whose cells are not numbers."""
-        return [row for row, cell in enumerate(self.cells) if not is_number(cell)]
-
-    @cached_property
-    def length(self) -> float:
-        """Return the mean number of characters of the cells that are not numbers."""
-        return sum(len(self.cells[row]) for row in self.odd) / len(self.odd)
-
-    @cached_property
-    def kind(self) -> Kind:
-        """Return what the cells look like."""
-        words = [self.cells[row] for row in self.odd]
-        words = [word for word in words if word.lower() not in MISSING]
-        if not words:
-            return "gaps"
-        if all(COMMAS.fullmatch(word) for word in words):
-            return "commas"
-        if all(PurePath(word).suffix.lower() in SUFFIXES for word in words):
-            return "files"
-        if self.length > LONG:
-            return "texts"
-        if 2 * len(self.odd) < len(self.cells):
-            return "slips"
-        return "names" if len(set(self.cells)) == len(self.cells) else "words"
-
-
-def refusal(
-    table: Table, columns: Sequence[str], *, has_ids: bool, is_needed: bool = False
-) -> InputError:
-    """Return the error about the columns that should hold numbers and do not."""
-    found = [_TextColumn(name, table.texts(name)) for name in columns if not _holds(table, name)]
-    first, others = found[0], [column.name for column in found[1:]]
-    row = first.odd[0]
-    cell = short(first.cells[row])
-    content = f'"{cell}", which is not a number,' if cell else "nothing"
+def refusal(table: Table, columns: Sequence[str]) -> InputError:
+    """Return the error about columns that a model of numbers needs and that do not hold any."""
+    found = [name for name in columns if not _holds(table, name)]
+    first, others = found[0], found[1:]
+    cells = table.texts(first)
+    row = next(row for row, cell in enumerate(cells) if not is_number(cell))
+    content = f'"{short(cells[row])}", which is not a number,' if cells[row] else "nothing"
     also = ""
     if others:
         verb = "have" if len(others) > 1 else "has"
         also = f", and {quote_names(others, MAX_NAMED - 1)} {verb} cells that are not numbers too"
-    commas = [column for column in found if column.kind == "commas"]
-    rest = [column for column in found if column.kind != "commas"]
-    advice = []
-    if commas:
-        which = f" of {quote_names([c.name for c in commas], MAX_NAMED)}" if rest else ""
-        advice.append(
-            "decimal commas and commas between thousands are not supported; save the numbers"
-            f"{which} with decimal points"
-        )
-    if rest:
-        advice.append(
-            _repairs(rest) if is_needed else _advice(rest, has_ids, len(rest) == len(columns))
-        )
+    is_gap = cells[row].lower() in MISSING
     return InputError(
-        f'the column "{short(first.name)}" of {table.path} holds {content} in {table.where(row)}'
-        f"{also}",
-        fix="; ".join(advice),
+        f'the column "{short(first)}" of {table.path} holds {content} in {table.where(row)}{also}; '
+        "the model was trained on finite numbers only",
+        fix="fill it in or drop the row" if is_gap else "fix the cells",
     )
 
 
@@ -304,47 +244,6 @@ def _holds(table: Table, column: str) -> bool:
     except NotNumericError:
         return False
     return True
-
-
-def _repairs(columns: Sequence[_TextColumn]) -> str:
-    """Return how to turn the cells into numbers."""
-    kinds = {column.kind for column in columns}
-    ways = []
-    if "gaps" in kinds:
-        ways.append("fill it in or drop the row")
-    if kinds - {"gaps"}:
-        ways.append("fix the cells")
-    return ", and ".join(ways)
-
-
-def _advice(columns: Sequence[_TextColumn], has_ids: bool, is_all: bool) -> str:
-    """Return what to do about the columns; if `is_all`, ignoring them leaves no inputs."""
-    repairable = [column for column in columns if column.kind in ("gaps", "slips")]
-    ways = [_repairs(repairable)] if repairable else []
-    if not is_all:
-        ids = next((column.name for column in columns if column.kind == "names"), None)
-        ways.append(_ignoring([column.name for column in columns], None if has_ids else ids))
-    files = next((column.name for column in columns if column.kind == "files"), None)
-    if files is not None:
-        ways.append("learn from images with " + option_for("path_column", [files]))
-    texts = [c for c in columns if c.kind in ("texts", *(("names", "words") * is_all))]
-    if texts:
-        longest = max(texts, key=lambda column: column.length)
-        ways.append("learn from texts with " + option_for("text_column", [longest.name]))
-    return ", or ".join(ways)
-
-
-def _ignoring(columns: Sequence[str], ids: str | None) -> str:
-    """Return how to ignore columns, one of which may hold ids."""
-    others = [name for name in columns if name != ids]
-    if ids is None:
-        what = "them" if len(others) > 1 else "the column"
-        return f"ignore {what} with {option_for('ignore_column', others)}"
-    named = f"use it as ids with {option_for('id_column', [ids])}"
-    if not others:
-        return named
-    what = "the others" if len(others) > 1 else "the other"
-    return f"{named} and ignore {what} with {option_for('ignore_column', others)}"
 
 
 def notes(request: Request, dataset: Dataset) -> Iterator[str]:

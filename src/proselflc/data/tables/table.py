@@ -24,14 +24,13 @@ from proselflc.data.tables.columns import (
     find_label,
     find_roles,
     is_about_labels,
-    names_to_show,
     normalize,
     option_for,
-    quote_names,
     refusal,
-    refuse_ids_as_labels,
     require_label,
 )
+from proselflc.data.tables.kinds import ColumnKind
+from proselflc.data.tables.reading import known_columns, learned_columns, require_columns
 from proselflc.data.tables.table_file import Table, open_table
 from proselflc.errors import InputError, unknown
 
@@ -47,11 +46,18 @@ SPLITS = {
 }
 
 
-def read(path: Path, request: Request = ALL_COLUMNS, needs: ModelNeeds | None = None) -> Contents:
+def read(
+    path: Path,
+    request: Request = ALL_COLUMNS,
+    needs: ModelNeeds | None = None,
+    kinds: tuple[ColumnKind, ...] | None = None,
+) -> Contents:
     """Return the contents of a table with a label column and image paths, texts or numbers.
 
     Columns that the request does not name are found by their usual names, but for ignored ones.
-    Without a path or a text column, every remaining column is a feature and must hold numbers.
+    Without a path or a text column, every remaining column is a feature: numbers, booleans, dates,
+    categories and texts, some of which may be missing. Their kinds are those of the request, or
+    `kinds`, or are found from the training part.
     Labels lose the white space around them; classes are in natural order, integers by value. A
     column `split` tells train, test and validation apart; a column `clean` or `clean_label` gives
     the true labels of train. Ids come from the id column (or pandas' unnamed first column), else
@@ -86,9 +92,14 @@ def read(path: Path, request: Request = ALL_COLUMNS, needs: ModelNeeds | None = 
         names = in_order([*(given[i] for i in rows_of["train"]), *true])
     clean = _encode(table, true, names, roles.clean or "") if true else None
     class_ids = None if needs else _encode(table, given, names, label or "")
-    inputs, ids = _inputs(
-        table, roles, inputs_elsewhere=request.features is not None, needed=needed
+    reader = (
+        None
+        if request.features is not None
+        else _Reader(request, rows_of["train"], kinds)
+        if needs is None
+        else _Reader(request, None, needs.kinds, needed)
     )
+    inputs, ids = _inputs(table, roles, reader)
     skipped: list[Skipped] = []
     parts: dict[str, Part[Ints | None]] = {}
     for split, rows in rows_of.items():
@@ -151,7 +162,7 @@ def find_label_cells(path: Path, request: Request) -> LabelCells:
     roles = find_roles(table, request)
     label = require_label(table, roles.label)
     rows = _split_rows(table, roles.split)["train"]
-    ids = _inputs(table, roles, inputs_elsewhere=True)[1]
+    ids = _inputs(table, roles, None)[1]
     return LabelCells(table, label, rows, tuple(ids[i] for i in rows))
 
 
@@ -172,10 +183,30 @@ def column_names(path: Path) -> tuple[str, ...]:
     return open_table(path).columns
 
 
-def _inputs(
-    table: Table, roles: Roles, *, inputs_elsewhere: bool, needed: Sequence[str] | None = None
-) -> tuple[Inputs, Sequence[str]]:
-    """Return the inputs and the ids of all rows."""
+@dataclass(frozen=True)
+class _Reader:
+    """How the columns that have no role are read."""
+
+    request: Request
+    train: Ints | None = None  # [n] rows of the training part
+    kinds: tuple[ColumnKind, ...] | None = None  # of a model, or of a table beside this one
+    needed: Sequence[str] | None = None  # columns of a model
+
+    def __call__(self, table: Table, roles: Roles) -> Inputs:
+        if self.kinds is not None:
+            require_columns(table, [kind.name for kind in self.kinds])
+            return known_columns(table, self.kinds)
+        if self.needed is not None:
+            require_columns(table, self.needed)
+            return _needed_numbers(table, self.needed)
+        apart = {c for c in table.columns if normalize(c) in ID or is_about_labels(table, c)}
+        known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
+        left = [c for c in table.columns if c not in apart and c not in known]
+        return learned_columns(table, left, self.request, self.train)
+
+
+def _inputs(table: Table, roles: Roles, reader: _Reader | None) -> tuple[Inputs, Sequence[str]]:
+    """Return the inputs and the ids of all rows; without a reader, columns are not read."""
     inputs: Inputs
     ids = [str(i) for i in range(len(table))]
     if roles.files is not None:
@@ -184,29 +215,30 @@ def _inputs(
         ids = [PurePath(cell).as_posix() for cell in cells]
     elif roles.texts is not None:
         inputs = Texts(tuple(_filled(table, roles.texts, "text")))
-    elif inputs_elsewhere:
+    elif reader is None:
         inputs = Features(np.zeros((len(table), 0), np.float32))
-    elif needed is not None:
-        _require_columns(table, needed)
-        inputs = _features(table, needed, has_ids=True, is_needed=True)
     else:
-        apart = {c for c in table.columns if normalize(c) in ID or is_about_labels(table, c)}
-        known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
-        left = [c for c in table.columns if c not in apart and c not in known]
-        inputs = _features(table, left, has_ids=roles.ids is not None, label=roles.label)
+        inputs = reader(table, roles)
     return inputs, ids if roles.ids is None else _filled(table, roles.ids, "id")
 
 
-def _require_columns(table: Table, needed: Sequence[str]) -> None:
-    missing = [name for name in needed if name not in table.columns]
-    if missing:
-        what = "column" if len(missing) == 1 else "columns"
-        here = ", ".join(map(short, names_to_show(table, missing[0])))
+def _needed_numbers(table: Table, columns: Sequence[str]) -> Features:
+    """Return the columns that a model of numbers needs, which cannot be ignored."""
+    try:
+        numbers = table.numbers(columns)
+    except NotNumericError:
+        raise refusal(table, columns) from None
+    with np.errstate(all="ignore"):  # too large for float32 becomes infinite, which is refused next
+        values = numbers.astype(np.float32)
+    if not np.isfinite(values).all():
+        row, k = np.argwhere(~np.isfinite(values))[0]
+        cell = "nothing or NaN" if np.isnan(numbers[row, k]) else f"{numbers[row, k]}"
         raise InputError(
-            f"{table.path} lacks the {what} {quote_names(missing, 10)} that the model was trained "
-            f"on; its columns: {here}",
-            fix="add what is missing",
+            f'the column "{columns[k]}" of {table.path} holds {cell} in {table.where(int(row))}, '
+            "where a finite number is expected",
+            fix="fill it in or drop the row",
         )
+    return Features(values, tuple(columns))
 
 
 def _filled(
@@ -308,37 +340,3 @@ def _encode(table: Table, labels: Sequence[str], names: Sequence[str], column: s
                 f"{table.where(row)}, a class without training examples: add some or drop the row"
             )
     return np.array([class_ids[label] for label in labels], dtype=np.int64)
-
-
-def _features(
-    table: Table,
-    columns: Sequence[str],
-    *,
-    has_ids: bool,
-    is_needed: bool = False,
-    label: str | None = None,
-) -> Features:
-    """Return the columns as numbers; those that a model needs cannot be ignored."""
-    if not columns:
-        raise InputError(
-            f"{table.path} has nothing to learn from: add a column of image paths or "
-            f"texts, or columns of numbers, to {', '.join(names_to_show(table, 'text'))}"
-        )
-    try:
-        numbers = table.numbers(columns)
-    except NotNumericError:
-        if label is not None:
-            refuse_ids_as_labels(table, label)
-        raise refusal(table, columns, has_ids=has_ids, is_needed=is_needed) from None
-    with np.errstate(all="ignore"):  # too large for float32 becomes infinite, which is refused next
-        values = numbers.astype(np.float32)
-    if not np.isfinite(values).all():
-        row, k = np.argwhere(~np.isfinite(values))[0]
-        cell = "nothing or NaN" if np.isnan(numbers[row, k]) else f"{numbers[row, k]}"
-        ignore = f", or ignore the column with {option_for('ignore_column', [columns[k]])}"
-        raise InputError(
-            f'the column "{columns[k]}" of {table.path} holds {cell} in {table.where(int(row))}, '
-            "where a finite number is expected",
-            fix=f"fill it in or drop the row{'' if is_needed else ignore}",
-        )
-    return Features(values, tuple(columns))
