@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ class Boosting:
     rounds: int = ROUNDS
     learning_rate: float = LEARNING_RATE
     seed: int = 0
+    takes_codes: ClassVar[bool] = True
 
     def fit(self, table: LabelledTable) -> FittedTrees:
         """Learn a table."""

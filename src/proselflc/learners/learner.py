@@ -77,6 +77,10 @@ class Learner(Protocol):
     def rounds(self) -> int:
         """Return the number of rounds, which a run records as epochs."""
 
+    @property
+    def takes_codes(self) -> bool:
+        """Return whether rows have codes and NaN; otherwise they are dense and standardised."""
+
     def fit(self, table: LabelledTable) -> Fitted:
         """Learn a table."""
 

@@ -119,6 +119,10 @@ class TreeEnsemble(nn.Module):
 
     def _leaves(self, x: Tensor) -> Tensor:
         """Return [N, rounds, K] what the leaves add that N rows fall into."""
+        if x.ndim != 2 or x.shape[1] != len(self.known):
+            raise InputError(
+                f"the trees were made for rows of {len(self.known)} columns, got {list(x.shape)}"
+            )
         x = x.double()
         rows = torch.arange(len(x), device=x.device)[:, None]
         node = self.roots.flatten().expand(len(x), -1)

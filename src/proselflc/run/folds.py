@@ -12,24 +12,24 @@ from proselflc.auditing import held_out
 from proselflc.auditing.held_out import Stored
 from proselflc.auditing.records import slices
 from proselflc.data import noise
-from proselflc.data import splits as splits_of
-from proselflc.data.batches import Order, random_stream
+from proselflc.data.batches import Order
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.inputs import Ints
-from proselflc.data.labels import Labels
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.splits import Split
-from proselflc.errors import InputError, invalid_option
+from proselflc.errors import InputError
+from proselflc.learners.catalogue import is_learner
 from proselflc.run import original
 from proselflc.run.config import Config, OutputOptions, differences
+from proselflc.run.fold_splits import split_examples
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal import Display, Interrupted
 from proselflc.training import checkpoint, processes
 from proselflc.training.loop import DivergenceError
 from proselflc.training.run_directory import RunDirectory, read_toml
-from proselflc.wording import command, option
+from proselflc.wording import command
 
 _WIDTH = 256  # least width of an example in the choice of how many are predicted at once
 
@@ -78,33 +78,6 @@ def predict(run: Run, folds: int, data: Data, display: Display) -> None:
         _join(run, splits, config.recipe.seed)
 
 
-def split_examples(labels: Labels, folds: int, seed: int) -> tuple[Split, ...]:
-    """Return the folds of a run's examples, a function of its labels and its seed alone."""
-    n = len(labels.given)
-    if folds < 2:
-        raise invalid_option("folds", f"must be at least 2, got {folds}")
-    stream = random_stream(seed, "folds", folds)
-    # Trusted examples are few, so the split is stratified by them too.
-    kinds = labels.given if labels.trusted is None else 2 * labels.given + labels.trusted
-    splits = splits_of.folds(kinds, folds, generator=stream)
-    if min(len(split.train) for split in splits) < 2:
-        raise InputError(
-            f"{folds} folds of {n} examples leave fewer than two to train on: there are too few "
-            "examples for an audit by folds",
-            field="folds",
-        )
-    masks = {} if labels.trusted is None else {"trusted": labels.trusted, "other": ~labels.trusted}
-    for kind, mask in masks.items():
-        if not all(mask[split.train].any() for split in splits):
-            raise InputError(
-                f"the method learns from trusted and other examples, and {folds} folds would leave "
-                f"a model without {kind} ones: the run has {int(mask.sum())} such of {n}",
-                field="folds",
-                fix=f"train the run with another {option('trusted')}",
-            )
-    return splits
-
-
 def fold_config(config: Config, n: int, m: int) -> Config:
     """Return the config of a run on n examples for a fold with m of them.
 
@@ -112,6 +85,17 @@ def fold_config(config: Config, n: int, m: int) -> Config:
     of epochs stays the same. There is one evaluation, at the end.
     """
     recipe = config.recipe
+    alone = replace(
+        config,
+        request=Request(data=FROM_PYTHON),
+        noise=None,
+        noise_seed=None,
+        trusted=None,
+        eval_epochs=None,
+        tracker=None,
+    )
+    if is_learner(config.model):
+        return alone
     batch_size = min(recipe.batch_size or m, m)
     before = Order(recipe.batch_size or n, least=2).count(n)
     batches = Order(batch_size, least=2).count(m)
@@ -123,17 +107,7 @@ def fold_config(config: Config, n: int, m: int) -> Config:
         steps=None if steps is None else max(1, round(steps * batches / before)),
         warmup=round(recipe.warmup * batches / before),
     )
-    return replace(
-        config,
-        request=Request(data=FROM_PYTHON),
-        noise=None,
-        noise_seed=None,
-        trusted=None,
-        recipe=recipe,
-        eval_epochs=None,
-        eval_steps=recipe.total_steps(batches),
-        tracker=None,
-    )
+    return replace(alone, recipe=recipe, eval_steps=recipe.total_steps(batches))
 
 
 def _is_done(run: Run, folds: int, seed: int) -> bool:

@@ -84,22 +84,23 @@ class PreparedRun:
         return loader(part, self.preprocessing, order, workers=workers, channels_last=last)
 
 
-def prepare(
-    config: Config,
-    dataset: Dataset | None = None,
-    *,
-    model: nn.Module | None = None,
-    preprocessing: Preprocessing | None = None,
-    shard: tuple[int, int] = (0, 1),
-    begun_in: int | None = None,
-    report: Callable[[str], None],
-) -> PreparedRun:
-    """Open the data, corrupt its labels, and make the model and the strategy of a config.
+@dataclass(frozen=True)
+class LabelledData:
+    """The data of a run with the labels that are learned."""
 
-    Data, model and preprocessing that are given replace what the config names; `report` receives
-    sentences about what the user may not expect.
+    config: Config
+    dataset: Dataset
+    labels: Labels  # of the training part
+
+
+def label_data(
+    config: Config, dataset: Dataset | None, report: Callable[[str], None]
+) -> LabelledData:
+    """Open the data of a config, unless it is given, and corrupt its labels.
+
+    `report` receives sentences about what the user may not expect.
     """
-    parameters = methods.resolved(config.method, config.parameters)
+    methods.resolved(config.method, config.parameters)
     if dataset is None:
         check_label_run(config.request)
         dataset = open_data(config.request)
@@ -116,7 +117,29 @@ def prepare(
         if many == 1:
             which = f"1 example could not be read and is skipped, {first.id}"
         report(f"{which} ({first.reason}); the run's model.json lists them")
-    dataset, labels = _labelled(config, dataset, report)
+    return LabelledData(config, *_labelled(config, dataset, report))
+
+
+def prepare(
+    config: Config,
+    dataset: Dataset | None = None,
+    *,
+    data: LabelledData | None = None,
+    model: nn.Module | None = None,
+    preprocessing: Preprocessing | None = None,
+    shard: tuple[int, int] = (0, 1),
+    begun_in: int | None = None,
+    report: Callable[[str], None],
+) -> PreparedRun:
+    """Open the data, corrupt its labels, and make the model and the strategy of a config.
+
+    Data, model and preprocessing that are given replace what the config names; `data` is what
+    `label_data` returned, if it was called before. `report` receives sentences about what the user
+    may not expect.
+    """
+    parameters = methods.resolved(config.method, config.parameters)
+    data = data or label_data(config, dataset, report)
+    config, dataset, labels = data.config, data.dataset, data.labels
     n, C = len(dataset.train), dataset.num_classes
     notes: list[str] = []  # about the weights, reported once they have been read and fit
     if preprocessing is not None:
@@ -191,7 +214,7 @@ def prepare(
         augment=augment,
         recipe=recipe,
         noise=None if config.noise is None else labels.generator,
-        noise_seed=_noise_seed(config) if config.noise is not None else None,
+        noise_seed=noise_seed(config) if config.noise is not None else None,
     )
     context = RunContext(
         total_steps=total,
@@ -253,7 +276,7 @@ def _labelled(
                 field="noise",
                 fix=f"pass {option('noise', 'none')}",
             )
-        result = corrupt_labels(dataset, spec, seed=_noise_seed(config))
+        result = corrupt_labels(dataset, spec, seed=noise_seed(config))
         generator = result.spec
         for note in unexpected_effects(dataset, result):
             report(note)
@@ -305,7 +328,7 @@ def _with_validation(config: Config, dataset: Dataset) -> Dataset:
     return splits.with_split(dataset, split)
 
 
-def _noise_seed(config: Config) -> int:
+def noise_seed(config: Config) -> int:
     return config.recipe.seed if config.noise_seed is None else config.noise_seed
 
 

@@ -312,7 +312,7 @@ class Run:
         if not n:
             return
         order = Order(batch_size, shuffle=False)
-        batches = loader(part, self.preprocessing, order, workers=workers)
+        batches = loader(part, self._saved.served_by, order, workers=workers)
         device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
         for batch, logits in predict_batches(self.model, batches, device):
             yield batch.index.numpy(), torch.softmax(logits, 1).cpu().numpy()

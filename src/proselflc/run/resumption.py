@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from accelerate import Accelerator
@@ -16,12 +17,23 @@ from proselflc.files import manifest
 from proselflc.files.manifest import Written
 from proselflc.options import LARGEST_WHOLE
 from proselflc.run import config as config_file
+from proselflc.run.config import Config
 from proselflc.run.prepare import PreparedRun
 from proselflc.training import checkpoint, observations, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.loop import Training
 from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.wording import option
+
+
+class Begun(Protocol):
+    """A run that is ready to begin."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def labels(self) -> Labels: ...
 
 
 def check_disk_space(directory: RunDirectory, prepared: PreparedRun, training: Training) -> None:
@@ -74,7 +86,7 @@ def facts(prepared: PreparedRun) -> dict[str, object]:
     }
 
 
-def check_run(directory: RunDirectory, prepared: PreparedRun) -> None:
+def check_run(directory: RunDirectory, prepared: Begun) -> None:
     """Refuse to resume a run with other options, labels or examples."""
     stored = read_toml(directory.config)
     different = config_file.differences(stored, prepared.config.table())
@@ -105,7 +117,7 @@ def _refusal(reason: str, fix: str) -> InputError:
     return InputError(reason, field="resume", fix=fix)
 
 
-def _why_other_examples(prepared: PreparedRun) -> str:
+def _why_other_examples(prepared: Begun) -> str:
     """Return a likely reason for different examples, and what to do."""
     if not _draws_trusted(prepared):
         return "has the data changed?"
@@ -117,7 +129,7 @@ def _why_other_examples(prepared: PreparedRun) -> str:
     )
 
 
-def _draws_trusted(prepared: PreparedRun) -> bool:
+def _draws_trusted(prepared: Begun) -> bool:
     """Return whether trusted examples are drawn as a share of the data."""
     trusted = prepared.config.trusted
     return trusted is not None and not Path(trusted).exists()

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 from proselflc.auditing import evaluation, verdict, witness
 from proselflc.auditing.audit import Audit
@@ -21,13 +21,15 @@ from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.detection import detection, label_accuracy
 from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.fitting import Fitting, FittingPoint
-from proselflc.auditing.records import Records
+from proselflc.auditing.records import HeldOut, Records
 from proselflc.auditing.verdict import Compared
 from proselflc.data.corrections import Corrections
-from proselflc.data.dataset import Part
+from proselflc.data.dataset import Dataset, Part
 from proselflc.data.labels import Labels
+from proselflc.data.preprocessing import Preprocessing
 from proselflc.files.manifest import Written
 from proselflc.files.regular import whole_file
+from proselflc.run.config import Config
 from proselflc.run.corrections import followed
 from proselflc.run.observers import Meter
 from proselflc.run.prepare import PreparedRun
@@ -41,6 +43,22 @@ from proselflc.wording import option
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class LearnedRun(Protocol):
+    """A run that has learned, as far as its model is written."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def dataset(self) -> Dataset: ...
+
+    @property
+    def labels(self) -> Labels: ...
+
+    @property
+    def preprocessing(self) -> Preprocessing: ...
 
 
 def history_line(
@@ -164,13 +182,16 @@ def final_measures(prepared: PreparedRun, training: Training, folder: Path) -> J
         z = logits_of_all(training.evaluated, batches, len(part), C, accelerator, folder)
         if not accelerator.is_main_process:
             continue
-        y = torch.from_numpy(part.labels)
-        measures = evaluation.evaluate(z, y, C).to_json()
-        if part is dataset.test:
-            result[name] = {**measures, "calibration": evaluation.paper_calibration(z, y)}
-        else:
-            result[name] = {**measures, "temperature": evaluation.fitted_temperature(z, y)}
+        result[name] = measures_of(name, z, torch.from_numpy(part.labels), C)
     return result
+
+
+def measures_of(name: str, logits: Tensor, labels: Tensor, num_classes: int) -> Json:
+    """Return all measures of logits [n, C] on the "test" or the "validation" part."""
+    measures = evaluation.evaluate(logits, labels, num_classes).to_json()
+    if name == "test":
+        return {**measures, "calibration": evaluation.paper_calibration(logits, labels)}
+    return {**measures, "temperature": evaluation.fitted_temperature(logits, labels)}
 
 
 def write_results(
@@ -189,6 +210,7 @@ def write_results(
     notes: Sequence[str] = (),
     warnings: Sequence[AuditWarning] = (),
     compared: Compared | None = None,
+    held_out: HeldOut | None = None,
 ) -> None:
     """Audit the labels, and write examples, audit, evaluation, summary and last the manifest.
 
@@ -199,11 +221,13 @@ def write_results(
         notes: sentences about estimates that the reader should know.
         warnings: reasons to be careful with the audit that are known already.
         compared: what the inputs say about the labels.
+        held_out: predictions by models that were not trained on the examples, or None.
     """
     compared = compared or Compared()
     if compared.witness is not None:
         witness.write(directory, compared.witness)
-    records = Records(Epochs(directory.dynamics, written.checked), witness=compared.witness)
+    observed = Epochs(directory.dynamics, written.checked)
+    records = Records(observed, held_out, compared.witness)
     table, audit = verdict.audit_labels(
         labels, records, tuple(warnings), examination=compared.examination
     )
@@ -291,24 +315,25 @@ def write_transition(directory: RunDirectory, strategy: Strategy) -> None:
             np.lib.format.write_array(file, array, allow_pickle=False)
 
 
-def write_model(directory: RunDirectory, prepared: PreparedRun, module: nn.Module) -> None:
-    """Write the weights, and what else a prediction needs."""
-    state = {
-        name: tensor.detach().cpu().clone().contiguous()
-        for name, tensor in module.state_dict().items()
-    }
-    with whole_file(directory.weights) as file:
-        file.write(save(state))
-    values = prepared.labels.values
+def write_model(directory: RunDirectory, learned: LearnedRun, module: nn.Module | None) -> None:
+    """Write the weights, and what else a prediction needs; without a module the latter alone."""
+    if module is not None:
+        state = {
+            name: tensor.detach().cpu().clone().contiguous()
+            for name, tensor in module.state_dict().items()
+        }
+        with whole_file(directory.weights) as file:
+            file.write(save(state))
+    values = learned.labels.values
     directory.write_json(
         directory.model,
         {
-            "model": prepared.config.model,
-            "num_classes": prepared.dataset.num_classes,
-            "names": list(prepared.dataset.names),
-            "preprocessing": prepared.preprocessing.to_json(),
+            "model": learned.config.model,
+            "num_classes": learned.dataset.num_classes,
+            "names": list(learned.dataset.names),
+            "preprocessing": learned.preprocessing.to_json(),
             **({} if values is None else {"label_type": values.to_json()}),
-            "averaged": prepared.config.recipe.ema is not None,
-            "skipped": [asdict(example) for example in prepared.dataset.skipped],
+            "averaged": learned.config.recipe.ema is not None,
+            "skipped": [asdict(example) for example in learned.dataset.skipped],
         },
     )

@@ -6,8 +6,9 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from accelerate import Accelerator
@@ -22,9 +23,11 @@ from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
+from proselflc.learners.catalogue import is_learner
 from proselflc.models.factory import names_code
 from proselflc.run import neighbours, resumption
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
+from proselflc.run.fitted import FittedRun, prepare_table
 from proselflc.run.observers import (
     Checkpointer,
     History,
@@ -34,7 +37,7 @@ from proselflc.run.observers import (
     Tracker,
     check_tracker,
 )
-from proselflc.run.prepare import PreparedRun, prepare, resumed_config
+from proselflc.run.prepare import PreparedRun, label_data, prepare, resumed_config
 from proselflc.run.summary import (
     evaluate,
     final_measures,
@@ -103,27 +106,65 @@ def train(
                 f"{count}: it learns from the same batches, but batch normalisation and dropout "
                 "depend on the number of processes"
             )
-        prepared = prepare(
-            config,
-            dataset,
-            model=model,
-            preprocessing=preprocessing,
-            shard=(accelerator.process_index, count),
-            begun_in=begun_in,
-            report=display.note if accelerator.is_main_process else lambda note: None,
-        )
-        run = TrainingRun(prepared, directory, accelerator, display, is_audited=is_audited)
+        report = display.note if accelerator.is_main_process else lambda note: None
+        data = label_data(config, dataset, report)
+        run: LearningRun
+        if model is None and is_learner(config.model):
+            _check_one_process(accelerator, config)
+            table = prepare_table(data, preprocessing)
+            run = FittedRun(table, directory, display, is_audited=is_audited)
+            resolved = table.config
+        else:
+            prepared = prepare(
+                config,
+                data=data,
+                model=model,
+                preprocessing=preprocessing,
+                shard=(accelerator.process_index, count),
+                begun_in=begun_in,
+                report=report,
+            )
+            run = TrainingRun(prepared, directory, accelerator, display, is_audited=is_audited)
+            resolved = prepared.config
         run.begin(start.resume)
         if config.tracker is not None:
-            tracker = Tracker(accelerator, prepared.config, directory)
+            tracker = Tracker(accelerator, resolved, directory)
             stack.callback(tracker.close)
             observers = (tracker, *observers)
-        stack.enter_context(stop_signals(run.training))
+        stack.enter_context(run.stop_signals())
         with showing(display), run.stopped_workers():
             is_complete = run.learn(observers)
         if is_complete:
             run.finish()
     return directory.path
+
+
+class LearningRun(Protocol):
+    """A run that learns: a network in the loop, or a learner of tables (`FittedRun`)."""
+
+    def begin(self, resume: bool) -> None:
+        """Restore the last checkpoint, or write what a new run begins with."""
+
+    def learn(self, observers: Sequence[Observer] = ()) -> bool:
+        """Learn to the end and return whether it was reached."""
+
+    def finish(self) -> None:
+        """Write the model, the neighbours, the audit and the summary."""
+
+    def stop_signals(self) -> AbstractContextManager[None]:
+        """Let Ctrl-C, SIGTERM and SIGHUP stop the run so that it can be resumed."""
+
+    def stopped_workers(self) -> AbstractContextManager[None]:
+        """Turn what a stop does to other processes of the run into an interruption."""
+
+
+def _check_one_process(accelerator: Accelerator, config: Config) -> None:
+    if accelerator.num_processes > 1:
+        raise InputError(
+            f"{config.model} learns in one process, and {accelerator.num_processes} were started",
+            field="model",
+            fix="start it without torchrun",
+        )
 
 
 class TrainingRun:
@@ -235,6 +276,10 @@ class TrainingRun:
             observers=observers,
             evaluate=self._evaluate,
         )
+
+    def stop_signals(self) -> AbstractContextManager[None]:
+        """Let the first signal request a stop after the next step."""
+        return stop_signals(self.training)
 
     @contextlib.contextmanager
     def stopped_workers(self) -> Iterator[None]:

@@ -141,6 +141,7 @@ class RunDirectory:
         """Return the files for the manifest: all but itself and the report, which is not read."""
         unlisted = self.manifest, self.report
         files = [path for path in self._all(_File) if path.is_file() and path not in unlisted]
+        files += [path for path in (self.folds_done, self.folds_p) if path.is_file()]
         return files + [path for path in self.dynamics.glob("*.npy") if _OWN.fullmatch(path.name)]
 
     def reopen(self) -> None:

@@ -20,6 +20,8 @@ from proselflc.data.opening import DATASETS
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import TABLES
 from proselflc.errors import InputError
+from proselflc.learners import catalogue as learners
+from proselflc.learners.rows import RowsForTrees
 from proselflc.models import catalogue
 from proselflc.models.weights import load_strictly, read_state
 from proselflc.training.run_directory import RunDirectory
@@ -64,6 +66,13 @@ class SavedModel:
         return serving.from_json(self._description.preprocessing)
 
     @property
+    def served_by(self) -> Preprocessing:
+        """Return what turns inputs into the tensors that the model takes."""
+        if learners.is_learner(self.claimed_name):
+            return RowsForTrees(self.preprocessing)
+        return self.preprocessing
+
+    @property
     def claimed_name(self) -> str:
         """Return the model's name or code as the run claims it, which is not trusted."""
         return str(self._description.model)
@@ -71,7 +80,7 @@ class SavedModel:
     @property
     def is_ours(self) -> bool:
         """Whether the run claims that its model is one of the catalogue."""
-        return self.claimed_name in catalogue.MODELS
+        return self.claimed_name in catalogue.MODELS or learners.is_learner(self.claimed_name)
 
     @property
     def model_name(self) -> str:
@@ -87,6 +96,8 @@ class SavedModel:
 
     def read(self) -> nn.Module:
         """Return the trained model in evaluation mode; it maps inputs to logits [N, C]."""
+        if learners.is_learner(self.model_name):
+            return self._read_learner()
         shape = self.preprocessing.shape
         module = catalogue.build(self.model_name, shape, len(self.names), generator_seed=0)
         weights = self.directory.checked(self.directory.weights)
@@ -94,6 +105,16 @@ class SavedModel:
         self._check_finite(state, {name for name, _ in module.named_parameters()})
         load_strictly(module, state, weights)
         return module.eval()
+
+    def _read_learner(self) -> nn.Module:
+        weights = self.directory.checked(self.directory.weights)
+        try:
+            return learners.read(read_state(weights), len(self.names)).eval()
+        except InputError as error:
+            raise InputError(
+                f"{weights} is damaged: {error.reason}",
+                fix="restore the file from a copy, or train the run again",
+            ) from None
 
     def _check_finite(self, state: Mapping[str, Tensor], parameters: Collection[str]) -> None:
         """Refuse NaN and infinite weights; a buffer of a user's model may be a mask of −∞."""

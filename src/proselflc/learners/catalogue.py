@@ -1,0 +1,43 @@
+"""The learners by name, and how each is read from a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from torch import Tensor, nn
+
+from proselflc.errors import InputError
+from proselflc.learners.boosting import LEARNING_RATE, ROUNDS, Boosting
+from proselflc.learners.learner import Learner
+from proselflc.learners.trees import TreeEnsemble
+
+# Makes a learner from its number of rounds, its learning rate and a seed.
+Make: TypeAlias = Callable[[int, float, int], Learner]
+
+LEARNERS: dict[str, tuple[str, Make]] = {
+    "boosting": ("boosted trees, with categories and gaps", Boosting),
+}
+
+
+def is_learner(name: str | None) -> bool:
+    """Return whether a model is a learner of tables rather than a network."""
+    return name in LEARNERS
+
+
+def make(name: str, rounds: int | None, learning_rate: float | None, seed: int) -> Learner:
+    """Return the learner of a name; None for its own number of rounds or learning rate."""
+    rate = LEARNING_RATE if learning_rate is None else learning_rate
+    return LEARNERS[name][1](ROUNDS if rounds is None else rounds, rate, seed)
+
+
+def read(state: Mapping[str, Tensor], num_classes: int) -> nn.Module:
+    """Return the model that a run has saved; it maps rows for trees to logits [N, C].
+
+    Raises:
+        InputError: the arrays are not those of a model for that many classes.
+    """
+    known = state.get("known")
+    if known is None or known.ndim != 2:
+        raise InputError("the file holds no trees")
+    return TreeEnsemble.from_state(state, len(known), num_classes)
