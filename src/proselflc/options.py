@@ -26,6 +26,9 @@ Required: TypeAlias = Annotated[str, Parameter(show_default=False)]  # "" stands
 Several: TypeAlias = Annotated[
     tuple[str, ...], Parameter(consume_multiple=True, show_default=False)
 ]
+LabelColumn: TypeAlias = Annotated[
+    str | None, Parameter(name=("--label-column", "--label"), show_default=False)
+]
 
 
 def make_plain(options: object) -> None:
@@ -60,7 +63,7 @@ def check_least(
 
 def check_out(out: Path, overwrite: bool, suffixes: Sequence[str], field: str = "out") -> None:
     """Refuse a file that cannot be written, before anything is computed."""
-    if out.suffix.lower() not in suffixes:
+    if not out.name.lower().endswith(tuple(suffixes)):
         raise invalid_option(field, f'must end in {", ".join(suffixes)}, got "{out.name}"')
     if not out.parent.is_dir():
         raise InputError(f"there is no folder {out.parent}", field=field, fix="create it")

@@ -38,7 +38,8 @@ app = App(
 # generating it takes a tenth of the time of --help.
 LEARNING: dict[str, Callable[..., None]] = {"train": learning.train, "search": learning.search}
 for name, learns in LEARNING.items():
-    app.command(learns, usage=f"Usage: proselflc {name} [OPTIONS]")
+    app.command(learns, usage=f"Usage: proselflc {name} [DATA] [OPTIONS]")
+app.command(data.columns, usage="Usage: proselflc columns FILE [OPTIONS]")
 for command in (
     *(data.datasets, data.methods, data.models, data.doctor),
     *(learning.predict, learning.demo, learning.reproduce),
@@ -75,6 +76,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     try:
+        arguments = options.with_data(arguments)
         prepare(arguments)
         app(
             arguments,

@@ -13,10 +13,10 @@ from cyclopts import Parameter
 
 from proselflc.cli import options
 from proselflc.data.opening import DATASETS
-from proselflc.data.request import Request
-from proselflc.errors import RunError, printable
+from proselflc.data.request import InputsRequest, Request
+from proselflc.errors import InputError, RunError, printable
 from proselflc.options import Whole
-from proselflc.terminal import print_json, print_table, say_notes
+from proselflc.terminal import print_json, print_table, say, say_notes
 
 if TYPE_CHECKING:
     from proselflc.training.method import Method
@@ -185,6 +185,38 @@ def doctor(*, json: bool = False) -> None:
         sys.stdout.write(describe(found))
     if found.faults:
         raise RunError("; ".join(found.faults))
+
+
+def columns(
+    *,
+    json: bool = False,
+    request: Annotated[InputsRequest, Parameter(name="*")] = InputsRequest(),  # noqa: B008
+) -> None:
+    """Show what the columns of a table hold, as `train` would read them.
+
+    Kinds are found from the training rows. Change one with --categorical, --numeric, --text or
+    --ignore-column.
+
+    Args:
+        json: print the columns as JSON.
+        request: the table.
+    """
+    from proselflc.data.tables.summary import summarize
+
+    if not request.data:
+        raise InputError("there is no table", field="data", fix="give the path of one")
+    found = summarize(Path(request.data), request)
+    if json:
+        print_json(asdict(found))
+        return
+    say(f"{found.data}: {found.rows:,} rows, {len(found.columns):,} columns, {found.form}")
+    print_table(
+        ("column", "kind", "missing", "distinct", "example", "note"),
+        [
+            (one.column, one.kind, f"{one.missing:,}", f"{one.distinct:,}", one.example, one.note)
+            for one in found.columns
+        ],
+    )
 
 
 def noise(

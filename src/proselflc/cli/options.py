@@ -32,7 +32,30 @@ _SEARCH = {
     **{"space": tuple[str, ...], "trials": int, "prune": bool, "jobs": int, "storage": str},
     "no_retrain": bool,
 }
+# Commands that take data as their first word, or as the second after a run.
+_DATA_FIRST = {"train": 1, "search": 1, "columns": 1, "noise": 1, "embed": 1, "predict": 2}
 _EXCLUSIVE = (("epochs", "steps"), ("eval_epochs", "eval_steps"))
+
+
+def with_data(arguments: Sequence[str]) -> list[str]:
+    """Return the words of a command line with --data in front of data that is given without it.
+
+    >>> with_data(["train", "patients.csv", "--label", "kind"])
+    ['train', '--data', 'patients.csv', '--label', 'kind']
+    """
+    words = list(arguments)
+    place = _DATA_FIRST.get(words[0], 0) if words else 0
+    if not place or len(words) <= place or words[place].startswith("--"):
+        return words
+    if words[place] != "-" and words[place].startswith("-"):
+        return words
+    if _has_flag(words, "--data"):
+        raise InputError(
+            f"the data is given twice, as {words[place]} and with --data",
+            field="data",
+            fix="give it once",
+        )
+    return [*words[:place], "--data", *words[place:]]
 
 
 def with_parameters(command: Callable[..., R], takers: Sequence[Method[Any]]) -> Callable[..., R]:

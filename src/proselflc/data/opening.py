@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from proselflc.data.label_files import read_label_file, refuse_choice
-from proselflc.data.request import FROM_PYTHON, SPREADSHEETS, TABLES, Request
+from proselflc.data.request import FROM_PYTHON, KINDS_ASKED, SPREADSHEETS, Request, is_table
 from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.files.regular import is_regular, must_be_file
 from proselflc.wording import command, option
@@ -69,10 +69,10 @@ def without_labels(request: Request) -> Request:
     A column of labels or ids that only the table of the other labels has is left out.
     """
     plain = request.with_own_labels
-    if request.labels is None or request.labels.suffix.lower() not in TABLES:
+    if request.labels is None or not is_table(request.labels):
         return plain
     path = Path(request.data)
-    if path.suffix.lower() not in TABLES:
+    if not is_table(path):
         plain = replace(plain, label_column=None, id_column=None, ignore_column=())
         return replace(plain, text_column=None, path_column=None)
     named = (request.label_column, request.id_column)
@@ -80,7 +80,7 @@ def without_labels(request: Request) -> Request:
         return plain
     from proselflc.data.tables import table
 
-    there = {name.lower() for name in table.column_names(path)}
+    there = {name.lower() for name in table.column_names(path, request.sheet)}
     label, ids = (c if c is not None and c.strip().lower() in there else None for c in named)
     return replace(plain, label_column=label, id_column=ids)
 
@@ -88,11 +88,11 @@ def without_labels(request: Request) -> Request:
 def for_other_table(request: Request, data: str) -> Request:
     """Return the request for a similar table, which need not have the ignored columns."""
     path = Path(data)
-    if not request.ignore_column or path.suffix.lower() not in TABLES or not path.is_file():
+    if not request.ignore_column or not is_table(path) or not path.is_file():
         return replace(request, data=data)
     from proselflc.data.tables import table
 
-    there = table.columns_there(path, request.ignore_column)
+    there = table.columns_there(path, request.ignore_column, request.sheet)
     return replace(request, data=data, ignore_column=there)
 
 
@@ -145,7 +145,7 @@ def _contents(request: Request, needs: ModelNeeds) -> Contents:
     _must_name_data(request)
     _must_not_be_run(request, is_predicted=True)
     path = Path(request.data)
-    is_read = path.is_file() and path.suffix.lower() in (*TABLES, ".npz", ".npy")
+    is_read = path.is_file() and (is_table(path) or path.suffix.lower() in (".npz", ".npy"))
     if request.data not in DATASETS and (is_read or (path.is_dir() and _published(path) is None)):
         return _read_path(path, request, needs)
     from proselflc.data.dataset import contents_of
@@ -164,7 +164,7 @@ def _read_path(
         from proselflc.data.sources import image_folder
 
         return image_folder.read(path, on_bad_image=request.on_bad_image, needs=needs)
-    if path.suffix.lower() in TABLES:
+    if is_table(path):
         from proselflc.data.tables import table
 
         return table.read(path, request, needs, kinds)
@@ -206,21 +206,21 @@ def _must_be_no_spreadsheet(request: Request) -> None:
     for path in (Path(request.data), request.labels):
         if path is not None and path.suffix.lower() in SPREADSHEETS and not path.is_dir():
             raise InputError(
-                f"{path} is a spreadsheet, which may hold several sheets",
-                fix="save the sheet as CSV UTF-8, and give that file",
+                f"{path} is a spreadsheet in a format that is not read",
+                fix="save it as .xlsx, or the sheet as CSV UTF-8, and give that file",
             )
 
 
 def _check_columns(request: Request) -> None:
     """Refuse options that name a column where the data is not a table."""
     tables = [Path(request.data), *([request.labels] if request.labels else [])]
-    if any(path.suffix.lower() in TABLES for path in tables):
+    if any(is_table(path) for path in tables):
         return
-    for name in ("label", "text", "path", "id", "ignore"):
-        column = getattr(request, f"{name}_column")
+    named = ("label", "text", "path", "id", "ignore")
+    for field in (*(f"{name}_column" for name in named), *KINDS_ASKED, "sheet"):
+        column = getattr(request, field)
         if column:
-            column = column[0] if name == "ignore" else column
-            field = f"{name}_column"
+            column = column if isinstance(column, str) else column[0]
             raise InputError(
                 f"{option(field, column)} names a column, but {request.data or request.features} "
                 "is not a table",
@@ -238,7 +238,7 @@ def _meant(path: Path) -> str:
     close = get_close_matches(path.name, beside, n=1, cutoff=0.75)
     if close:
         return f'; did you mean "{path.with_name(close[0])}"?'
-    if path.suffix.lower() in TABLES:
+    if is_table(path):
         return f", seen from {Path.cwd()}: check the path"
     return ", and as a name it is an " + unknown("data set", str(path), DATASETS)
 
@@ -251,7 +251,7 @@ def _open_path(request: Request, kinds: tuple[ColumnKind, ...] | None = None) ->
             return published(replace(request, data_root=path))
     elif not is_regular(path):
         raise InputError(f"there is no file or folder {path}" + _meant(path), field="data")
-    elif path.suffix.lower() not in (*TABLES, ".npz"):
+    elif not is_table(path) and path.suffix.lower() != ".npz":
         if path.name.startswith("cifar-10-"):
             return _open_cifar10(replace(request, data_root=path))
         if path.name.startswith("cifar-100-"):

@@ -10,13 +10,37 @@ from pathlib import Path
 from typing import Literal
 
 from proselflc.data.corrections import Corrections
-from proselflc.options import Required, Several
+from proselflc.options import LabelColumn, Required, Several
 
 FROM_PYTHON = "given in Python"  # what config.toml says of data that no --data names
 PARQUET = (".parquet", ".pq")
-TABLES = (".csv", ".tsv", ".tab", *PARQUET)
+FEATHER = (".feather", ".arrow", ".ipc")
+JSON_LINES = (".jsonl", ".ndjson")
+EXCEL = (".xlsx", ".xlsm")
+DELIMITED = (".csv", ".tsv", ".tab")
+TABLES = (*DELIMITED, *PARQUET, *FEATHER, *JSON_LINES, *EXCEL)
 KINDS_ASKED = ("categorical", "numeric", "text")  # options that name columns of a kind
-SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")  # which are not read
+SPREADSHEETS = (".xlsb", ".xls", ".ods")  # which are not read
+
+
+COPIES = (*DELIMITED, *PARQUET, *(f"{suffix}.gz" for suffix in DELIMITED))  # which are written
+
+
+def table_suffix(path: Path | str) -> str:
+    """Return the suffix of a file in lower case, without .gz after it.
+
+    >>> table_suffix("a/Patients.CSV.gz"), table_suffix("photos.zip")
+    ('.csv', '.zip')
+    """
+    path = Path(path)
+    if path.suffix.lower() == ".gz":
+        path = path.with_suffix("")
+    return path.suffix.lower()
+
+
+def is_table(path: Path | str) -> bool:
+    """Return whether a file is a table by its name."""
+    return table_suffix(path) in TABLES
 
 
 @dataclass(frozen=True)
@@ -44,6 +68,7 @@ class Request:
         categorical: columns of the table that hold categories, whatever they look like.
         numeric: columns of the table that hold numbers; other cells in them are missing.
         text: columns of the table that hold free text, to be used beside the other columns.
+        sheet: sheet of a spreadsheet, by its name (default: the only one).
         features: precomputed embeddings (.npy or .npz, one row per example) to use as inputs.
         on_bad_image: what to do with an image that cannot be read: stop with an error, or skip it.
         cache: folder for copies of archives that are faster to read.
@@ -56,7 +81,7 @@ class Request:
     min_confidence: float | None = None
     suspects: bool | None = None
     force: bool | None = None
-    label_column: str | None = None
+    label_column: LabelColumn = None
     text_column: str | None = None
     path_column: str | None = None
     id_column: str | None = None
@@ -64,6 +89,7 @@ class Request:
     categorical: Several = ()
     numeric: Several = ()
     text: Several = ()
+    sheet: str | None = None
     features: Path | None = None
     on_bad_image: Literal["error", "skip"] = "error"
     cache: Path | None = None

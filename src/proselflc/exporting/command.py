@@ -14,7 +14,7 @@ from proselflc.data.image import sift
 from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.data.label_files import read_label_table
 from proselflc.data.opening import open_data
-from proselflc.data.request import FROM_PYTHON, TABLES
+from proselflc.data.request import COPIES, DELIMITED, FROM_PYTHON, PARQUET, is_table, table_suffix
 from proselflc.data.sources import image_folder
 from proselflc.data.sources.image_folder import Link
 from proselflc.data.tables import table as tables
@@ -88,7 +88,7 @@ class Export:
             suffixes = tuple(every) if self.format is None else FORMATS[self.format].suffixes
             check_out(self.out, self.overwrite, suffixes)
         if self.copy is not None:
-            check_out(self.copy, self.overwrite, TABLES, "copy")
+            check_out(self.copy, self.overwrite, COPIES, "copy")
             if self.only_suspects:
                 raise invalid_option(
                     "only_suspects",
@@ -230,10 +230,10 @@ def _write_copy(corrected: LabelExport, options: Export, out: Path) -> list[str]
             fix=_TO_FILE + option("out"),
         )
     wanted = original.request(run, data=options.data)
-    has_labels_beside = wanted.labels is not None and wanted.labels.suffix.lower() in TABLES
+    has_labels_beside = wanted.labels is not None and is_table(wanted.labels)
     source = wanted.labels if has_labels_beside else Path(wanted.data)
     assert source is not None
-    if source.suffix.lower() not in TABLES:
+    if not is_table(source):
         raise InputError(
             f"the labels of {run.path} come from {wanted.labels or wanted.data}, which is not a "
             "table that could be copied",
@@ -256,7 +256,7 @@ def _write_copy(corrected: LabelExport, options: Export, out: Path) -> list[str]
             fix="restore it, or change to the folder where the run was trained"
             + ("" if has_labels_beside else f", or pass its location as {option('data')}"),
         )
-    if _form(out) != _form(source):
+    if table_suffix(source) in (*DELIMITED, *PARQUET) and _form(out) != _form(source):
         raise InputError(
             f"a copy of {source} must be a {source.suffix} file too, but {option('copy')} is "
             f'"{out.name}"',
@@ -269,8 +269,8 @@ def _write_copy(corrected: LabelExport, options: Export, out: Path) -> list[str]
         data = open_data(wanted)
         rows, classes = read_label_table(data, source, wanted)
         rows = rows[original.find_ids(run.labels.ids, data.train.ids, f"the data {wanted.data}")]
-        column = tables.label_column(source, wanted.label_column)
-        table = open_table(source)
+        column = tables.label_column(source, wanted.label_column, wanted.sheet)
+        table = open_table(source, wanted.sheet)
         known = dict(zip(table.texts(column), _renamed(classes, data.names, names), strict=True))
     else:
         found = tables.find_label_cells(source, wanted)
@@ -294,7 +294,7 @@ def _write_copy(corrected: LabelExport, options: Export, out: Path) -> list[str]
 
 
 def _form(path: Path) -> str:
-    ending = path.suffix.lower()
+    ending = table_suffix(path)
     return {".pq": ".parquet", ".tab": ".tsv"}.get(ending, ending)
 
 

@@ -18,7 +18,7 @@ from proselflc.data.inputs import Floats, Ints
 from proselflc.data.memory_budget import gigabytes, keeps_all
 from proselflc.data.opening import open_inputs
 from proselflc.data.preprocessing import Standardization
-from proselflc.data.request import TABLES, Request
+from proselflc.data.request import Request, is_table
 from proselflc.data.tables.cells import format_row
 from proselflc.data.tables.encoding import TableEncoding
 from proselflc.data.tables.table import columns_there
@@ -101,7 +101,7 @@ def _with_trained_columns(run: Run, request: Request) -> Request:
     The user's own names take precedence.
     """
     path = Path(request.data)
-    if path.suffix.lower() not in TABLES or not path.is_file():
+    if not is_table(path) or not path.is_file():
         return request
     own = {column: getattr(request, column) for column in _COLUMNS}
     stored = run.config.get("ignore_column")
@@ -113,6 +113,7 @@ def _with_trained_columns(run: Run, request: Request) -> Request:
             for name in (*map(run.config.get, _COLUMNS), *ignored)
             if isinstance(name, str) and name not in (*own.values(), *request.ignore_column)
         ],
+        request.sheet,
     )
     is_open = {column: name is None for column, name in own.items()}
     if not (is_open["text_column"] and is_open["path_column"]):

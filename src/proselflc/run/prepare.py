@@ -24,9 +24,9 @@ from proselflc.data.inputs import ImageFiles, Inputs, Ints
 from proselflc.data.labels import Labels
 from proselflc.data.opening import for_other_table, open_data
 from proselflc.data.preprocessing import Preprocessing
-from proselflc.data.request import FROM_PYTHON, TABLES, Request
+from proselflc.data.request import FROM_PYTHON, Request, is_table
 from proselflc.data.serving import fit, loader
-from proselflc.data.tables import columns
+from proselflc.data.tables import columns, summary
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 from proselflc.models import catalogue, pixels
@@ -105,7 +105,7 @@ def label_data(
         check_label_run(config.request)
         dataset = open_data(config.request)
         _note_scarce_classes(config, dataset, report)
-        for note in columns.notes(config.request, dataset):
+        for note in (*columns.notes(config.request, dataset), *summary.notes(dataset)):
             report(note)
     else:
         config = replace(config, request=Request(data=FROM_PYTHON))
@@ -294,7 +294,7 @@ def _note_scarce_classes(config: Config, dataset: Dataset, report: Callable[[str
     """Report labels that look like names or measurements of single examples."""
     n, C = len(dataset.train), dataset.num_classes
     if C > 20 and n < SCARCE * C:
-        is_table = config.request.data.lower().endswith(TABLES)
+        is_table = is_table(config.request.data)
         remedy = f"; if these are not the labels, choose their column with {option('label_column')}"
         report(
             f"{dataset.name} has {C:,} classes for {n:,} examples, {n / C:.1f} of each, which is "

@@ -18,7 +18,7 @@ from proselflc.data.image import SUFFIXES
 from proselflc.data.labels import LabelValues
 from proselflc.data.opening import DATASETS
 from proselflc.data.preprocessing import Preprocessing
-from proselflc.data.request import TABLES
+from proselflc.data.request import is_table
 from proselflc.errors import InputError
 from proselflc.learners import catalogue as learners
 from proselflc.learners.rows import RowsForTrees
@@ -191,7 +191,7 @@ def _not_a_run(path: Path) -> InputError:
             return InputError(
                 f"{path} is a file in a run, not a run", fix=f"pass its folder, {path.parent}"
             )
-        is_data = path.suffix.lower() in (*TABLES, ".npz")
+        is_data = is_table(path) or path.suffix.lower() == ".npz"
         return InputError(
             f"{path} is a {'file of data' if is_data else 'file'}, not a run",
             fix=begin if is_data else f"pass the folder that {command('train')} has written",

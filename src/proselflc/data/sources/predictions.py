@@ -14,7 +14,7 @@ import numpy.typing as npt
 from proselflc.data.dataset import class_ids
 from proselflc.data.inputs import Ints
 from proselflc.data.labels import strings_of
-from proselflc.data.request import TABLES
+from proselflc.data.request import TABLES, is_table
 from proselflc.data.sources import npz
 from proselflc.data.tables import table as tables
 from proselflc.data.tables.columns import find_ids
@@ -107,7 +107,7 @@ def read_predictions(
 
 
 def _is_table(path: Path) -> bool:
-    return path.suffix.lower() in TABLES
+    return is_table(path)
 
 
 def _read_probabilities(path: Path, id_column: str | None, beside: Sequence[str]) -> _Predictions:

@@ -32,6 +32,8 @@ BEFORE = "label_before"  # previous labels, in a corrected copy of a table
 MAX_NAMED = 10  # columns named in a message
 MAX_PASTED = 2000  # characters of column names in a suggested option
 
+MOST_MEASURED = 20  # different numbers with a point up to which they may be classes
+NEARLY = 0.9  # share of different labels from which they look like ids
 MAX_NOTED = 8  # columns, or groups of classes, named in a note
 MIN_ROWS = 20  # with fewer rows, measurements are distinct by chance
 FIRST_ROWS = 1000  # enough to tell most columns from ids
@@ -149,21 +151,31 @@ def find_label(table: Table, name: str | None, taken: Sequence[str | None] = ())
     return found or find_column(table, None, GIVEN, field="label_column", taken=taken)
 
 
-def refuse_ids_as_labels(table: Table, column: str) -> None:
-    """Refuse a column of labels that holds ids, and name a column that may hold the labels.
-
-    It is called if a column cannot be an input because it does not hold numbers: that column may
-    hold the labels.
-    """
-    cells = table.texts(column)
+def check_labels(table: Table, column: str, cells: Sequence[str]) -> None:
+    """Refuse a column of labels that holds ids or measurements."""
+    distinct = set(cells)
+    many, n = len(distinct), len(cells)
+    if many > MOST_MEASURED and any("." in cell for cell in distinct):
+        values = [float(cell) for cell in distinct if is_number(cell)]
+        if len(values) == many and any(value != round(value) for value in values):
+            raise InputError(
+                f'the column "{short(column)}" of {table.path} holds {many:,} different numbers, '
+                f"such as {short(cells[0])}, so this looks like regression, and proselflc learns "
+                "classes",
+                field="label_column",
+                fix="divide the numbers into classes, or name another column with "
+                f"{option('label_column')}",
+            )
     is_usual = normalize(column) in ID
-    if len(set(cells)) < len(cells) or (len(cells) < MIN_ROWS and not is_usual):
+    if many < n and (many <= NEARLY * n or n < MIN_ROWS or all(map(is_number, distinct))):
         return
+    if n < MIN_ROWS and not is_usual:
+        return
+    what = "a different label in every row" if many == n else f"{many:,} labels in {n:,} rows"
     usual = [c for c in table.columns if normalize(c) in (*LABEL, *GIVEN) and c != column]
     named = option_for("label_column", usual[:1]) if usual else option("label_column")
     raise InputError(
-        f'the column "{short(column)}" of {table.path} holds a different label in every row, so it '
-        "looks like an id",
+        f'the column "{short(column)}" of {table.path} holds {what}, so it looks like an id',
         field="label_column",
         fix=f"name the column of the labels with {named}",
     )
@@ -231,8 +243,7 @@ def refusal(table: Table, columns: Sequence[str]) -> InputError:
         also = f", and {quote_names(others, MAX_NAMED - 1)} {verb} cells that are not numbers too"
     is_gap = cells[row].lower() in MISSING
     return InputError(
-        f'the column "{short(first)}" of {table.path} holds {content} in {table.where(row)}{also}; '
-        "the model was trained on finite numbers only",
+        f'the column "{short(first)}" of {table.path} holds {content} in {table.where(row)}{also}',
         fix="fill it in or drop the row" if is_gap else "fix the cells",
     )
 

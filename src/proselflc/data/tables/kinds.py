@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -32,6 +33,7 @@ MIXED = 0.05  # share of numbers from which a column of words is said to hold bo
 FEW = 40  # distinct values up to which words are categories, whatever their number
 MIN_ROWS = 20  # with fewer rows, values are distinct by chance
 LONG = 30  # mean length in characters from which words are a text
+IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 _DAY = 86_400_000_000  # microseconds
 
 
@@ -152,7 +154,7 @@ def find(
     rows, missing = len(values), values.null_count
     if missing == rows:
         return Found(_ignored(name, "all cells are missing"), rows, missing, 0)
-    counts = pc.value_counts(values)
+    counts = pc.value_counts(values.drop_null())
     many = counts.field("counts").to_numpy(zero_copy_only=False)
     order = int(np.argmax(many))
     about = Found(
@@ -378,6 +380,8 @@ def _of_plain_words(
     length = float(np.average([len(word) for word in words], weights=many))
     spaces = float(np.average([word.count(" ") for word in words], weights=many))
     notes = (f"{numbers:.0%} of its cells are numbers, the others words",) * (numbers >= MIXED)
+    if all(PurePath(word).suffix.lower() in IMAGES for word in words):
+        return replace(about, kind=_ignored(name, "names of image files"))
     if distinct == total >= MIN_ROWS and spaces < 1 and length <= LONG:
         return replace(about, kind=_ignored(name, "id-like: different in every row"), notes=notes)
     is_text = distinct > FEW and (2 * distinct > total or length > LONG)

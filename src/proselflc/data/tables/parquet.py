@@ -61,7 +61,7 @@ class Parquet:
 
     def texts(self, column: str) -> list[str]:
         """Return the cells as text; "" if empty."""
-        return _texts(self.path, column, self.read([column]).column(0))
+        return arrow_texts(self.path, column, self.read([column]).column(0))
 
     def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return the cells of some columns as numbers [n, D]; NaN if empty."""
@@ -80,18 +80,15 @@ class Parquet:
         return f"row {row + 1}"
 
     def _numbers(self, name: str, column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
-        import pyarrow as pa
+        found = arrow_numbers(self.path, column)
+        if found is not None:
+            return found
+        return parse_numbers(self.path, name, arrow_texts(self.path, name, column))
 
-        kind = column.type
-        try:
-            if pa.types.is_boolean(kind):
-                column = column.cast(pa.uint8())
-            if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
-                numbers: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
-                return numbers
-        except Exception as error:
-            raise _damaged(self.path, error) from None
-        return parse_numbers(self.path, name, _texts(self.path, name, column))
+    @property
+    def form(self) -> str:
+        """Return how the file is written."""
+        return "Parquet"
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Return some of the columns as an Arrow table."""
@@ -172,7 +169,24 @@ def _damaged(path: Path, error: Exception) -> InputError:
     return InputError(f"cannot read the Parquet file {path} ({words}): write it again")
 
 
-def _texts(path: Path, name: str, column: pa.ChunkedArray) -> list[str]:
+def arrow_numbers(path: Path, column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
+    """Return [n] the numbers of a column, NaN if empty; None if its type is another."""
+    import pyarrow as pa
+
+    kind = column.type
+    try:
+        if pa.types.is_boolean(kind):
+            column = column.cast(pa.uint8())
+        if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            numbers: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
+            return numbers
+    except Exception as error:
+        raise _damaged(path, error) from None
+    return None
+
+
+def arrow_texts(path: Path, name: str, column: pa.ChunkedArray) -> list[str]:
+    """Return the cells of a column as text; "" if empty."""
     import pyarrow as pa
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type

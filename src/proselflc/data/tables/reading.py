@@ -51,7 +51,7 @@ def learned_columns(
             f"texts, or columns of numbers, to {', '.join(names_to_show(table, 'text'))}"
         )
     asked = asked_kinds(table, columns, request)
-    if not asked:
+    if not asked:  # as before there were kinds, bit for bit
         numbers = _numbers(table, columns)
         if numbers is not None:
             return Features(numbers, tuple(columns))

@@ -19,6 +19,7 @@ from proselflc.data.tables.columns import (
     ID,
     PATH,
     Roles,
+    check_labels,
     find_column,
     find_ids,
     find_label,
@@ -75,13 +76,15 @@ def read(
     For a model, there need not be a label column, and it may be empty for a whole split, which
     then has no labels.
     """
-    table = open_table(path)
+    table = open_table(path, request.sheet)
     needed = None if needs is None else needs.columns
     roles = find_roles(table, request, needed)
     label = roles.label if needs else require_label(table, roles.label)
     if len(table) == 0:
         raise InputError(f"{path} has column names but no rows: add one row per example")
     given = [] if needs or label is None else _filled(table, label, "label")
+    if label is not None and needs is None:
+        check_labels(table, label, given)
     rows_of = _split_rows(table, roles.split)
     true = [] if needs else _true_labels(table, roles.clean, rows_of["train"], given)
     if needs is not None:
@@ -158,7 +161,7 @@ class LabelCells:
 
 def find_label_cells(path: Path, request: Request) -> LabelCells:
     """Return the cells that `read` takes training labels from, without opening images."""
-    table = open_table(path)
+    table = open_table(path, request.sheet)
     roles = find_roles(table, request)
     label = require_label(table, roles.label)
     rows = _split_rows(table, roles.split)["train"]
@@ -166,21 +169,21 @@ def find_label_cells(path: Path, request: Request) -> LabelCells:
     return LabelCells(table, label, rows, tuple(ids[i] for i in rows))
 
 
-def label_column(path: Path, asked: str | None = None) -> str:
+def label_column(path: Path, asked: str | None = None, sheet: str | None = None) -> str:
     """Return the column that `read_labels` takes labels from."""
-    table = open_table(path)
+    table = open_table(path, sheet)
     return require_label(table, find_label(table, asked))
 
 
-def columns_there(path: Path, names: Sequence[str]) -> tuple[str, ...]:
+def columns_there(path: Path, names: Sequence[str], sheet: str | None = None) -> tuple[str, ...]:
     """Return the names that `read` would find in a table."""
-    there = {normalize(column) for column in column_names(path)}
+    there = {normalize(column) for column in column_names(path, sheet)}
     return tuple(name for name in names if normalize(name) in there)
 
 
-def column_names(path: Path) -> tuple[str, ...]:
+def column_names(path: Path, sheet: str | None = None) -> tuple[str, ...]:
     """Return the names of a table's columns."""
-    return open_table(path).columns
+    return open_table(path, sheet).columns
 
 
 @dataclass(frozen=True)
@@ -313,6 +316,11 @@ def _split_rows(table: Table, column: str | None) -> dict[str, Ints]:
             )
         rows.setdefault(split, []).append(row)
     return {split: np.array(where, dtype=np.int64) for split, where in rows.items()}
+
+
+def train_rows(table: Table, split: str | None) -> Ints:
+    """Return the rows of the training part; all if no column tells the splits apart."""
+    return _split_rows(table, split)["train"]
 
 
 def _true_labels(table: Table, column: str | None, train: Ints, given: Sequence[str]) -> list[str]:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 
 from proselflc.data.inputs import Ints
-from proselflc.data.tables.cells import neutralize, one_line, quote
+from proselflc.data.request import PARQUET, table_suffix
+from proselflc.data.tables.cells import format_row, neutralize, one_line, quote
 from proselflc.data.tables.columns import BEFORE
+from proselflc.data.tables.encodings import is_packed, open_bytes, open_text
+from proselflc.data.tables.loaded import Loaded
 from proselflc.data.tables.parquet import Parquet, codec
 from proselflc.data.tables.table_file import Delimited, Table
 from proselflc.errors import InputError
-from proselflc.files.regular import decoded, open_regular, whole_file
+from proselflc.files.regular import open_regular, whole_file
 
-_BOM = b"\xef\xbb\xbf"
+_WRITTEN = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le"}  # the byte order mark is written apart
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,11 @@ class TableCorrection:
         with whole_file(out) as file:
             if isinstance(self.table, Parquet):
                 self._write_parquet(file, self.table, source, before)
+            elif isinstance(self.table, Loaded):
+                self._write_loaded(file, self.table, source, before, table_suffix(out))
+            elif is_packed(out):
+                with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
+                    self._write_text(cast(BinaryIO, packed), self.table, source, before)
             else:
                 self._write_text(file, self.table, source, before)
         return CopyResult(int(changed.sum()), before)
@@ -102,6 +112,27 @@ class TableCorrection:
             compression=codec(table.path).lower(),
         )
 
+    def _write_loaded(
+        self, file: BinaryIO, table: Loaded, source: Ints, before: str, suffix: str
+    ) -> None:
+        """Write a table of another format as CSV, TSV or Parquet."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        old = table.texts(self.column)
+        every = [*old, *self.names]
+        new = [every[k] for k in source]
+        if suffix in PARQUET:
+            k = table.columns.index(self.column)
+            amended = table.table.set_column(k, self.column, pa.array(new, pa.string()))
+            pq.write_table(amended.append_column(before, pa.array(old, pa.string())), file)
+            return
+        delimiter = "," if suffix == ".csv" else "\t"
+        file.write(format_row((*table.columns, before), delimiter).encode())
+        cells = [new if c == self.column else table.texts(c) for c in table.columns]
+        for row in zip(*cells, old, strict=True):
+            file.write(format_row(row, delimiter).encode())
+
     def _value(self, label: int, kind: object) -> object:
         """Return an Arrow array of this type with the name of a class as its only value."""
         import pyarrow as pa
@@ -118,17 +149,21 @@ class TableCorrection:
             ) from None
 
     def _write_text(self, file: BinaryIO, table: Delimited, source: Ints, before: str) -> None:
-        text = decoded(table.path)
-        with open_regular(table.path) as stream:
-            if stream.read(3) == _BOM:
-                file.write(_BOM)
+        with open_text(table.path, table.encoding) as whole:
+            text = whole.read()
+        encoding = _WRITTEN.get(table.encoding, table.encoding)
+        with open_bytes(table.path) as stream:
+            if table.encoding == "utf-16":
+                file.write(codecs.BOM_UTF16_LE)
+            elif stream.read(3) == codecs.BOM_UTF8 and encoding == "utf-8":
+                file.write(codecs.BOM_UTF8)
         cells = table.texts(self.column)
         names = [neutralize(name) for name in self.names]  # not in the file yet
         written = 0  # characters of the original
 
         def put(until: int, instead: str = "", skip: int = 0) -> None:
             nonlocal written
-            file.write((text[written:until] + instead).encode())
+            file.write((text[written:until] + instead).encode(encoding))
             written = until + skip
 
         records = _records(text, table.delimiter, table.has_quotes)

@@ -1,28 +1,46 @@
-"""A table as its file has it: named columns of cells, from delimited text or Parquet."""
+"""A table as its file has it: named columns of cells, from any format that is read."""
 
 from __future__ import annotations
 
 import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.request import PARQUET
+from proselflc.data.request import (
+    EXCEL,
+    FEATHER,
+    JSON_LINES,
+    PARQUET,
+    TABLES,
+    is_table,
+    table_suffix,
+)
 from proselflc.data.tables.cells import one_line, parse_numbers
+from proselflc.data.tables.encodings import NAMES, find_encoding, is_packed, open_bytes, open_text
+from proselflc.data.tables.loaded import (
+    Loaded,
+    open_excel,
+    open_feather,
+    open_json_lines,
+    open_packed_parquet,
+)
 from proselflc.data.tables.parquet import Parquet, open_parquet
 from proselflc.errors import InputError
-from proselflc.files.regular import is_regular, open_regular, text_blocks
+from proselflc.files.regular import is_regular
+from proselflc.wording import option
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
+_DELIMITERS = {".csv": ",;\t|", ".tsv": "\t", ".tab": "\t"}
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _ROWS = 1 << 15  # rows that are Python strings at a time
 _CHARACTERS = 1 << 28  # and their total length, about; an Arrow array of strings holds 2 GiB
 
@@ -36,6 +54,7 @@ class Delimited:
     cells: tuple[pa.ChunkedArray, ...]  # strings by column, with white space as in the file
     delimiter: str
     has_quotes: bool  # whether a quotation mark encloses a cell, or is an ordinary character
+    encoding: str = "utf-8-sig"
 
     def __len__(self) -> int:
         return len(self.cells[0])
@@ -62,13 +81,23 @@ class Delimited:
         """Return some columns as Arrow has them."""
         return [self.cells[self.columns.index(name)] for name in columns]
 
+    @property
+    def form(self) -> str:
+        """Return how the file is written."""
+        name = _SEPARATORS[self.delimiter]
+        quotes = "" if self.has_quotes else ", quotation marks are ordinary characters"
+        packed = " in gzip" if is_packed(self.path) else ""
+        return f"separated by {name}, {NAMES[self.encoding]}{quotes}{packed}"
+
     def where(self, row: int) -> str:
         """Return the line on which a row begins; this reads the file again.
 
         It returns the number of the row instead if the file has changed or is gone meanwhile.
         """
         try:
-            for k, (line, _) in enumerate(_csv_rows(self.path, self.delimiter, self.has_quotes)):
+            for k, (line, _) in enumerate(
+                _csv_rows(self.path, self.delimiter, self.has_quotes, self.encoding)
+            ):
                 if k == row + 1:  # after the header
                     return f"line {line}"
         except (OSError, InputError):
@@ -76,53 +105,77 @@ class Delimited:
         return f"row {row + 1}"
 
 
-Table: TypeAlias = Delimited | Parquet
+Table: TypeAlias = Delimited | Parquet | Loaded
 
 
-def open_table(path: Path) -> Table:
-    """Return the table in a CSV, TSV or Parquet file, with its column names checked."""
-    suffix = path.suffix.lower()
-    if suffix not in _DELIMITERS and suffix not in PARQUET:
-        known = ", ".join([*_DELIMITERS, *PARQUET])
-        raise InputError(f"{path} is not a table by its suffix: expected one of {known}")
+def open_table(path: Path, sheet: str | None = None) -> Table:
+    """Return the table in a file, with its column names checked.
+
+    Args:
+        path: CSV, TSV, Parquet, Feather, JSON lines or Excel by its suffix, maybe with .gz.
+        sheet: the sheet of an Excel file that has several.
+    """
+    if not is_table(path):
+        raise InputError(
+            f"{path} is not a table by its suffix: expected one of {', '.join(TABLES)}"
+        )
     if not is_regular(path):
         raise InputError(
-            f"the table {path} does not exist", fix="give the path of a CSV, TSV or Parquet file"
+            f"the table {path} does not exist",
+            fix="give the path of a CSV, TSV, Parquet, Feather, JSON lines or Excel file",
         )
-    table = open_parquet(path) if suffix in PARQUET else _open_delimited(path, suffix)
+    suffix = table_suffix(path)
+    if sheet is not None and suffix not in EXCEL:
+        raise InputError(
+            f"{option('sheet', sheet)} names a sheet, but {path} is not an Excel file",
+            field="sheet",
+            fix="leave it out",
+        )
+    table = _open(path, suffix, sheet)
     twice = next((name for name, count in Counter(table.columns).items() if count > 1), None)
     if twice is not None:
-        raise InputError(f'{path} has two columns named "{twice}"', fix="rename one of them")
+        places = [k + 1 for k, name in enumerate(table.columns) if name == twice]
+        raise InputError(
+            f'{path} has two columns named "{twice}", the columns {places[0]} and {places[1]}',
+            fix="rename one of them",
+        )
     return table
 
 
+def _open(path: Path, suffix: str, sheet: str | None) -> Table:
+    if suffix in PARQUET:
+        return open_packed_parquet(path) if is_packed(path) else open_parquet(path)
+    if suffix in FEATHER:
+        return open_feather(path)
+    if suffix in JSON_LINES:
+        return open_json_lines(path)
+    if suffix in EXCEL:
+        return open_excel(path, sheet)
+    return _open_delimited(path, suffix)
+
+
 def _open_delimited(path: Path, suffix: str) -> Delimited:
-    has_marks = False
-    for block in text_blocks(path):  # all of it is checked
-        has_marks = has_marks or b'"' in block
-    with _open_text(path) as file:
+    encoding, has_marks = find_encoding(path)
+    with open_text(path, encoding) as file:
         first = next((line.rstrip("\r\n") for line in file if line.strip("\r\n")), "")
     delimiters = _DELIMITERS[suffix]
     delimiter = next((d for d in delimiters if _divides(first, d)), delimiters[0])
+    read = partial(_read_delimited, path, delimiter, encoding)
     try:
-        table = _read_delimited(path, delimiter, has_quotes=True, has_marks=has_marks)
+        table = read(has_quotes=True, has_marks=has_marks)
     except InputError:
         # Tabs need no quotes, so a quotation mark in a TSV may be an ordinary character.
         if delimiter != "\t" or not has_marks:
             raise
-        return _read_delimited(path, delimiter, has_quotes=False, has_marks=True)
+        return read(has_quotes=False, has_marks=True)
     if delimiter == "\t" and has_marks and _spans_cells(table):
         # If the file is also a valid table without quotes, the quotation marks that enclose tabs
         # and line breaks are ordinary characters of different rows.
         try:
-            return _read_delimited(path, delimiter, has_quotes=False, has_marks=True)
+            return read(has_quotes=False, has_marks=True)
         except InputError:
             return table
     return table
-
-
-def _open_text(path: Path) -> io.TextIOWrapper:
-    return io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="")
 
 
 def _divides(first: str, delimiter: str) -> bool:
@@ -139,14 +192,16 @@ def _spans_cells(table: Delimited) -> bool:
     return any(pc.any(pc.match_substring_regex(column, "[\t\n]")).as_py() for column in table.cells)
 
 
-def _read_delimited(path: Path, delimiter: str, *, has_quotes: bool, has_marks: bool) -> Delimited:
+def _read_delimited(
+    path: Path, delimiter: str, encoding: str, *, has_quotes: bool, has_marks: bool
+) -> Delimited:
     import pyarrow.compute as pc
 
     columns = None
     if not (has_quotes and has_marks):
-        columns = _read_with_arrow(path, delimiter)
+        columns = _read_with_arrow(path, delimiter, encoding)
     if columns is None:
-        columns = _read_with_csv(path, delimiter, has_quotes)
+        columns = _read_with_csv(path, delimiter, has_quotes, encoding)
     header, cells = columns
     names = [one_line(name.strip()) for name in header]
     kept = [
@@ -158,11 +213,18 @@ def _read_delimited(path: Path, delimiter: str, *, has_quotes: bool, has_marks: 
         if not names[k]:
             raise InputError(f"column {k + 1} of {path} has cells but no name: name or remove it")
     return Delimited(
-        path, tuple(names[k] for k in kept), tuple(cells[k] for k in kept), delimiter, has_quotes
+        path,
+        tuple(names[k] for k in kept),
+        tuple(cells[k] for k in kept),
+        delimiter,
+        has_quotes,
+        encoding,
     )
 
 
-def _read_with_arrow(path: Path, delimiter: str) -> tuple[list[str], list[pa.ChunkedArray]] | None:
+def _read_with_arrow(
+    path: Path, delimiter: str, encoding: str
+) -> tuple[list[str], list[pa.ChunkedArray]] | None:
     """Return the header and the columns of a file without quotes.
 
     None if Arrow refuses the file or could read it in another way than `csv`, which then decides.
@@ -171,16 +233,19 @@ def _read_with_arrow(path: Path, delimiter: str) -> tuple[list[str], list[pa.Chu
     import pyarrow.compute as pc
     from pyarrow import csv as arrow_csv
 
-    with _open_text(path) as file:
+    with open_text(path, encoding) as file:
         first = next((line.rstrip("\r\n") for line in file if line.strip("\r\n")), "")
     width = first.count(delimiter) + 1
     if width == 1:
         return None  # empty lines are cells
     try:
-        with open_regular(path) as stream:
+        with open_bytes(path) as stream:
             table = arrow_csv.read_csv(
                 stream,
-                read_options=arrow_csv.ReadOptions(autogenerate_column_names=True),
+                read_options=arrow_csv.ReadOptions(
+                    autogenerate_column_names=True,
+                    encoding="utf8" if encoding == "utf-8-sig" else encoding,
+                ),
                 parse_options=arrow_csv.ParseOptions(delimiter=delimiter, quote_char=False),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types={f"f{k}": pa.string() for k in range(width)}
@@ -197,12 +262,12 @@ def _read_with_arrow(path: Path, delimiter: str) -> tuple[list[str], list[pa.Chu
 
 
 def _read_with_csv(
-    path: Path, delimiter: str, has_quotes: bool
+    path: Path, delimiter: str, has_quotes: bool, encoding: str
 ) -> tuple[list[str], list[pa.ChunkedArray]]:
     """Return the header and the columns; few rows are Python strings at any time."""
     import pyarrow as pa
 
-    rows = _csv_rows(path, delimiter, has_quotes)
+    rows = _csv_rows(path, delimiter, has_quotes, encoding)
     _, header = next(rows)
     chunks: list[list[pa.Array]] = [[] for _ in header]
     block: list[list[str]] = []
@@ -223,14 +288,16 @@ def _read_with_csv(
     return header, [pa.chunked_array(column, pa.string()) for column in chunks]
 
 
-def _csv_rows(path: Path, delimiter: str, has_quotes: bool) -> Iterator[tuple[int, list[str]]]:
+def _csv_rows(
+    path: Path, delimiter: str, has_quotes: bool, encoding: str
+) -> Iterator[tuple[int, list[str]]]:
     """Yield the line on which each row begins and its cells, the header first."""
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
     width = 0
     blank: int | None = None  # an empty line that rows may follow
     begin = 1
     try:
-        with _open_text(path) as file:
+        with open_text(path, encoding) as file:
             reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
             for row in reader:
                 line, begin = begin, reader.line_num + 1

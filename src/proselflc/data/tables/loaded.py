@@ -1,0 +1,284 @@
+"""Tables that are read whole: Feather, JSON lines, Excel, and compressed Parquet."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from proselflc.data.tables.cells import parse_numbers, short
+from proselflc.data.tables.encodings import find_encoding, open_bytes, open_text
+from proselflc.data.tables.parquet import arrow_numbers, arrow_texts, open_parquet
+from proselflc.errors import InputError
+from proselflc.wording import option
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS = 1 << 15  # rows that are Python objects at a time
+_MOST_COLUMNS = 100_000
+_UNPACKED, _RATIO = 1 << 28, 100  # bytes of a spreadsheet's parts: any, and per byte of its file
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A table in memory."""
+
+    path: Path
+    columns: tuple[str, ...]
+    table: pa.Table
+    form: str  # how the file is written
+    unit: str = "row"  # of positions in messages
+    first: int = 1  # position of the first row
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def texts(self, column: str) -> list[str]:
+        """Return the cells as text; "" if empty."""
+        return arrow_texts(self.path, column, self.arrow([column])[0])
+
+    def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Return the cells of some columns as numbers [n, D]; NaN if empty."""
+        values = np.empty((len(self), len(columns)))
+        for k, (name, cells) in enumerate(zip(columns, self.arrow(columns), strict=True)):
+            found = arrow_numbers(self.path, cells)
+            if found is None:
+                found = parse_numbers(self.path, name, arrow_texts(self.path, name, cells))
+            values[:, k] = found
+        return values
+
+    def arrow(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
+        """Return some columns as Arrow has them."""
+        return [self.table.column(self.columns.index(name)) for name in columns]
+
+    def where(self, row: int) -> str:
+        """Return the position of a row in its file."""
+        return f"{self.unit} {row + self.first}"
+
+
+def open_feather(path: Path) -> Loaded:
+    """Return the table in a Feather or Arrow IPC file."""
+    import pyarrow as pa
+
+    try:
+        with open_bytes(path) as stream:
+            content = stream.read()
+        source = pa.BufferReader(content)
+        is_file = content[:6] == b"ARROW1"
+        reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+        table = reader.read_all()
+        table.validate(full=True)
+    except InputError:
+        raise
+    except Exception as error:  # Arrow raises its own errors for some damage, others for other
+        words = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"cannot read the Feather file {path} ({words}): write it again") from None
+    return Loaded(path, tuple(table.column_names), table, "Feather")
+
+
+def open_packed_parquet(path: Path) -> Loaded:
+    """Return the table in a Parquet file that is compressed as a whole."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "table.parquet"
+        with open_bytes(path) as stream, open(plain, "wb") as file:
+            for block in iter(partial(stream.read, 1 << 20), b""):
+                file.write(block)
+        found = open_parquet(plain)
+        return Loaded(path, found.columns, found.read(found.columns), "Parquet in gzip")
+
+
+def open_json_lines(path: Path) -> Loaded:
+    """Return the table in a file with one JSON object per line; an absent key is a missing cell."""
+    encoding, _ = find_encoding(path)
+    header: dict[str, int] = {}
+    blocks: list[list[list[str | None]]] = []
+    rows: list[list[str | None]] = []
+    with open_text(path, encoding) as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            rows.append(_json_row(path, number, line, header))
+            if len(rows) == _ROWS:
+                blocks.append(_transposed(rows, len(header)))
+                rows = []
+    if rows:
+        blocks.append(_transposed(rows, len(header)))
+    return Loaded(path, tuple(header), _of_blocks(blocks, tuple(header)), "JSON lines", "line")
+
+
+def _json_row(path: Path, number: int, line: str, header: dict[str, int]) -> list[str | None]:
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(
+            f"line {number} of {path} is not JSON ({error}): write one object per line"
+        ) from None
+    if not isinstance(found, dict):
+        raise InputError(
+            f"line {number} of {path} holds a {type(found).__name__}, but one JSON object per line "
+            "is expected"
+        )
+    for key in found:
+        header.setdefault(key.strip(), len(header))
+    if len(header) > _MOST_COLUMNS:
+        raise InputError(f"{path} has more than {_MOST_COLUMNS:,} keys: use fewer columns")
+    row: list[str | None] = [None] * len(header)
+    for key, value in found.items():
+        if isinstance(value, dict | list):
+            raise InputError(
+                f'the key "{short(key)}" in line {number} of {path} holds a '
+                f"{type(value).__name__}, but one text or number per row is expected",
+                fix="split it into several keys",
+            )
+        row[header[key.strip()]] = _cell(value)
+    return row
+
+
+def open_excel(path: Path, sheet: str | None) -> Loaded:
+    """Return a sheet of an Excel file; of a formula, the value that was last computed."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise InputError(
+            f"reading {path} needs openpyxl, which is not installed",
+            fix="pip install 'proselflc[excel]', or save the sheet as CSV UTF-8 and give that file",
+        ) from None
+    try:
+        with open_bytes(path) as stream:
+            content = io.BytesIO(stream.read())
+        _check_parts(path, content)
+        book = openpyxl.load_workbook(content, read_only=True, data_only=True, keep_links=False)
+    except InputError:
+        raise
+    except Exception as error:
+        raise _damaged(path, error) from None
+    names = [page.title for page in book.worksheets]
+    if sheet is None and len(names) != 1:
+        raise InputError(
+            f"{path} has the sheets {', '.join(map(short, names[:20]))}",
+            field="sheet",
+            fix=f"choose one with {option('sheet', names[0] if names else None)}",
+        )
+    if sheet is not None and sheet not in names:
+        raise InputError(
+            f'{path} has no sheet "{short(sheet)}", only {", ".join(map(short, names[:20]))}',
+            field="sheet",
+            fix="choose one of them",
+        )
+    page = next(page for page in book.worksheets if sheet in (None, page.title))
+    try:
+        return _of_sheet(path, page)
+    except InputError:
+        raise
+    except Exception as error:
+        raise _damaged(path, error) from None
+
+
+def _of_sheet(path: Path, page: Any) -> Loaded:
+    page.reset_dimensions()  # what a file claims about its size may be anything
+    header: list[str] = []
+    first, blank = 0, 0
+    blocks: list[list[list[str | None]]] = []
+    rows: list[list[str | None]] = []
+    for number, cells in enumerate(page.iter_rows(values_only=True), 1):
+        row = [_cell(cell) for cell in cells]
+        while row and row[-1] in (None, ""):
+            row.pop()
+        if not header:
+            if row:
+                header, first = [(name or "").strip() for name in row], number + 1
+                if len(header) > _MOST_COLUMNS:
+                    raise InputError(f"{path} has more than {_MOST_COLUMNS:,} columns")
+            continue
+        if not row:
+            blank += 1  # at the end of a sheet there may be many
+            continue
+        if len(row) > len(header):
+            raise InputError(
+                f"row {number} of {path} has {len(row)} cells, but row {first - 1} names "
+                f"{len(header)} columns: name or remove them"
+            )
+        rows += [[] for _ in range(blank)]
+        blank = 0
+        rows.append(row)
+        if len(rows) >= _ROWS:
+            blocks.append(_transposed(rows, len(header)))
+            rows = []
+    if not header:
+        raise InputError(
+            f'the sheet "{short(page.title)}" of {path} is empty: expected a first row with the '
+            "names of the columns"
+        )
+    blocks.append(_transposed(rows, len(header)))
+    for k, name in enumerate(header):
+        if not name:
+            raise InputError(f"column {k + 1} of {path} has cells but no name: name or remove it")
+    form = f'Excel, sheet "{short(page.title)}"'
+    return Loaded(path, tuple(header), _of_blocks(blocks, tuple(header)), form, "row", first)
+
+
+def _check_parts(path: Path, content: io.BytesIO) -> None:
+    """Refuse a spreadsheet that unpacks to far more than its size, before it is unpacked."""
+    size = content.getbuffer().nbytes
+    with zipfile.ZipFile(content) as archive:
+        parts = archive.infolist()
+        total = sum(part.file_size for part in parts)
+    if total > max(_UNPACKED, _RATIO * size) or len(parts) > 10_000:
+        raise InputError(
+            f"{path} has {size:,} bytes and unpacks to {total:,}, more than {_RATIO} times as many",
+            fix="if these are your data, save the sheet as CSV UTF-8",
+        )
+    content.seek(0)
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    words = " ".join(str(error).split())[:200] or type(error).__name__
+    return InputError(f"cannot read the Excel file {path} ({words}): save it again as .xlsx")
+
+
+def _cell(value: object) -> str | None:
+    """Return a value as the text of a cell; None if it is empty."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, datetime.datetime):
+        whole = value.time() == datetime.time()
+        return value.date().isoformat() if whole else value.isoformat(" ")
+    return str(value)
+
+
+def _transposed(rows: Sequence[list[str | None]], width: int) -> list[list[str | None]]:
+    return [[row[k] if k < len(row) else None for row in rows] for k in range(width)]
+
+
+def _of_blocks(blocks: Sequence[list[list[str | None]]], names: Sequence[str]) -> pa.Table:
+    """Return columns of texts; a block may know fewer columns than the last one."""
+    import pyarrow as pa
+
+    def chunks(k: int) -> Iterator[pa.Array]:
+        for block in blocks:
+            rows = len(block[0]) if block else 0
+            cells = block[k] if k < len(block) else [None] * rows
+            try:
+                yield pa.array(cells, pa.string())
+            except UnicodeEncodeError as error:
+                raise InputError(
+                    f"a cell holds {error.object[error.start]!r}, which is not valid Unicode"
+                ) from None
+
+    arrays = [pa.chunked_array(list(chunks(k)), pa.string()) for k in range(len(names))]
+    return pa.Table.from_arrays(arrays, names=list(names))
