@@ -201,6 +201,7 @@ def columns(
         json: print the columns as JSON.
         request: the table.
     """
+    from proselflc.data.tables.cells import short
     from proselflc.data.tables.summary import summarize
 
     if not request.data:
@@ -213,7 +214,19 @@ def columns(
     print_table(
         ("column", "kind", "missing", "distinct", "example", "note"),
         [
-            (one.column, one.kind, f"{one.missing:,}", f"{one.distinct:,}", one.example, one.note)
+            tuple(
+                map(
+                    printable,
+                    (
+                        short(one.column),
+                        one.kind,
+                        f"{one.missing:,}",
+                        f"{one.distinct:,}",
+                        one.example,
+                        one.note,
+                    ),
+                )
+            )
             for one in found.columns
         ],
     )

@@ -55,6 +55,12 @@ def with_data(arguments: Sequence[str]) -> list[str]:
             field="data",
             fix="give it once",
         )
+    if words[place] == "-" and not _has_flag(words, "--help"):
+        from proselflc.data.tables.standard_input import save
+        from proselflc.terminal import say
+
+        words[place] = str(save(Path("runs")))
+        say(f"standard input is saved as {words[place]}")
     return [*words[:place], "--data", *words[place:]]
 
 

@@ -13,14 +13,13 @@ from typing import BinaryIO
 from proselflc.data.memory_budget import gigabytes, limit
 from proselflc.errors import InputError
 from proselflc.files.regular import whole_file
-from proselflc.terminal import say
 
 _BLOCK = 1 << 20
 _MAGIC = {b"PAR1": ".parquet", b"ARRO": ".feather", b"PK\x03\x04": ".xlsx"}
 
 
 def save(folder: Path, stream: BinaryIO | None = None) -> Path:
-    """Save a table from standard input, named by its content, and say where.
+    """Save a table from standard input, named by its content.
 
     Args:
         folder: where to save it; made if needed.
@@ -56,7 +55,6 @@ def save(folder: Path, stream: BinaryIO | None = None) -> Path:
             with whole_file(path) as out:
                 for block in iter(partial(file.read, _BLOCK), b""):
                     out.write(block)
-    say(f"standard input is saved as {path}")
     return path
 
 
