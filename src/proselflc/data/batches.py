@@ -22,9 +22,12 @@ from torch import Tensor
 
 from proselflc.data.dataset import Part
 from proselflc.data.image_scaling import ImageScaling, Placement, pad_crop, placements
-from proselflc.data.inputs import Ints
+from proselflc.data.inputs import Floats, Ints
 from proselflc.data.preprocessing import Bags, Preprocessing, TextHashing
+from proselflc.data.tables.encoding import TableEncoding
 from proselflc.errors import InputError
+
+DENSE_NUMBERS = 2**26  # of the encoded columns of a table that are kept, 256 MB
 
 
 class Batch(NamedTuple):
@@ -228,6 +231,8 @@ class Loader:
             return self._images(self.preprocessing, share, epoch)
         if isinstance(self.preprocessing, TextHashing):
             return self._bags.padded(share.positions)
+        if isinstance(self.preprocessing, TableEncoding) and self._is_small:
+            return torch.from_numpy(np.take(self._dense, share.positions, axis=0))
         return self.preprocessing(self.part.inputs.take(share.positions))
 
     def _images(self, preprocessing: ImageScaling, share: Share, epoch: int) -> Tensor:
@@ -242,6 +247,17 @@ class Loader:
             )
             pixels = pad_crop(pixels, padding=padding, placement=placement)
         return preprocessing.normalized(pixels, channels_last=self.channels_last)
+
+    @property
+    def _is_small(self) -> bool:
+        """Return whether the columns of all rows are encoded at once."""
+        assert isinstance(self.preprocessing, TableEncoding)
+        return len(self.part) * self.preprocessing.width <= DENSE_NUMBERS
+
+    @cached_property
+    def _dense(self) -> Floats:
+        assert isinstance(self.preprocessing, TableEncoding)
+        return self.preprocessing.dense(self.part.inputs)
 
     @cached_property
     def _bags(self) -> Bags:

@@ -294,10 +294,14 @@ def _note_scarce_classes(config: Config, dataset: Dataset, report: Callable[[str
     """Report labels that look like names or measurements of single examples."""
     n, C = len(dataset.train), dataset.num_classes
     if C > 20 and n < SCARCE * C:
-        remedy = f"; if these are not the labels, choose their column with {option('label_column')}"
+        remedy = ""
+        if is_table(config.request.data):
+            remedy = (
+                f"; if these are not the labels, choose their column with {option('label_column')}"
+            )
         report(
             f"{dataset.name} has {C:,} classes for {n:,} examples, {n / C:.1f} of each, which is "
-            f"too few to learn them well or to audit their labels{remedy if is_table(config.request.data) else ''}"
+            f"too few to learn them well or to audit their labels{remedy}"
         )
 
 

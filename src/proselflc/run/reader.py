@@ -32,6 +32,7 @@ from proselflc.data.memory_budget import require
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.serving import loader
 from proselflc.data.sources import arrays, npz
+from proselflc.data.tables.encoding import TableEncoding
 from proselflc.errors import InputError
 from proselflc.files import manifest
 from proselflc.files.regular import decoded, is_regular
@@ -279,7 +280,10 @@ class Run:
 
     def predict(self, x: object, *, batch_size: int = 512, workers: int = 2) -> Predictions:
         """Predict arrays, texts or image paths; see `proselflc.fit` for x."""
-        return self.predict_inputs(arrays.inputs(x), batch_size=batch_size, workers=workers)
+        scaling = self.preprocessing
+        kinds = scaling.kinds if isinstance(scaling, TableEncoding) else None
+        taken = arrays.inputs(x, kinds=kinds)
+        return self.predict_inputs(taken, batch_size=batch_size, workers=workers)
 
     def predict_inputs(
         self, inputs: Inputs, *, batch_size: int = 512, workers: int = 2

@@ -15,6 +15,9 @@ from proselflc.data.dataset import Dataset, Part, checked, in_order
 from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.data.labels import LabelValues
 from proselflc.data.sources import npz
+from proselflc.data.tables import frames
+from proselflc.data.tables.kinds import ColumnKind
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError, unknown
 
 
@@ -53,7 +56,10 @@ def load(
         raise InputError(f"clean has {len(clean_ids)} labels for {len(train)} examples")
     held = None
     if test is not None:
-        held = _part(inputs(x_test, "x_test"), _class_ids(test, number, "y_test"), None, "test")
+        kinds = learned.kinds if isinstance(learned, MixedColumns) else None
+        held = _part(
+            inputs(x_test, "x_test", kinds), _class_ids(test, number, "y_test"), None, "test"
+        )
     if not is_named:
         parts = ((y, train.labels), (clean, clean_ids), (y_test, held.labels if held else None))
         values = _values(y, [(some, k) for some, k in parts if k is not None], len(names))
@@ -81,16 +87,25 @@ def _values(y: object, found: Iterable[tuple[object, Ints]], num_classes: int) -
     return LabelValues.like(y, [values[k] for k in range(num_classes)])
 
 
-def inputs(x: object, what: str = "x") -> Inputs:
+def inputs(x: object, what: str = "x", kinds: tuple[ColumnKind, ...] | None = None) -> Inputs:
     """Return the inputs in an array, a frame or a list, which `what` names in messages.
 
-    They are numbers [n, D]; images as uint8, or as floats in 0 … 1, shaped [n, H, W], [n, H, W, C]
-    or [n, C, H, W]; n texts; or n paths (`pathlib.Path`) of image files. Arrays, tensors, data
-    frames and lists of rows are all taken.
+    A data frame of finite numbers is numbers [n, D]. Any other has columns of several kinds, which
+    are those of `kinds` if a model knows them.
+
+    Other inputs are numbers [n, D]; images as uint8, or as floats in 0 … 1, shaped [n, H, W],
+    [n, H, W, C] or [n, C, H, W]; n texts; or n paths (`pathlib.Path`) of image files. Arrays,
+    tensors and lists of rows are all taken.
     """
     if isinstance(x, str | bytes | Path):
         raise InputError(f"{what} is one {type(x).__name__}: give a list of them")
-    columns = getattr(x, "columns", None)  # of a data frame
+    columns: tuple[str, ...] | None = None
+    if frames.is_frame(x):
+        columns = frames.column_names(x)
+        numbers = None if kinds is not None else _numbers(x)
+        if numbers is None:
+            return frames.of_frame(x, what, kinds)
+        x = numbers
     if isinstance(x, Sequence) and x and all(isinstance(one, Path) for one in x):
         return ImageFiles(tuple(x))
     try:
@@ -99,16 +114,13 @@ def inputs(x: object, what: str = "x") -> Inputs:
         raise InputError(f"{what} cannot be made an array: {error}") from None
     if array.ndim == 1 and array.dtype.kind in "UO" and all(isinstance(one, str) for one in array):
         return Texts(tuple(str(one) for one in array))
-    if array.ndim == 2 and array.dtype.kind not in "fiub" and columns is not None:
-        array = _numbers(array, columns, what)
     if array.dtype.kind not in "fiub" or array.ndim not in (2, 3, 4):
         raise InputError(
             f"{what} holds {array.dtype} of shape {list(array.shape)}: expected numbers [n, D], "
             "images [n, H, W], [n, H, W, C] or [n, C, H, W], texts, or paths of images"
         )
     if array.ndim == 2:
-        named = None if columns is None else tuple(str(name) for name in columns)
-        return Features(npz.features(array, what), named)
+        return Features(npz.features(array, what), columns)
     if array.dtype != np.uint8:
         low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
         if not 0 <= low <= high <= 1:
@@ -132,16 +144,15 @@ def _index_of(x: object, n: int) -> list[str] | None:
     return None if only_counts or has_missing or len(set(ids)) != n else ids
 
 
-def _numbers(array: npt.NDArray[Any], columns: Iterable[object], what: str) -> npt.NDArray[Any]:
-    """Return the values of a data frame whose columns are of several kinds, all of them numbers."""
-    for j, column in enumerate(columns):
-        row = next((i for i, one in enumerate(array[:, j]) if not isinstance(one, Number)), None)
-        if row is not None:
-            raise InputError(
-                f'the column "{column}" of {what} is not of numbers, its row {row} holds '
-                f"{str(array[row, j])[:80]!r}: make numbers of it, or leave it out"
-            )
-    return array.astype(np.float64)
+def _numbers(x: object) -> npt.NDArray[Any] | None:
+    """Return the values of a data frame if all of them are finite numbers, or None."""
+    array: npt.NDArray[Any] = np.asarray(x)
+    if array.dtype.kind not in "fiub":
+        if not all(isinstance(one, Number) for one in array.flat):
+            return None
+        array = array.astype(np.float64)
+    is_missing = array.dtype.kind == "f" and bool(np.isnan(array).any())
+    return None if is_missing or array.ndim != 2 else array
 
 
 def _on_cpu(x: object) -> object:

@@ -1,0 +1,103 @@
+"""Data frames of pandas and polars and Arrow tables, as columns of several kinds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from proselflc.data.tables import kinds
+from proselflc.data.tables.cells import short
+from proselflc.data.tables.kinds import Column, ColumnKind, Found
+from proselflc.data.tables.mixed import MixedColumns
+from proselflc.errors import InputError
+
+
+def is_frame(x: object) -> bool:
+    """Return whether it is a data frame: rows with named columns."""
+    columns = getattr(x, "columns", None)
+    return columns is not None and (hasattr(x, "__arrow_c_stream__") or hasattr(x, "dtypes"))
+
+
+def column_names(x: Any) -> tuple[str, ...]:
+    """Return the names of the columns of a data frame."""
+    names = getattr(x, "column_names", None)  # Arrow's columns are their cells
+    return tuple(str(name) for name in (x.columns if names is None else names))
+
+
+def of_frame(x: Any, what: str, known: tuple[ColumnKind, ...] | None = None) -> MixedColumns:
+    """Return the columns of a data frame, of kinds that are known or are found.
+
+    Types count: what pandas calls a category and texts are never numbers.
+
+    Args:
+        x: the data frame.
+        what: its name in messages.
+        known: kinds of the columns that a model was trained on.
+    """
+    cells = _arrow_columns(x, what)
+    if known is not None:
+        for kind in known:
+            if kind.name not in cells:
+                raise InputError(
+                    f'{what} lacks the column "{short(kind.name)}" that the model was trained on; '
+                    f"its columns: {', '.join(map(short, list(cells)[:30]))}",
+                    fix="add it",
+                )
+        return MixedColumns(tuple(_read(what, kind, cells[kind.name]) for kind in known))
+    found: list[Found] = []
+    columns: list[Column] = []
+    for name, column in cells.items():
+        asked = "category" if _is_category(column) else None
+        try:
+            one = kinds.find(name, column, asked)  # type: ignore[arg-type]
+        except InputError as error:
+            raise InputError(f"{what}: {error.reason}", fix=error.fix) from None
+        found.append(one)
+        if one.kind.kind != "ignored":
+            columns.append(_read(what, one.kind, column))
+    if not columns:
+        reasons = ", ".join(f'"{short(f.kind.name)}" ({f.kind.reason})' for f in found[:10])
+        raise InputError(
+            f"{what} has nothing to learn from: its columns are ignored, {reasons or 'none'}",
+            fix="add other columns",
+        )
+    return MixedColumns(tuple(columns), tuple(found))
+
+
+def _read(what: str, kind: ColumnKind, column: Any) -> Column:
+    try:
+        return kinds.read(kind, column)
+    except InputError as error:
+        raise InputError(f"{what}: {error.reason}", fix=error.fix) from None
+
+
+def _is_category(column: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_dictionary(column.type))
+
+
+def _arrow_columns(x: Any, what: str) -> dict[str, Any]:
+    """Return the columns as Arrow has them, by name; a column of mixed objects becomes texts."""
+    import pyarrow as pa
+
+    names = column_names(x)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f'{what} has two columns named "{twice}"', fix="rename one of them")
+    if isinstance(x, pa.Table):
+        return dict(zip(names, x.columns, strict=True))
+    if hasattr(x, "to_arrow"):  # polars
+        return dict(zip(names, x.to_arrow().columns, strict=True))
+    found = {}
+    for k, name in enumerate(names):
+        series = x.iloc[:, k]
+        try:
+            column = pa.array(series, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError):
+            gone = series.isna().to_numpy()
+            texts = [None if no else str(one) for one, no in zip(series, gone, strict=True)]
+            column = pa.array(texts, pa.string())
+        chunks = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+        found[name] = chunks
+    return found
