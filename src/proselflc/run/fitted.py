@@ -151,7 +151,6 @@ def _check(config: Config, dataset: Dataset) -> None:
         )
     given = [key for key in _OF_NETWORKS if getattr(config.recipe, key) is not None]
     given += ["weights"] if config.weights is not None else []
-    given += [f"method.{key}" for key in config.parameters]
     if given:
         raise InputError(
             f"{option(given[0])} is an option of networks, and {name} is none",

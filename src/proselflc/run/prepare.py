@@ -29,6 +29,7 @@ from proselflc.data.serving import fit, loader
 from proselflc.data.tables import columns, summary
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
+from proselflc.learners.catalogue import is_learner
 from proselflc.models import catalogue, pixels
 from proselflc.models.shape import ImageShape
 from proselflc.run.config import Config
@@ -407,11 +408,17 @@ def choose_normalization(
 
 
 def resumed_config(config: Config, directory: RunDirectory) -> Config:
-    """Return the config of a resumed run, whose pixels are scaled as when it began.
+    """Return the config of a resumed run, with what was chosen for it when it began.
 
-    A run that does not hold the option has scaled them by its data, whatever its weights.
+    Its pixels are scaled as then; a run that does not hold the option has scaled them by its data,
+    whatever its weights. A model of our own that was chosen for a table is used again.
     """
+    table = read_toml(directory.config)
+    model = table.get("model")
+    ours = model in catalogue.MODELS or is_learner(str(model))
+    if config.model in (None, "auto") and ours:
+        config = replace(config, model=str(model))
     if config.normalize is not None or config.weights is None:
         return config
-    stored = read_toml(directory.config).get("normalize")
+    stored = table.get("normalize")
     return replace(config, normalize=stored if isinstance(stored, str) else pixels.DATA)

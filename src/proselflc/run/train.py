@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ from proselflc.files.manifest import Written
 from proselflc.learners.catalogue import is_learner
 from proselflc.models.factory import names_code
 from proselflc.run import neighbours, resumption
+from proselflc.run.choice import NETWORK, Choice, choose, chooses
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
 from proselflc.run.fitted import FittedRun, prepare_table
 from proselflc.run.observers import (
@@ -37,7 +39,7 @@ from proselflc.run.observers import (
     Tracker,
     check_tracker,
 )
-from proselflc.run.prepare import PreparedRun, label_data, prepare, resumed_config
+from proselflc.run.prepare import LabelledData, PreparedRun, label_data, prepare, resumed_config
 from proselflc.run.summary import (
     evaluate,
     final_measures,
@@ -108,6 +110,8 @@ def train(
             )
         report = display.note if accelerator.is_main_process else lambda note: None
         data = label_data(config, dataset, report)
+        if model is None and chooses(config, data):
+            config, data = _chosen(config, data, preprocessing, count, report)
         run: LearningRun
         if model is None and is_learner(config.model):
             _check_one_process(accelerator, config)
@@ -156,6 +160,23 @@ class LearningRun(Protocol):
 
     def stopped_workers(self) -> AbstractContextManager[None]:
         """Turn what a stop does to other processes of the run into an interruption."""
+
+
+def _chosen(
+    config: Config,
+    data: LabelledData,
+    preprocessing: Preprocessing | None,
+    processes: int,
+    report: Callable[[str], None],
+) -> tuple[Config, LabelledData]:
+    """Return the config with the model that suits the data, and say why it was chosen."""
+    if processes > 1:
+        chosen = Choice(NETWORK, f"{processes} processes train, so {NETWORK} learns the table")
+    else:
+        chosen = choose(config, data, preprocessing)
+    report(chosen.why)
+    name = chosen.name or None
+    return replace(config, model=name), replace(data, config=replace(data.config, model=name))
 
 
 def _check_one_process(accelerator: Accelerator, config: Config) -> None:
