@@ -70,13 +70,18 @@ def _penguins() -> RealTable:
     return RealTable(pd.read_csv(path), "species", "palmerpenguins")
 
 
+def _biopsy() -> RealTable:
+    table = _of_r("MASS/biopsy", "class")  # its ID names a patient, of whom there may be several
+    return RealTable(table.frame.drop(columns="ID"), table.label, table.package)
+
+
 TABLES: dict[str, Callable[[], RealTable]] = {
     "breast_cancer": lambda: _of_sklearn("breast_cancer"),
     "wine": lambda: _of_sklearn("wine"),
     "penguins": _penguins,
     "cars": lambda: _of_vega("cars", "Origin"),
     "seattle_weather": lambda: _of_vega("seattle-weather", "weather"),
-    "biopsy": lambda: _of_r("MASS/biopsy", "class"),
+    "biopsy": _biopsy,
     "glass": lambda: _of_r("MASS/fgl", "type"),
     "diamonds": lambda: _of_r("ggplot2/diamonds", "cut"),
     "mpg": lambda: _of_r("ggplot2/mpg", "class"),

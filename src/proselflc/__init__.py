@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from proselflc.recording.recording import Recording, record
     from proselflc.reporting.command import report
     from proselflc.run.audit import audit
+    from proselflc.run.estimators import audit_estimator
     from proselflc.run.fit import fit, predict
     from proselflc.run.reader import Predictions, Run, load_run
     from proselflc.terminal import Display
@@ -101,6 +102,7 @@ _NAMES = {
     "recording.recording": "Recording record",
     "reporting.command": "report",
     "run.audit": "audit",
+    "run.estimators": "audit_estimator",
     "run.fit": "fit predict",
     "run.reader": "Predictions Run load_run",
     "terminal": "Display",
@@ -173,6 +175,7 @@ __all__ = [
     "Trust",
     "Uniform",
     "audit",
+    "audit_estimator",
     "audit_predictions",
     "corrected_labels",
     "find_label_issues",

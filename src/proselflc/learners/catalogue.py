@@ -8,6 +8,7 @@ from typing import TypeAlias
 from torch import Tensor, nn
 
 from proselflc.errors import InputError
+from proselflc.learners import estimator
 from proselflc.learners.boosting import LEARNING_RATE, ROUNDS, Boosting
 from proselflc.learners.learner import Learner
 from proselflc.learners.trees import TreeEnsemble
@@ -22,11 +23,21 @@ LEARNERS: dict[str, tuple[str, Make]] = {
 
 def is_learner(name: str | None) -> bool:
     """Return whether a model is a learner of tables rather than a network."""
-    return name in LEARNERS
+    return name in LEARNERS or is_estimator(name)
+
+
+def is_estimator(name: str | None) -> bool:
+    """Return whether a model is a classifier of scikit-learn, which runs do not keep."""
+    return name is not None and name.startswith(estimator.PREFIX)
 
 
 def make(name: str, rounds: int | None, learning_rate: float | None, seed: int) -> Learner:
-    """Return the learner of a name; None for its own number of rounds or learning rate."""
+    """Return the learner of a name; None for its own number of rounds or learning rate.
+
+    A name `sklearn:package.Class` is imported: it must come from the user, never from a file.
+    """
+    if is_estimator(name):
+        return estimator.named(name, seed)
     rate = LEARNING_RATE if learning_rate is None else learning_rate
     return LEARNERS[name][1](ROUNDS if rounds is None else rounds, rate, seed)
 

@@ -248,7 +248,7 @@ class FittedRun:
             self._write_folds(held)
         compared = self._compared() if self.is_audited else Compared()
         fitted, corrected = self.fitted, 0
-        if self.is_audited and prepared.config.method != "cce":
+        if self.is_audited and prepared.config.method != "cce" and fitted.module() is not None:
             records = Records(
                 Epochs(directory.dynamics, self.written.checked), held, compared.witness
             )

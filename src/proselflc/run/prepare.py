@@ -29,7 +29,7 @@ from proselflc.data.serving import fit, loader
 from proselflc.data.tables import columns, summary
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
-from proselflc.learners.catalogue import is_learner
+from proselflc.learners.catalogue import LEARNERS
 from proselflc.models import catalogue, pixels
 from proselflc.models.shape import ImageShape
 from proselflc.run.config import Config
@@ -415,7 +415,7 @@ def resumed_config(config: Config, directory: RunDirectory) -> Config:
     """
     table = read_toml(directory.config)
     model = table.get("model")
-    ours = model in catalogue.MODELS or is_learner(str(model))
+    ours = model in catalogue.MODELS or model in LEARNERS
     if config.model in (None, "auto") and ours:
         config = replace(config, model=str(model))
     if config.normalize is not None or config.weights is None:

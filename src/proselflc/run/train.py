@@ -25,6 +25,7 @@ from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
 from proselflc.learners.catalogue import is_learner
+from proselflc.learners.learner import Learner
 from proselflc.models.factory import names_code
 from proselflc.run import neighbours, resumption
 from proselflc.run.choice import NETWORK, Choice, choose, chooses
@@ -66,14 +67,15 @@ def train(
     dataset: Dataset | None = None,
     model: nn.Module | None = None,
     preprocessing: Preprocessing | None = None,
+    learner: Learner | None = None,
     observers: Sequence[Observer] = (),
     is_audited: bool = True,
 ) -> Path:
     """Train a run and return its directory.
 
-    Data, model and preprocessing that are given replace what the config names. A run that an
-    observer stopped is not finished: its state is saved and it can be resumed. A run that is not
-    audited, one of many, has no second opinion on its labels and no neighbours; an audit finds
+    Data, model, learner and preprocessing that are given replace what the config names. A run that
+    an observer stopped is not finished: its state is saved and it can be resumed. A run that is
+    not audited, one of many, has no second opinion on its labels and no neighbours; an audit finds
     them later.
 
     Raises:
@@ -113,9 +115,9 @@ def train(
         if model is None and chooses(config, data):
             config, data = _chosen(config, data, preprocessing, count, report)
         run: LearningRun
-        if model is None and is_learner(config.model):
+        if learner is not None or (model is None and is_learner(config.model)):
             _check_one_process(accelerator, config)
-            table = prepare_table(data, preprocessing)
+            table = prepare_table(data, preprocessing, learner)
             run = FittedRun(table, directory, display, is_audited=is_audited)
             resolved = table.config
         else:

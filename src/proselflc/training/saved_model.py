@@ -68,7 +68,7 @@ class SavedModel:
     @property
     def served_by(self) -> Preprocessing:
         """Return what turns inputs into the tensors that the model takes."""
-        if learners.is_learner(self.claimed_name):
+        if self.claimed_name in learners.LEARNERS:
             return RowsForTrees(self.preprocessing)
         return self.preprocessing
 
@@ -80,7 +80,7 @@ class SavedModel:
     @property
     def is_ours(self) -> bool:
         """Whether the run claims that its model is one of the catalogue."""
-        return self.claimed_name in catalogue.MODELS or learners.is_learner(self.claimed_name)
+        return self.claimed_name in catalogue.MODELS or self.claimed_name in learners.LEARNERS
 
     @property
     def model_name(self) -> str:
@@ -96,7 +96,14 @@ class SavedModel:
 
     def read(self) -> nn.Module:
         """Return the trained model in evaluation mode; it maps inputs to logits [N, C]."""
-        if learners.is_learner(self.model_name):
+        if learners.is_estimator(self.claimed_name):
+            raise InputError(
+                f"{self.directory.path} keeps no model, because {self.claimed_name} can only be "
+                "saved by pickling it",
+                fix="fit it on the corrected labels, or train a run with "
+                f"{option('model', 'boosting')}",
+            )
+        if self.model_name in learners.LEARNERS:
             return self._read_learner()
         shape = self.preprocessing.shape
         module = catalogue.build(self.model_name, shape, len(self.names), generator_seed=0)
