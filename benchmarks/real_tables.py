@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 
 MOST = 5000
 
@@ -46,7 +46,7 @@ def _of_r(path: str, label: str) -> RealTable:
 
 
 def _of_vega(name: str, label: str) -> RealTable:
-    import vega_datasets
+    import vega_datasets  # type: ignore[import-not-found]
 
     return RealTable(pd.DataFrame(vega_datasets.local_data(name)), label, "vega_datasets")
 

@@ -164,7 +164,10 @@ def models(*, json: bool = False) -> None:
         ],
     )
     sys.stdout.write(
-        "\n--model also takes package.module:factory, timm:NAME and torchvision:NAME.\n"
+        "\nA table can also be learned by boosting (scikit-learn's trees), lightgbm, xgboost or "
+        "catboost\nwhere they are installed, or sklearn:package.Class; auto, the default for "
+        "tables, chooses\nbetween mlp and boosting.\n"
+        "--model also takes package.module:factory, timm:NAME and torchvision:NAME.\n"
     )
 
 

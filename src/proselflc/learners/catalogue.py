@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from torch import Tensor, nn
 
 from proselflc.errors import InputError
-from proselflc.learners import estimator
+from proselflc.learners import estimator, libraries
 from proselflc.learners.boosting import LEARNING_RATE, ROUNDS, Boosting
 from proselflc.learners.learner import Learner
+from proselflc.learners.libraries import LibraryBoosting
 from proselflc.learners.trees import TreeEnsemble
 
 # Makes a learner from its number of rounds, its learning rate and a seed.
 Make: TypeAlias = Callable[[int, float, int], Learner]
 
 LEARNERS: dict[str, tuple[str, Make]] = {
-    "boosting": ("boosted trees, with categories and gaps", Boosting),
+    "boosting": ("boosted trees of scikit-learn", Boosting),
+    **{
+        name: (f"boosted trees of {title}", partial(LibraryBoosting, name))
+        for name, title in (
+            ("lightgbm", "LightGBM"),
+            ("xgboost", "XGBoost"),
+            ("catboost", "CatBoost"),
+        )
+    },
 }
 
 
@@ -42,13 +52,15 @@ def make(name: str, rounds: int | None, learning_rate: float | None, seed: int) 
     return LEARNERS[name][1](ROUNDS if rounds is None else rounds, rate, seed)
 
 
-def read(state: Mapping[str, Tensor], num_classes: int) -> nn.Module:
+def read(name: str, state: Mapping[str, Tensor], num_classes: int) -> nn.Module:
     """Return the model that a run has saved; it maps rows for trees to logits [N, C].
 
     Raises:
         InputError: the arrays are not those of a model for that many classes.
     """
     known = state.get("known")
-    if known is None or known.ndim != 2:
-        raise InputError("the file holds no trees")
-    return TreeEnsemble.from_state(state, len(known), num_classes)
+    if known is not None and known.ndim == 2:
+        return TreeEnsemble.from_state(state, len(known), num_classes)
+    if name in libraries.LIBRARIES:
+        return libraries.read(name, state, num_classes)
+    raise InputError("the file holds no trees")

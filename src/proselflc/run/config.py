@@ -46,8 +46,9 @@ class Config:
         method: training method; `proselflc methods` lists them, and `--method NAME --help` shows
             the parameters of one.
         parameters: the method's own parameters by name; the others keep their defaults.
-        model: model to train; `proselflc models` lists them. Also package.module:factory,
-            timm:NAME or torchvision:NAME. The default depends on the data.
+        model: model to train; `proselflc models` lists them. For tables also auto (the default),
+            boosting, lightgbm, xgboost, catboost or sklearn:package.Class; otherwise also
+            package.module:factory, timm:NAME or torchvision:NAME. The default depends on the data.
         weights: initial weights of the model, a safetensors file or a state dict.
         normalize: mean and standard deviation that pixels are normalised by: data, as measured;
             imagenet; none, for pixels from 0 to 1; or numbers, as in 0.5,0.5,0.5/0.5,0.5,0.5. The

@@ -116,7 +116,7 @@ class SavedModel:
     def _read_learner(self) -> nn.Module:
         weights = self.directory.checked(self.directory.weights)
         try:
-            return learners.read(read_state(weights), len(self.names)).eval()
+            return learners.read(self.model_name, read_state(weights), len(self.names)).eval()
         except InputError as error:
             raise InputError(
                 f"{weights} is damaged: {error.reason}",
