@@ -23,13 +23,15 @@ from proselflc import methods
 from proselflc.auditing import verdict
 from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.examples import ACTIONS
-from proselflc.auditing.records import Records, Witness, slices
+from proselflc.auditing.records import HeldOut, Records, Witness, slices
 from proselflc.data.batches import one_thread
 from proselflc.data.dataset import Dataset, Part, checked
 from proselflc.data.inputs import Bools, Features, Floats, Ints
 from proselflc.errors import InputError, invalid_option
 from proselflc.exporting.labels import issues_frame
+from proselflc.learners.catalogue import is_learner
 from proselflc.models.networks import mlp
+from proselflc.run.choice import AUTO
 from proselflc.run.fit import fit
 
 try:
@@ -79,8 +81,11 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         parameters: the method's own parameters, such as {"sharpness": 12}. A search can set each
             separately: `set_params(method__sharpness=12)`; None is the method's default.
         hidden_layer_sizes: widths of the hidden layers of the network; one number for one layer.
-        model: a module that maps [N, D] float32 to logits [N, C], of which a copy is trained, or
-            package.module:factory; by default a network of the hidden layers above.
+        model: what learns: "boosting" for boosted trees, or "lightgbm", "xgboost" or "catboost"
+            where they are installed; "auto" to choose between boosting and the network "mlp" by
+            held-out agreement with y; a module that maps [N, D] float32 to logits [N, C], of which
+            a copy is trained; or package.module:factory. By default a network of the hidden layers
+            above. Trees ignore the options of networks, from `epochs` to `schedule`.
         epochs: passes over the rows; Γ is their total number of steps.
         batch_size: rows per step; by default a tenth of them, from 8 to 128.
         optimizer, lr, weight_decay: by default chosen for the network.
@@ -233,20 +238,25 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             size = SMALL if isinstance(model, str) else sum(w.numel() for w in model.parameters())
             if size * batch_size < SMALL:
                 stack.enter_context(one_thread())  # on a busy machine much faster than two
+            options = {name: getattr(self, name) for name in _FORWARDED} | {
+                "batch_size": batch_size
+            }
+            if self._has_learner():
+                options = {name: options[name] for name in ("method", "parameters")}
             run = fit(
                 dataset,
                 model=model,
-                batch_size=batch_size,
                 preprocessing=self.preprocessing_ if goes_on else None,
                 seed=seed,
                 quiet=not self.verbose,
                 notes=bool(self.verbose),
-                **{name: getattr(self, name) for name in _FORWARDED},
+                **options,
             )
-        self.model_, self.preprocessing_ = run.model.cpu(), run.preprocessing
+        self.model_, self.preprocessing_ = run.model.cpu(), run.served_by
         if self.model is None:
             self.model_.double()  # so that a prediction does not depend on the other rows
-        self.history_, self.n_iter_ = run.history, int(self.epochs)
+        rounds = run.config.get("epochs") if self._has_learner() else self.epochs
+        self.history_, self.n_iter_ = run.history, int(str(rounds))
         self._widths = self._hidden()
         self._audit(run, given, counts, place)
         return self
@@ -310,8 +320,19 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("class_weight is zero for every row: there is nothing to learn from")
         return product
 
+    def _has_learner(self) -> bool:
+        """Return whether the model may be one of trees, which takes no options of networks."""
+        return isinstance(self.model, str) and (self.model == AUTO or is_learner(self.model))
+
     def _check_goes_on(self, classes: npt.NDArray[Any]) -> None:
         """Refuse a warm start with other classes, or with another network than the fitted one."""
+        if self._has_learner():
+            raise InputError(
+                f'warm_start continues the training of a network, and model="{self.model}" may '
+                "be none",
+                field="warm_start",
+                fix="set warm_start=False",
+            )
         if not np.array_equal(classes, self.classes_):
             had, has = (", ".join(map(str, some[:20])) for some in (self.classes_, classes))
             raise InputError(
@@ -359,7 +380,10 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         second = run.records_of_training.witness
         if second is not None:
             second = Witness(second.p[place], second.kind)
-        records = Records([epoch[place] for epoch in run.dynamics], witness=second)
+        held = run.records.held_out
+        if held is not None:
+            held = HeldOut(held.folds, held.p[place])
+        records = Records([epoch[place] for epoch in run.dynamics], held, second)
         found = verdict.assess(records, given[counts], tuple(map(str, self.classes_)))
         judgement = found.scores
         self.noise_rate_ = found.noise.rate

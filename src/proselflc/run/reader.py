@@ -267,6 +267,11 @@ class Run:
         return self._saved.preprocessing
 
     @property
+    def served_by(self) -> Preprocessing:
+        """Return what turns inputs into the tensors that the model takes; see `preprocessing`."""
+        return self._saved.served_by
+
+    @property
     def model_name(self) -> str:
         """Return the name or the code that makes a model like the run's."""
         return self._saved.model_name
@@ -316,7 +321,7 @@ class Run:
         if not n:
             return
         order = Order(batch_size, shuffle=False)
-        batches = loader(part, self._saved.served_by, order, workers=workers)
+        batches = loader(part, self.served_by, order, workers=workers)
         device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
         for batch, logits in predict_batches(self.model, batches, device):
             yield batch.index.numpy(), torch.softmax(logits, 1).cpu().numpy()
