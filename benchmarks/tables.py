@@ -107,8 +107,8 @@ def ours(path: Path, label: str, who: str, seed: int, y: Array, names: Array) ->
 
 def cleanlab(path: Path, label: str, who: str, seed: int, y: Array, names: Array) -> dict[str, Any]:
     """Return the measures of cleanlab with a classifier by five folds."""
-    from cleanlab.filter import find_label_issues
-    from cleanlab.rank import get_label_quality_scores
+    from cleanlab.filter import find_label_issues  # type: ignore[import-untyped]
+    from cleanlab.rank import get_label_quality_scores  # type: ignore[import-untyped]
 
     part = open_data(Request(data=str(path), label_column=label))
     place = {name: k for k, name in enumerate(names)}
@@ -190,10 +190,10 @@ def report(found: Sequence[dict[str, Any]], who: Sequence[str], seeds: Sequence[
             cells = [f"{mean(one, measure, table=table):.3f}" for one in who]
             lines.append(f"| {table} | {' | '.join(cells)} |")
     chosen: dict[str, dict[str, int]] = {}
-    for one in found:
-        if one["who"] == "default":
-            models = chosen.setdefault(one["table"], {})
-            models[one["model"]] = models.get(one["model"], 0) + 1
+    for each in found:
+        if each["who"] == "default":
+            models = chosen.setdefault(each["table"], {})
+            models[each["model"]] = models.get(each["model"], 0) + 1
     if chosen:
         lines += ["", "What the default chose, and in how many cells:", ""]
         for table, models in chosen.items():

@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from proselflc.recording.recording import Recording, record
     from proselflc.reporting.command import report
     from proselflc.run.audit import audit
-    from proselflc.run.estimators import audit_estimator
     from proselflc.run.fit import fit, predict
+    from proselflc.run.learned.estimators import audit_estimator
     from proselflc.run.reader import Predictions, Run, load_run
     from proselflc.terminal import Display
     from proselflc.training.loop import DivergenceError
@@ -102,7 +102,7 @@ _NAMES = {
     "recording.recording": "Recording record",
     "reporting.command": "report",
     "run.audit": "audit",
-    "run.estimators": "audit_estimator",
+    "run.learned.estimators": "audit_estimator",
     "run.fit": "fit predict",
     "run.reader": "Predictions Run load_run",
     "terminal": "Display",

@@ -76,9 +76,10 @@ def test_a_doubtful_row_is_weighted_between_its_labels() -> None:
     table = LabelledTable(x, np.array([0, 1, 1, 0]), 2, weight=np.array([1.0, 2, 1, 1]))
     quality = np.array([0.9, 0.25, 0.0, 0.3], np.float32)
     found = table.corrected(np.array([0, 0, 0, 0]), quality)
+    assert found.weight is not None
     total = np.zeros((4, 2))
     np.add.at(total, ((found.x[:, 0] / 2).astype(int), found.y), found.weight)
-    np.testing.assert_allclose(total, [[1, 0], [1.5, 0.5], [1, 0], [1, 0]])
+    np.testing.assert_allclose(total, np.array([[1, 0], [1.5, 0.5], [1, 0], [1, 0]]))
     assert (found.weight > 0).all()
 
 

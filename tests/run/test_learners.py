@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -18,8 +18,8 @@ import proselflc
 from proselflc.auditing import held_out
 from proselflc.data.request import Request
 from proselflc.errors import InputError
+from proselflc.learners import learner
 from proselflc.learners.boosting import LEAVES, PENALTY, SHARE_OF_COLUMNS
-from proselflc.run import fitted
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.fold_splits import split_examples
 from proselflc.run.reader import Run, load_run
@@ -90,7 +90,9 @@ def test_the_held_out_predictions_are_those_of_scikit_learn(finished: Run) -> No
     expected = np.mean(list(estimator.staged_predict_proba(x[split.validation])), 0)
     found = held_out.of_run(finished.directory, finished.labels)
     assert found is not None
-    np.testing.assert_allclose(found.p[split.validation], expected, atol=1e-3)  # float16
+    np.testing.assert_allclose(
+        np.asarray(found.p[split.validation], float), expected, atol=1e-3
+    )  # float16
 
 
 def test_a_saved_model_predicts_the_raw_table(finished: Run, table: Path) -> None:
@@ -124,7 +126,7 @@ def test_a_stopped_run_resumes_to_the_same_result(
     table: Path, finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of(table)
-    many, whole = 3, fitted.mean_over_rounds
+    many, whole = 3, learner.mean_over_rounds
 
     def stopping(*arguments: object) -> object:
         nonlocal many
@@ -133,10 +135,10 @@ def test_a_stopped_run_resumes_to_the_same_result(
             raise KeyboardInterrupt
         return whole(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(fitted, "mean_over_rounds", stopping)
+    monkeypatch.setattr(learner, "mean_over_rounds", stopping)
     with pytest.raises(Interrupted, match=r"stopped after 3 of 6 models.*--resume|resume=True"):
         train(config, OutputOptions(tmp_path / "run"), Silent())
-    monkeypatch.setattr(fitted, "mean_over_rounds", whole)
+    monkeypatch.setattr(learner, "mean_over_rounds", whole)
     resumed = load_run(train(config, OutputOptions(tmp_path / "run", resume=True), Silent()))
     assert resumed.examples.equals(finished.examples)
     for name in ("weights", "folds_p", "audit_arrays"):

@@ -31,8 +31,8 @@ from proselflc.errors import InputError, invalid_option
 from proselflc.exporting.labels import issues_frame
 from proselflc.learners.catalogue import is_learner
 from proselflc.models.networks import mlp
-from proselflc.run.choice import AUTO
 from proselflc.run.fit import fit
+from proselflc.run.learned.choice import AUTO
 
 try:
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data

@@ -121,7 +121,8 @@ def _tree(predictor: Any, order: Ints, values: dict[int, Doubles]) -> dict[str, 
     every, leaf = np.arange(len(nodes)), nodes["is_leaf"].astype(np.bool_)
     feature = order[np.where(leaf, 0, nodes["feature_idx"])]
     asks = nodes["is_categorical"].astype(np.bool_) & ~leaf
-    codes, sets = np.full(len(nodes), -1), []
+    codes = np.full(len(nodes), -1)
+    sets: list[Ints] = []
     for node in np.flatnonzero(asks):
         words = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][node]]
         ordinals = np.flatnonzero((words[:, None] >> np.arange(32, dtype=np.uint32)) & 1)

@@ -135,7 +135,7 @@ class TreeEnsemble(nn.Module):
             if bool((follows == node).all()):
                 break
             node = follows
-        return self.value[node].unflatten(1, self.roots.shape)
+        return self.value[node].reshape(len(x), *self.roots.shape)
 
     def _goes_left(self, cell: Tensor, node: Tensor) -> Tensor:
         """Return [N, trees] whether the cells of rows go left at their nodes."""

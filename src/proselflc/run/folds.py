@@ -22,7 +22,7 @@ from proselflc.errors import InputError
 from proselflc.learners.catalogue import is_learner
 from proselflc.run import original
 from proselflc.run.config import Config, OutputOptions, differences
-from proselflc.run.fold_splits import split_examples
+from proselflc.run.fold_splits import split_examples as split_examples
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal import Display, Interrupted

@@ -34,7 +34,7 @@ from proselflc.run.corrections import followed
 from proselflc.run.observers import Meter
 from proselflc.run.prepare import PreparedRun
 from proselflc.training import processes
-from proselflc.training.inference import logits_of_all, predict_batches
+from proselflc.training.inference import StoredLogits, logits_of_all, predict_batches
 from proselflc.training.loop import DivergenceError, StepResult, Training
 from proselflc.training.observations import Epochs
 from proselflc.training.run_directory import Json, RunDirectory
@@ -186,7 +186,7 @@ def final_measures(prepared: PreparedRun, training: Training, folder: Path) -> J
     return result
 
 
-def measures_of(name: str, logits: Tensor, labels: Tensor, num_classes: int) -> Json:
+def measures_of(name: str, logits: Tensor | StoredLogits, labels: Tensor, num_classes: int) -> Json:
     """Return all measures of logits [n, C] on the "test" or the "validation" part."""
     measures = evaluation.evaluate(logits, labels, num_classes).to_json()
     if name == "test":

@@ -28,9 +28,9 @@ from proselflc.learners.catalogue import is_learner
 from proselflc.learners.learner import Learner
 from proselflc.models.factory import names_code
 from proselflc.run import neighbours, resumption
-from proselflc.run.choice import NETWORK, Choice, choose, chooses
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
-from proselflc.run.fitted import FittedRun, prepare_table
+from proselflc.run.learned.choice import NETWORK, Choice, choose, chooses
+from proselflc.run.learned.fitted import FittedRun, prepare_table
 from proselflc.run.observers import (
     Checkpointer,
     History,

@@ -36,8 +36,9 @@ from proselflc.data.serving import fit as fit_preprocessing
 from proselflc.data.tables.encoding import for_trees
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
+from proselflc.learners import learner as learners
 from proselflc.learners.catalogue import make
-from proselflc.learners.learner import Doubles, Fitted, LabelledTable, Learner, mean_over_rounds
+from proselflc.learners.learner import Doubles, Fitted, LabelledTable, Learner
 from proselflc.models.factory import names_code
 from proselflc.run import neighbours, resumption
 from proselflc.run.config import Config
@@ -225,7 +226,7 @@ class FittedRun:
                     start = time.monotonic()
                     table = self.prepared.table
                     fitted = self.prepared.learner.fit(table.take(split.train))
-                    p = mean_over_rounds(fitted, table.x[split.validation])
+                    p = learners.mean_over_rounds(fitted, table.x[split.validation])
                     self.p[torch.from_numpy(split.validation)] = torch.from_numpy(p).half()
                     self.seconds += time.monotonic() - start
                     self._complete(k)
@@ -326,7 +327,7 @@ class FittedRun:
         """Record the predictions [n, C] of a round, and return what is measured of them."""
         labels, recorder = self.prepared.labels, self.recorder
         measures = Fitting(p.shape[1], labels.clean is not None)
-        for index in torch.arange(len(p)).split(_ROWS):
+        for index in torch.split(torch.arange(len(p)), _ROWS):
             z = torch.from_numpy(np.log(np.maximum(p[index.numpy()], _LEAST))).float()
             given = torch.from_numpy(labels.given[index.numpy()])
             clean = None

@@ -153,10 +153,18 @@ def choose(
 
 def _of_network(config: Config) -> str | None:
     """Return an option that the user has set and that only a network follows, or None."""
-    from proselflc.run.fitted import METHODS
+    from proselflc.run.learned.fitted import METHODS
 
     recipe, default = config.recipe, type(config.recipe)()
-    keys = ("epochs", "steps", "batch_size", "optimizer", "lr", "momentum", "weight_decay")
+    keys: tuple[str, ...] = (
+        "epochs",
+        "steps",
+        "batch_size",
+        "optimizer",
+        "lr",
+        "momentum",
+        "weight_decay",
+    )
     keys += ("schedule", "warmup", "precision", "accumulate", "clip", "ema", "compile")
     for key in keys:
         if getattr(recipe, key) != getattr(default, key):
