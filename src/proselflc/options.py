@@ -27,7 +27,7 @@ Several: TypeAlias = Annotated[
     tuple[str, ...], Parameter(consume_multiple=True, show_default=False)
 ]
 LabelColumn: TypeAlias = Annotated[
-    str | None, Parameter(name=("--label-column", "--label"), show_default=False)
+    str | None, Parameter(name=("label-column", "label"), show_default=False)
 ]
 
 

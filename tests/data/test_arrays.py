@@ -8,6 +8,7 @@ import torch
 
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.sources import arrays
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 
 GENERATOR = np.random.default_rng(0)
@@ -29,15 +30,18 @@ def test_a_data_frame_keeps_its_columns() -> None:
     assert inputs.values.tolist() == [[1, 3], [2, 4]]
 
 
-def test_a_column_that_is_not_of_numbers_is_named() -> None:
+def test_columns_that_are_not_of_numbers_have_kinds() -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pandas.DataFrame({"age": [1.0, 2.0], "city": ["Bern", "Ulm"], "sex": ["f", "m"]})
-    words = """the column "city" of x is not of numbers, its row 0 holds 'Bern': make numbers of"""
-    with pytest.raises(InputError, match=words):
-        arrays.inputs(frame)
+    inputs = arrays.inputs(frame)
+    assert isinstance(inputs, MixedColumns)
+    assert [kind.kind for kind in inputs.kinds] == ["number", "category", "category"]
     frame = pandas.DataFrame({"age": [1.0, 2.0], "size": pandas.array([1, None], "Int64")})
-    with pytest.raises(InputError, match='the column "size" of x is not of numbers, its row 1'):
-        arrays.inputs(frame)
+    inputs = arrays.inputs(frame)
+    assert isinstance(inputs, MixedColumns)
+    assert [inputs.cells[1].cell(k) for k in range(2)] == ["1.0", ""]
+    with pytest.raises(InputError, match='x has two columns named "a": rename one'):
+        arrays.inputs(pandas.DataFrame([["x", "y"]], columns=["a", "a"]))
 
 
 def test_numbers_of_several_kinds_are_numbers() -> None:

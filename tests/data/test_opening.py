@@ -498,7 +498,7 @@ def test_ignored_columns_are_named_once_or_several_times(tmp_path: Path) -> None
     assert found.inputs.columns == ("h",)
 
 
-@pytest.mark.parametrize("ending", [".xlsx", ".XLS", ".ods"])
+@pytest.mark.parametrize("ending", [".xlsb", ".XLS", ".ods"])
 @pytest.mark.parametrize("column", [None, "kind"])
 def test_a_spreadsheet_is_to_be_saved_as_csv(
     ending: str, column: str | None, tmp_path: Path
@@ -506,7 +506,7 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(
     path = tmp_path / f"patients{ending}"
     path.write_bytes(b"PK")
     request = Request(str(path), label_column=column)
-    words = rf"patients{ending} is a spreadsheet.*: save the sheet as CSV UTF-8"
+    words = rf"patients{ending} is a spreadsheet.*: save it as .xlsx, or the sheet as CSV UTF-8"
     with pytest.raises(InputError, match=words):
         open_data(request)
     with pytest.raises(InputError, match=words):

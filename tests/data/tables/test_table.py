@@ -296,8 +296,7 @@ def test_paths_or_texts_must_be_chosen(tmp_path: Path) -> None:
         ("text,label\nx,a\ny\0,b\n", "line 3 of .* holds a NUL byte"),
         ("text,label,text\nx,a,1\ny,b,2\n", 'two columns named "text"'),
         ("text,label,\nx,a,1\ny,b,2\n", r"column 3 of .* has cells but no name"),
-        (b"text,label\nx,a\n\xe9,b\n", r"line 3 of .*a\.csv is not UTF-8.*Save as → CSV UTF-8"),
-        ("text,label\nx,a\n".encode("utf-16"), "is written in UTF-16"),
+        (b"text,label\nx,a\n\xe9\x01,b\n", r"line 3 of .*a\.csv is not UTF-8.*Save as → CSV UTF-8"),
     ],
 )
 def test_damaged_text(tmp_path: Path, content: str | bytes, match: str) -> None:
@@ -308,13 +307,14 @@ def test_what_is_not_text_is_refused_at_its_first_wrong_byte(tmp_path: Path) -> 
     path = tmp_path / "a.csv"
     for wrong, match in (
         (b"\0", "line 300001 of .* holds a NUL byte"),
-        (b"\xe9", "line 300001 of .* is not UTF-8"),
+        (b"\xe9", "line 300001 of .* holds a NUL byte"),
+        (b"\xe9\x01" + b"a" * (1 << 20), "line 300001 of .* is not UTF-8"),
     ):
         with path.open("wb") as file:
             file.write(b"text,label\n" + "é,a\n".encode() * 299_999 + wrong)
             file.truncate(1 << 36)  # a hole that takes minutes to read
         refused(path, match)
-    path.write_bytes(b"text,label\n" + "é,a\n".encode() * 299_999 + "é".encode()[:1])
+    path.write_bytes(b"text,label\n\x02,a\n" + "é,a\n".encode() * 299_998 + "é".encode()[:1])
     refused(path, "line 300001 of .* is not UTF-8")
 
 
@@ -332,7 +332,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.parquet")
     refused(tmp_path / "pipe.parquet", "is a named pipe, and only regular files are read")
     refused(
-        written(tmp_path / "a.xlsx", "x"), r"is not a table by its suffix: expected one of \.csv"
+        written(tmp_path / "a.ods", "x"), r"is not a table by its suffix: expected one of \.csv"
     )
 
 
@@ -392,7 +392,7 @@ def test_parquet_cells_are_named(tmp_path: Path) -> None:
     refused(of(text=["x", "y"], label=["a", None]), "row 2 of .* has no label")
     refused(of(text=["x", None], label=["a", "b"]), "row 2 of .* has no text")
     refused(of(v=[1.0, np.inf], label=["a", "b"]), 'column "v" .* holds inf in row 2')
-    refused(of(v=[[1.0], [2.0]], label=["a", "b"]), 'the column "v" holds list')
+    refused(of(v=[[1.0], [2.0]], label=["a", "b"]), 'the column "v" of .* holds list')
     refused(of(text=["x", "y"], label=[["a"], ["b"]]), 'the column "label" of .* holds list')
     refused(of(text=["x", "y"], lable=["a", "b"]), 'did you mean "lable"')
     refused(of(text=pa.array([], pa.string()), label=pa.array([], pa.string())), "no rows")
@@ -605,9 +605,9 @@ def test_arrow_reads_text_as_csv_does_or_leaves_it_to_csv(
 ) -> None:
     content = ("h,k\n" * has_header + "".join(pieces)).encode()
     path = written(tmp_path_factory.getbasetemp() / "both.csv", content)
-    found = table_file._read_with_arrow(path, ",")
+    found = table_file._read_with_arrow(path, ",", "utf-8-sig")
     if found is not None:
-        expected = table_file._read_with_csv(path, ",", has_quotes=False)
+        expected = table_file._read_with_csv(path, ",", False, "utf-8-sig")
         assert found[0] == expected[0]
         assert [column.to_pylist() for column in found[1]] == [
             column.to_pylist() for column in expected[1]

@@ -176,6 +176,7 @@ def notes(dataset: Dataset) -> Iterator[str]:
 def in_short(found: Sequence[Found]) -> str:
     """Return the kinds of all columns in one sentence.
 
+    >>> from proselflc.data.tables.kinds import ColumnKind
     >>> kinds = [ColumnKind("age", "number"), ColumnKind("k", "ignored", reason="id-like")]
     >>> in_short([Found(kind, 3, 0, 3) for kind in kinds])
     'learning from 1 number (age), ignoring "k" (id-like)'
