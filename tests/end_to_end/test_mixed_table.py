@@ -16,7 +16,7 @@ N = 240
 
 
 @pytest.fixture(scope="module")
-def birds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:  # type: ignore[type-arg]
+def birds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
     """Return a table of birds whose labels are partly wrong, and which of them are."""
     draw = np.random.default_rng(3)
     true = draw.integers(3, size=N)
@@ -38,7 +38,7 @@ def birds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]: 
 
 
 def test_from_a_raw_table_to_a_corrected_copy_and_predictions(
-    birds: tuple[Path, np.ndarray],  # type: ignore[type-arg]
+    birds: tuple[Path, np.ndarray],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -97,7 +97,7 @@ def test_from_a_raw_table_to_a_corrected_copy_and_predictions(
     assert 'lacks the columns "island", "bill mm", "mass" and "sex"' in capsys.readouterr().err
 
 
-def test_data_frames_are_taken_as_they_come(birds: tuple[Path, np.ndarray]) -> None:  # type: ignore[type-arg]
+def test_data_frames_are_taken_as_they_come(birds: tuple[Path, np.ndarray]) -> None:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
 

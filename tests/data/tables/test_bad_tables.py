@@ -125,7 +125,7 @@ def test_constant_id_like_and_leaking_columns_are_noted_by_name(messy: Path) -> 
         (np.arange(40.0), np.zeros(40), False),
     ],
 )
-def test_what_predicts_the_label(values: np.ndarray, labels: np.ndarray, leaks: bool) -> None:  # type: ignore[type-arg]
+def test_what_predicts_the_label(values: np.ndarray, labels: np.ndarray, leaks: bool) -> None:
     gone = np.zeros(len(values), np.bool_)
     assert summary.leaks(values, gone, labels.astype(np.int64), False) == leaks
     gone[0] = True

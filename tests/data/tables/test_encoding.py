@@ -122,7 +122,10 @@ def test_it_is_saved_as_json_and_read_back_the_same(rows: MixedColumns) -> None:
 def test_damaged_and_foreign_inputs_are_refused(rows: MixedColumns) -> None:
     encoding = TableEncoding.fit(rows)
     stored = encoding.to_json()
-    for change in ({"encoded": []}, {"encoded": [stored["encoded"][0]] * 2}):  # type: ignore[index]
+    first = stored["encoded"]
+    assert isinstance(first, list)
+    changes: list[dict[str, object]] = [{"encoded": []}, {"encoded": first[:1] * 2}]
+    for change in changes:
         with pytest.raises(InputError, match="damaged"):
             serving.from_json({**stored, **change})
     with pytest.raises(InputError, match=r'column "height" .* is missing'):

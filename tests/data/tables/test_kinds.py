@@ -131,7 +131,7 @@ def test_numbers_with_either_mark_are_read_back(value: float) -> None:
 @given(st.text(max_size=12))
 def test_any_text_is_a_number_or_not(cell: str) -> None:
     for mark in (".", ","):
-        value = number_in(cell, mark)  # type: ignore[arg-type]
+        value = number_in(cell, mark)
         assert value is None or np.isfinite(value)
     assert decimal_mark([cell]) in ".,"
 

@@ -109,7 +109,9 @@ def summarize(path: Path, request: Request) -> TableSummary:
 
 def remarks(column: Column, labels: Ints | None) -> Iterator[str]:
     """Yield what is suspicious about a column to learn from: ids, and a copy of the labels."""
-    if column.kind.kind == "number" and looks_like_ids(column.values[~column.is_missing]):
+    if column.kind.kind == "number" and looks_like_ids(
+        column.values[~column.is_missing].astype(np.float32, copy=False)
+    ):
         yield ID
     if labels is not None and leaks(column.values, column.is_missing, labels, column.has_words):
         yield LEAK
@@ -198,7 +200,7 @@ def in_short(found: Sequence[Found]) -> str:
 
 def _named(roles: Roles) -> dict[str, str]:
     """Return the role of each column that has one."""
-    words = {
+    words: dict[str | None, str] = {
         roles.label: "label",
         roles.ids: "id",
         roles.files: "image path",
