@@ -719,3 +719,14 @@ def test_a_table_that_is_cut_short_or_gone_still_has_its_rows_named(tmp_path: Pa
     assert table.where(2) == "row 3"
     path.unlink()
     assert table.where(2) == "row 3"
+
+
+def test_numbers_alone_are_a_matrix_as_before_there_were_kinds(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    values = draw.normal(size=(50, 7)) * 10.0 ** draw.integers(-6, 6, (50, 7))
+    rows = [",".join([*map(repr, map(float, row)), "ab"[k % 2]]) for k, row in enumerate(values)]
+    header = ",".join([*(f"c{k}" for k in range(7)), "label"])
+    path = written(tmp_path / "a.csv", "\n".join([header, *rows]) + "\n")
+    inputs = table.read(path).dataset().train.inputs
+    assert isinstance(inputs, Features)
+    assert inputs.values.tobytes() == values.astype(np.float32).tobytes()
