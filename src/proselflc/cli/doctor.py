@@ -23,6 +23,7 @@ from proselflc import __version__
 EXTRAS = {
     "cleanlab": ("comparisons with cleanlab, data frames of label issues", ("cleanlab",)),
     "hf": ("Hugging Face models and Trainer", ("transformers",)),
+    "excel": ("tables in Excel files", ("openpyxl",)),
     "hub": ("Hugging Face data sets", ("datasets",)),
     "lightning": ("Lightning's Trainer", ("lightning",)),
     "neighbours": ("neighbours among more than 200,000 examples", ("usearch",)),
