@@ -226,7 +226,7 @@ def _runs() -> None:
         asked = {"key": "abcdefgh12345678", "since": 0, "decisions": decided}
         Path("data/decision.json").write_text(json.dumps(asked))
     told("train", "--data", "data/table.csv", *SMALL, *MLP, "--epochs", "1", "--out", "plain")
-    told("export", "plain", "--format", "npz", "--out", "data/exported.npz")
+    told("export", "plain", "--force", "--format", "npz", "--out", "data/exported.npz")
     shutil.copy("plain/model.safetensors", "data/weights.safetensors")
     torch.save(load_file("plain/model.safetensors"), "data/weights.pt")
     shutil.move("plain/labels.npz", "data/labels.npz")

@@ -196,9 +196,13 @@ def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
     )
 
 
-def cautions(audit: Audit) -> list[str]:
-    """Return a line for each reason to be careful with an audit."""
-    return [printable(f"Caution: {warning.message}.") for warning in audit.warnings]
+def cautions(audit: Audit, *, abstaining: bool = False) -> list[str]:
+    """Return a line for each reason to be careful with an audit, or not to use it at all."""
+    return [
+        printable(f"Caution: {warning.message}.")
+        for warning in audit.warnings
+        if warning.abstains or not abstaining
+    ]
 
 
 def _next(run: Run, audit: Audit) -> list[str]:
