@@ -221,6 +221,7 @@ def audit_labels(
         judge=found.judge,
         warnings=found.warnings,
         measured=found.measured,
+        unlabelled=len(labels.rest),
     )
     return examples.table(labels, records, found.scores, examination), audit
 

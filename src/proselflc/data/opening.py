@@ -37,7 +37,20 @@ class Named:
 
 
 def open_data(request: Request) -> Dataset:
-    """Open the data to learn from, with other labels or inputs if the request names some."""
+    """Open the data to learn from, with other labels or inputs if the request names some.
+
+    Training examples without a label are set apart.
+    """
+    from proselflc.data.dataset import separated
+
+    return separated(open_all(request))
+
+
+def open_all(request: Request) -> Dataset:
+    """Open the same data with all of its training examples together.
+
+    Those without a label have the class id `NO_LABEL`.
+    """
     from proselflc.data.labels import LabelValues
 
     _must_be_no_spreadsheet(request)

@@ -23,10 +23,11 @@ from proselflc.data.request import FROM_PYTHON, TABLES
 from proselflc.errors import InputError, invalid_option, printable
 from proselflc.pages.values import share_in_words
 from proselflc.run import folds as folds_of
-from proselflc.run import neighbours, original
+from proselflc.run import audit_words, neighbours, original
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, epochs_of, load_run
 from proselflc.run.summary import label_summary
+from proselflc.run.unlabelled import with_unlabelled
 from proselflc.terminal import Display, Silent
 from proselflc.training.run_directory import Json
 from proselflc.wording import command
@@ -94,11 +95,12 @@ def audit(
             run.labels, records, warnings, examination, reviewed=reviewed
         )
         labels = label_summary(run.labels, table, audited)
+        whole = with_unlabelled(table, run.labels, directory)
         files = [directory.examples, directory.audit, directory.audit_arrays, directory.summary]
         with directory.replacing(*files, directory.witness):
             if second is not None and is_new:
                 witness.write(directory, second)
-            write_parquet(table, directory.examples)
+            write_parquet(whole, directory.examples)
             audited.save(directory)
             directory.write_json(directory.summary, {**summary, **labels})
     for name in _REWRITTEN:
@@ -278,6 +280,8 @@ def _verdict(audit: Audit) -> list[str]:
     elif audit.expected_precision is not None and audit.suspects > 1:
         words = share_in_words(audit.expected_precision).capitalize()
         lines.append(f"{words} suspects should really be wrong.")
+    if audit.unlabelled:
+        lines.append(audit_words.unlabelled(audit.unlabelled))
     if audit.judge is not None and audit.judge.kind is not None:
         lines.append(
             f"Second opinion ({_short(audit.judge.kind)}): a model that did not see the label it "

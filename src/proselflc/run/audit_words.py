@@ -39,6 +39,8 @@ def sentences(audit: Audit) -> Iterator[str]:
         if audit.realised_noise_rate is not None:
             wrong += f" ({percent(audit.realised_noise_rate)} are)"
         yield f"{wrong}."
+    if audit.unlabelled:
+        yield unlabelled(audit.unlabelled)
     if audit.abstains:
         yield "The labels are ranked by quality, but none is called suspect."
         return
@@ -60,6 +62,13 @@ def sentences(audit: Audit) -> Iterator[str]:
         yield f"{words} suspects are expected to be wrong."
     elif audit.suspects > 1:
         yield "How many of the suspects are wrong is not known; a review of 30 measures it."
+
+
+def unlabelled(many: int) -> str:
+    """Return what happened to rows without a label."""
+    if many == 1:
+        return "1 row has no label; it was predicted, not judged."
+    return f"{many:,} rows have no label; they were predicted, not judged."
 
 
 def measured_on(audit: Audit) -> str:

@@ -23,7 +23,7 @@ from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
 from proselflc.models.factory import names_code
-from proselflc.run import neighbours, resumption
+from proselflc.run import neighbours, resumption, unlabelled
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
 from proselflc.run.observers import (
     Checkpointer,
@@ -261,6 +261,7 @@ class TrainingRun:
         prepared, directory, training = self.prepared, self.directory, self.training
         training.share_buffers()
         measured = final_measures(prepared, training, directory.path)
+        unlabelled.predict(directory, prepared, training)
         if self.is_main:
             self.records.recorder.end()
             write_model(directory, prepared, training.evaluated)

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from proselflc.data.dataset import (
+    NO_LABEL,
     SPLITS,
     Contents,
     Dataset,
@@ -71,8 +72,8 @@ def read(path: Path, needs: ModelNeeds | None = None) -> Contents:
     | array | holds |
     |---|---|
     | `x` | [n, D] numbers (features), or uint8 images [n, H, W], [n, H, W, C] or [n, C, H, W] |
-    | `y` | [n] integers 0 … C−1 |
-    | `x_test`, `y_test` | the same for testing |
+    | `y` | [n] integers 0 … C−1, or −1 for an example without a label |
+    | `x_test`, `y_test` | the same for testing, all with a label |
     | `ids` | [n] texts or integers that name the training examples |
     | `clean` | [n] integers, the true labels of the training examples |
     | `names` | [C] texts, the class names |
@@ -277,13 +278,13 @@ def _require(found: Mapping[str, Array], name: str, path: Path) -> None:
 
 
 def _labels(values: Array, name: str, path: Path) -> Ints:
-    """Return [n] int64 class ids from 0; refuse anything else."""
+    """Return [n] int64 class ids from 0, and −1 for no label in "y"; refuse anything else."""
     wrong = ""
     if values.dtype.kind not in "iu":
         wrong = f"{values.dtype}"
     elif values.ndim != 1:
         wrong = f"shape {list(values.shape)}"
-    elif len(values) and int(values.min()) < 0:
+    elif len(values) and int(values.min()) < (NO_LABEL if name == "y" else 0):
         wrong = f"{int(values.min())}"
     elif len(values) and int(values.max()) > 1 << 31:
         wrong = f"{int(values.max())}"
