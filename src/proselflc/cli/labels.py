@@ -207,6 +207,7 @@ def export(
     min_confidence: float | None = None,
     reviewed: bool = False,
     force: bool = False,
+    fill: bool = False,
     only_suspects: bool = False,
     data: str | None = None,
     overwrite: bool = False,
@@ -237,6 +238,8 @@ def export(
         reviewed: use only reviewed labels; add --min-confidence to use confident suggestions as
             well.
         force: write the labels of a run whose audit corrects none.
+        fill: write the suggested labels for rows without a label, with --min-confidence those that
+            have this confidence; otherwise they stay empty until they are reviewed.
         only_suspects: omit the examples whose labels are probably right.
         data: current location of the run's data, if it has moved; for --copy and --links.
         overwrite: replace existing files.
@@ -259,6 +262,7 @@ def export(
         reviewed,
         suspects,
         force,
+        fill,
     )
     is_printed = wanted.is_printed and not json
     if is_printed and not FORMATS[wanted.kind].is_text and sys.stdout.isatty():

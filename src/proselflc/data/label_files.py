@@ -192,9 +192,9 @@ def _read_run(dataset: Dataset, run: Path, wanted: Corrections) -> tuple[Ints, I
             fix=f"write it again with {command('audit', run)}",
         )
     has_actions = "action" in table.column_names(path)
-    _, as_given = column("given_label")
-    has_rest = "" in as_given
+    has_rest = own is not None and bool(own.rest)
     if has_rest or not (wanted.suspects or (wanted.is_default and not has_actions)):
+        _, as_given = column("given_label")
         is_change = np.array(column("action")[1]) == CHANGE if has_actions else None
         is_rest = np.array(as_given, dtype=np.str_) == ""
         is_suspect = np.array(labels, dtype=np.str_) != np.array(as_given, dtype=np.str_)

@@ -180,21 +180,24 @@ class Labels:
     @property
     def all_ids(self) -> tuple[str, ...]:
         """Return the n + m ids of all training examples, in the order of the data."""
-        if self.before is None:
-            return self.ids
-        ids = np.array([*self.ids, *self.rest], dtype=object)
-        n = len(self.ids)
-        return tuple(ids[np.insert(np.arange(n), self.before, np.arange(n, len(ids)))])
+        ids = (*self.ids, *self.rest)
+        return ids if self.before is None else tuple(ids[k] for k in self.order)
+
+    @property
+    def order(self) -> Ints:
+        """Return [n + m] the order of the data for n examples with a label and then m without."""
+        n, m = len(self.ids), len(self.rest)
+        before = np.zeros(0, np.int64) if self.before is None else self.before
+        return np.insert(np.arange(n), before, np.arange(n, n + m))
 
     def with_rest(self, classes: Ints) -> Ints:
         """Return [n + m] class ids of all training examples: given ones [n], else `NO_LABEL`."""
-        return classes if self.before is None else np.insert(classes, self.before, NO_LABEL)
+        return np.append(classes, [NO_LABEL] * len(self.rest)).astype(np.int64)[self.order]
 
     @property
     def is_labelled(self) -> Bools:
         """Return [n + m] whether each training example has a label."""
-        ones = np.ones(len(self.ids), dtype=np.bool_)
-        return ones if self.before is None else np.insert(ones, self.before, False)
+        return self.order < len(self.ids)
 
     def save(self, path: Path) -> None:
         """Write `labels.npz`, whole or not at all."""
@@ -259,13 +262,13 @@ class Labels:
             text, where = _string(path, "label_type", arrays["label_type"]), "the label type in"
             found = decode_json(text, dict[str, Any], f"{where} {path}") if text else None
             values = LabelValues.from_json(found, C, path)
-        found = cls(
+        labels = cls(
             given, clean, flipped, transition, names, ids, generator, claimed, trusted, values
         )
         if "unlabelled_ids" not in arrays:
-            return found
+            return labels
         rest, before = _unlabelled(path, arrays, ids)
-        return replace(found, rest=rest, before=before)
+        return replace(labels, rest=rest, before=before)
 
 
 @dataclass(frozen=True)

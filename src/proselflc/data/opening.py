@@ -51,6 +51,7 @@ def open_all(request: Request) -> Dataset:
 
     Those without a label have the class id `NO_LABEL`.
     """
+    from proselflc.data.dataset import checked
     from proselflc.data.labels import LabelValues
 
     _must_be_no_spreadsheet(request)
@@ -65,6 +66,8 @@ def open_all(request: Request) -> Dataset:
         refuse_choice(request)
     else:
         dataset = dataset.with_labels(*read_label_file(dataset, request.labels, request))
+        if (dataset.train.labels < 0).any():
+            checked(dataset)
     if request.features is not None:
         from proselflc.data.sources import npz
 
@@ -166,7 +169,12 @@ def _read_path(path: Path, request: Request, needs: ModelNeeds | None = None) ->
     if path.is_dir():
         from proselflc.data.sources import image_folder
 
-        return image_folder.read(path, on_bad_image=request.on_bad_image, needs=needs)
+        return image_folder.read(
+            path,
+            on_bad_image=request.on_bad_image,
+            needs=needs,
+            unlabelled=request.unlabelled or None,
+        )
     if path.suffix.lower() in TABLES:
         from proselflc.data.tables import table
 
@@ -216,6 +224,14 @@ def _must_be_no_spreadsheet(request: Request) -> None:
 
 def _check_columns(request: Request) -> None:
     """Refuse options that name a column where the data is not a table."""
+    path = Path(request.data)
+    if request.unlabelled is not None and (request.data in DATASETS or path.suffix == ".npz"):
+        raise InputError(
+            f"{option('unlabelled', request.unlabelled)} is about tables and image folders, but "
+            f"{request.data} is neither",
+            field="unlabelled",
+            fix="leave it out; in an .npz file, -1 in y means no label",
+        )
     tables = [Path(request.data), *([request.labels] if request.labels else [])]
     if any(path.suffix.lower() in TABLES for path in tables):
         return

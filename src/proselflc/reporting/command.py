@@ -195,7 +195,7 @@ def make(
         note if is_single else f"{facts.name}: {note}" for facts in reported for note in facts.notes
     ]
     lost: list[str] = []
-    table = or_note(lambda: first.run.examples, lost)
+    table = or_note(lambda: first.run.labelled_examples, lost)
     notes += lost
     cards: list[dict[str, Any]] = []
     same_content: Duplicates | None = None

@@ -22,8 +22,8 @@ from proselflc.data.dataset import Dataset
 from proselflc.data.request import FROM_PYTHON, TABLES
 from proselflc.errors import InputError, invalid_option, printable
 from proselflc.pages.values import share_in_words
-from proselflc.run import folds as folds_of
 from proselflc.run import audit_words, neighbours, original
+from proselflc.run import folds as folds_of
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, epochs_of, load_run
 from proselflc.run.summary import label_summary

@@ -15,6 +15,7 @@ from proselflc.data.inputs import Inputs, Ints, read_kept
 from proselflc.data.label_files import CHOICES
 from proselflc.data.opening import open_all, open_data
 from proselflc.data.request import FROM_PYTHON, Request
+from proselflc.data.tables import table
 from proselflc.errors import InputError
 from proselflc.files import typed
 from proselflc.run.reader import Run
@@ -37,6 +38,8 @@ def request(run: Run, *, data: str | None = None) -> Request:
     names = [field.name for field in fields(Request) if field.name not in ignored]
     values = {name: run.config[name] for name in names if name in run.config}
     found = typed.convert(values, Request, run.directory.config)
+    if found.unlabelled is None and set(run.labels.names) & set(table.UNKNOWN):
+        found = replace(found, unlabelled="")  # an older version read these as classes
     return found if data is None else replace(found, data=data)
 
 

@@ -93,7 +93,6 @@ def with_unlabelled(table: pa.Table, labels: Labels, directory: RunDirectory) ->
         known.get(field.name, pa.nulls(m, field.type)).cast(field.type) for field in table.schema
     ]
     both = pa.concat_tables([table, pa.table(columns, schema=table.schema)])
-    order = np.insert(np.arange(n), labels.before, np.arange(n, n + m))
-    found = both.take(pa.array(order))
+    found = both.take(pa.array(labels.order))
     k = found.column_names.index("index")
     return found.set_column(k, "index", pa.array(np.arange(n + m)))

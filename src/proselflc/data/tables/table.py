@@ -255,9 +255,7 @@ def _require_columns(table: Table, needed: Sequence[str]) -> None:
         )
 
 
-def _filled(
-    table: Table, column: str, what: Literal["id", "path", "split", "text"]
-) -> list[str]:
+def _filled(table: Table, column: str, what: Literal["id", "path", "split", "text"]) -> list[str]:
     """Return the cells of a column in which every cell must be filled."""
     cells = table.texts(column)
     empty = _empty(cells, label=False)
