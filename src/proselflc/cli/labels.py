@@ -281,7 +281,10 @@ def export(
     say_notes(done.notes)
     say(str(done))
     if json:
-        print_json({"run": str(run), **asdict(done)})
+        facts = asdict(done)
+        if not done.unlabelled:
+            del facts["unlabelled"], facts["filled"]
+        print_json({"run": str(run), **facts})
     else:
         sys.stdout.write("".join(f"{printable(path)}\n" for path in done.written.values()))
 
@@ -300,7 +303,10 @@ def _export_duplicates(run: Path, wanted: Export, json: bool) -> None:
         "outliers"
     )
     if json:
-        print_json({"run": str(run), **asdict(done)})
+        facts = asdict(done)
+        if not done.unlabelled:
+            del facts["unlabelled"], facts["filled"]
+        print_json({"run": str(run), **facts})
     else:
         sys.stdout.write("".join(f"{printable(path)}\n" for path in done.written.values()))
 
