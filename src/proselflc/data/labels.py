@@ -100,14 +100,14 @@ class LabelValues:
         if self.container == "list":
             return [None if k == NO_LABEL else self.values[k] for k in classes]
         if (classes == NO_LABEL).any():
-            kind = self.dtype if self.dtype.startswith("float") else "object"
-            missing = np.array([np.nan if kind == self.dtype else None], dtype=kind)
-            every = np.array([*self.values, missing[0]], dtype=kind)[classes]
+            is_float = self.dtype.startswith("float")
+            kind, missing = (self.dtype, np.nan) if is_float else ("object", None)
+            every = np.array([*self.values, missing], dtype=kind)[classes]
             if self.container == "array":
                 return every
             import torch
 
-            return torch.from_numpy(every) if kind == self.dtype else every.tolist()
+            return torch.from_numpy(every) if is_float else every.tolist()
         if self.container == "tensor":
             import torch
 

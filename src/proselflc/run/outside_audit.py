@@ -67,40 +67,10 @@ def audit_test_part(run: Run, *, data: str | None = None) -> OutsideAudit:
     given, n, C = predicted.examples.labels, len(predicted.examples), len(run.names)
     if given is None or not n:
         raise InputError(f"the test part of {predicted.data} has no labels to audit", field="data")
-    known = given != NO_LABEL  # some rows may have no label
+    known = np.flatnonzero(given != NO_LABEL)  # some rows may have no label
     require(4 * n * C, f"predictions for {n:,} examples of {C:,} classes", "audit fewer examples")
     p = np.concatenate([*predicted.probabilities()])
-    ids = tuple(predicted.examples.ids[i] for i in np.flatnonzero(known))
-    return OutsideAudit(audit_predictions(read.given, read.p, read.names), read.ids)
-
-
-def audit_test_part(run: Run, *, data: str | None = None) -> OutsideAudit:
-    """Audit the labels of a run's test part, which were not learned, by the run's own model.
-
-    Args:
-        run: a finished run.
-        data: the present location of its data, if it has moved.
-
-    Raises:
-        InputError: the data cannot be opened again, or has no test part with labels.
-    """
-    stored = opening.without_labels(original.request(run, data=data))
-    try:
-        predicted = prediction.predict(run, stored, "test")
-    except InputError as error:
-        if error.field != "split":
-            raise
-        fix = f"audit the training part, without {option('part')}"
-        raise InputError(error.reason, field="part", fix=fix) from None
-    given, n, C = predicted.examples.labels, len(predicted.examples), len(run.names)
-    if given is None or not n:
-        raise InputError(f"the test part of {predicted.data} has no labels to audit", field="data")
-    known = given != NO_LABEL  # some rows may have no label
-    require(4 * n * C, f"predictions for {n:,} examples of {C:,} classes", "audit fewer examples")
-    p = np.concatenate([*predicted.probabilities()])
-    ids = tuple(
-        one for one, is_known in zip(predicted.examples.ids, known, strict=True) if is_known
-    )
+    ids = tuple(predicted.examples.ids[i] for i in known)
     return OutsideAudit(audit_predictions(given[known], p[known], run.names), ids)
 
 

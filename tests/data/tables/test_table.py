@@ -150,11 +150,11 @@ def test_rows_without_a_label_are_kept(tmp_path: Path, cell: str) -> None:
 def test_what_means_no_label_can_be_said(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "text,label\nw,a\nx,NA\ny,todo\nz,\n")
     data = table.read(path, Request(unlabelled="todo")).dataset()
-    assert data.names == ("a", "NA")
-    assert data.train.labels.tolist() == [0, 1, -1, -1]
+    assert data.names == ("NA", "a")
+    assert data.train.labels.tolist() == [1, 0, -1, -1]
     data = table.read(path, Request(unlabelled="")).dataset()
-    assert data.names == ("a", "NA", "todo")
-    assert data.train.labels.tolist() == [0, 1, 2, -1]
+    assert data.names == ("NA", "a", "todo")
+    assert data.train.labels.tolist() == [1, 0, 2, -1]
 
 
 def test_missing_labels_are_named(tmp_path: Path) -> None:
