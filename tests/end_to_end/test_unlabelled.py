@@ -113,7 +113,7 @@ def test_the_audit_and_its_pages_say_so(run: Path, program: Any) -> None:
     assert (run / "examples.parquet").read_bytes() == before
     program("report", run)
     assert words in (run / "report.html").read_text()
-    about = " ".join(ReviewView(Review(load_run(run)), "me").start()["about"])
+    about = str(ReviewView(Review(load_run(run)), "me").start()["about"])
     assert words in about
     assert load_run(run).audit.unlabelled == 60
 
@@ -195,12 +195,13 @@ def test_they_are_listed_in_the_review(run: Path) -> None:
     assert (review.given[rows] == NO_LABEL).all()
     left = review.remaining
     view = ReviewView(review, "me")
-    assert view.start()["listed"]["unlabelled"] == 60
+    start: Any = view.start()
+    assert start["listed"]["unlabelled"] == 60
     assert all(item["given"] == NO_LABEL for item in view.items(rows[:5]))
     assert view.detail(int(rows[0]))["curve"] is None
     assert view.neighbours(int(rows[0]))["given"] == []
     labelled = int(np.flatnonzero(~HAS_NONE)[100])
-    curve = view.detail(labelled)["curve"]
+    curve: Any = view.detail(labelled)["curve"]
     last = list(load_run(run).dynamics)[-1]["p_given"][100]
     assert curve["given"][-1] == pytest.approx(float(last), abs=1e-4)
     assert review.can_be_decided(int(rows[0]))

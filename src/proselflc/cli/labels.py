@@ -303,10 +303,7 @@ def _export_duplicates(run: Path, wanted: Export, json: bool) -> None:
         "outliers"
     )
     if json:
-        facts = asdict(done)
-        if not done.unlabelled:
-            del facts["unlabelled"], facts["filled"]
-        print_json({"run": str(run), **facts})
+        print_json({"run": str(run), **asdict(done)})
     else:
         sys.stdout.write("".join(f"{printable(path)}\n" for path in done.written.values()))
 
