@@ -91,10 +91,13 @@ def warnings_of(
             f"{option('lr')} or a smaller {option('model')}, or audit with {option('folds', 4)}",
         )
     if judge.is_too_weak:
+        little = (
+            f"are right for about {judge.accuracy:.0%} of the examples, hardly better than chance"
+            if judge.skill
+            else "agree with them no more often than by chance"
+        )
         yield AuditWarning(
-            "too_weak",
-            f"the predictions that judge the labels are right for about {judge.accuracy:.0%} of "
-            f"the examples, hardly better than chance, so {_RANKED}",
+            "too_weak", f"the predictions that judge the labels {little}, so {_RANKED}"
         )
     elif judge.kind is None:
         yield AuditWarning(
@@ -124,7 +127,7 @@ def warnings_of(
     if judge.confused:
         pairs = [f"{pair.one} and {pair.other}" for pair in judge.confused[:_PAIRS]]
         more = len(judge.confused) - len(pairs)
-        pairs += [f"{more:,} more pairs"] if more else []
+        pairs += [f"{more:,} more pair{'s' if more > 1 else ''}"] if more else []
         yield AuditWarning(
             "confused_classes",
             f"the predictions that judge the labels can hardly tell apart {'; '.join(pairs)}, so "

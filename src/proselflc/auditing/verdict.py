@@ -21,6 +21,7 @@ from proselflc.auditing.judge import (
     Judge,
     confused_pairs,
     corrected_accuracy,
+    is_informed,
     skill,
 )
 from proselflc.auditing.measured import Measured, Reviewed
@@ -110,12 +111,13 @@ def assess(
     # How good the judge is.
     second = _Opinion.of_network(records, given, C)
     agreed = float((blind.predicted == given)[counts].mean()) if counts.any() else 0.0
-    accuracy = corrected_accuracy(agreed, noise.rate)
+    informed = is_informed(blind.predicted[counts], given[counts], C)
+    accuracy = corrected_accuracy(agreed, noise.rate if informed else 0.0)
     pairs = confused_pairs(blind.predicted[counts], given[counts], noise.rate, C)
     judge = Judge(
         records.blind_kind,
         accuracy,
-        skill(accuracy, C),
+        skill(accuracy, C) if informed else 0.0,
         float((blind.predicted == second.predicted)[counts].mean()) if counts.any() else 0.0,
         (caveats.fitted_shares(records, given) or [0.0])[-1],
         tuple(ConfusedPair(names[a], names[b], share) for (a, b), share in pairs.items()),

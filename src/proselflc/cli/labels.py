@@ -14,10 +14,8 @@ from proselflc.terminal import chosen, print_json, say, say_notes
 from proselflc.wording import option
 
 if TYPE_CHECKING:
-    from proselflc.run.outside_audit import OutsideAudit
-
-if TYPE_CHECKING:
     from proselflc.exporting.command import Export
+    from proselflc.run.outside_audit import OutsideAudit
 
 
 def audit(
@@ -118,7 +116,7 @@ def audit(
             "worst": auditing.worst_suspects(examples, worst),
         }
         for caution in auditing.cautions(found):
-            say(printable(caution))
+            say(caution)
         print_json({"run": str(run), **found.to_json(), **listed})
     else:
         sys.stdout.write(auditing.describe(audited, found, audited.examples, worst))

@@ -170,8 +170,9 @@ class ExportResult:
         if self.reviewed:
             verb = "was" if self.reviewed == 1 else "were"
             sentence += f", {self.reviewed:,} {verb} reviewed"
+        left = f"{self.left:,}" if self.left else "no"
         suspects = "suspect was" if self.left == 1 else "suspects were"
-        return f"{sentence}, and {self.left or 'no'} {suspects} left for review."
+        return f"{sentence}, and {left} {suspects} left for review."
 
 
 def export(run: Run, options: Export) -> ExportResult:

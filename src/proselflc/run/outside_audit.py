@@ -171,15 +171,18 @@ def _verdict(audit: PredictionsAudit) -> list[str]:
     changes = audit.action.count("change")
     rate = _range(audit.noise_low, audit.noise_high, audit.estimated_noise_rate, 1)
     agreement = f"The model predicts {audit.agreement:.0%} of the given labels."
-    if audit.precision_low is None or audit.precision_high is None:
+    if not suspects:
         none = f"None of {n:,} labels is suspect; {rate} of all are estimated to be wrong."
         return [none, agreement]
-    precision = _range(audit.precision_low, audit.precision_high, audit.expected_precision, 0)
+    precision = []
+    if audit.precision_low is not None and audit.precision_high is not None:
+        share = _range(audit.precision_low, audit.precision_high, audit.expected_precision, 0)
+        precision = [f"{share} of the suspects should really be wrong."]
     some = f"{changes:,} of them {_is(changes)}" if changes else "None of them is"
     return [
         f"{suspects:,} of {n:,} labels {_is(suspects)} suspect ({suspects / n:.1%}); "
         f"{rate} of all are estimated to be wrong.",
-        f"{precision} of the suspects should really be wrong.",
+        *precision,
         f"{some} sure enough to change without a review.",
         agreement,
     ]
@@ -196,6 +199,8 @@ def _range(low: float, high: float, likely: float | None, digits: int) -> str:
     '10% to 25% (most likely 20%)'
     """
     words = f"{low:.{digits}%} to {high:.{digits}%}"
+    if f"{low:.{digits}%}" == f"{high:.{digits}%}":
+        return f"{low:.{digits}%}"
     return words if likely is None else f"{words} (most likely {likely:.{digits}%})"
 
 
