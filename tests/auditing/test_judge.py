@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from proselflc.auditing.judge import (
     Judge,
+    chance_agreement,
     confused_pairs,
     corrected_accuracy,
     is_informed,
@@ -23,11 +26,11 @@ from proselflc.auditing.judge import (
 def test_skill_is_the_way_from_chance_to_perfection(
     accuracy: float, classes: int, expected: float
 ) -> None:
-    assert skill(accuracy, classes) == pytest.approx(expected)
+    assert skill(accuracy, 1 / classes) == pytest.approx(expected)
 
 
 def test_there_is_no_skill_in_a_single_class() -> None:
-    assert skill(1.0, 1) == 0
+    assert skill(1.0, 1.0) == 0
 
 
 def test_predictions_that_agree_with_right_labels_are_right() -> None:
@@ -107,3 +110,12 @@ def test_the_chance_of_agreement_is_that_of_all_orders() -> None:
         if abs((order == given).sum() - least) > 0.5:
             found.append(is_informed(order, given, 3) == ((order == given).sum() > least))
     assert all(found)
+
+
+def test_what_agrees_by_chance_is_counted_over_all_orders() -> None:
+    predicted, given = np.array([0, 0, 0, 1, 2]), np.array([0, 0, 1, 1, 2])
+    shares = [np.mean(predicted == np.array(order)) for order in itertools.permutations(given)]
+    assert chance_agreement(predicted, given, 4) == pytest.approx(float(np.mean(shares)))
+    assert chance_agreement(given[:0], given[:0], 4) == 1
+    everything = np.zeros(10, np.int64)
+    assert chance_agreement(everything, everything, 2) == 1  # so there is no skill in it

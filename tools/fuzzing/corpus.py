@@ -60,8 +60,13 @@ def _tables(name: str, seed: int) -> None:
 
     draw = random.Random(seed)
     rows = [
-        (f"r{k}", round(draw.gauss(k % 3, 0.7), 3), round(draw.gauss(-(k % 3), 0.7), 3), k % 3)
-        for k in range(24)
+        (
+            f"r{k}",
+            round(draw.gauss(3 * (k % 3), 0.5), 3),
+            round(draw.gauss(-(k % 3), 0.5), 3),
+            k % 3,
+        )
+        for k in range(48)
     ]
     for suffix, mark in ((".csv", ","), (".tsv", "\t")):
         lines = [mark.join(("id", "a", "b", "label"))]
@@ -86,8 +91,8 @@ def _tables(name: str, seed: int) -> None:
 
 def _arrays() -> None:
     draw = np.random.default_rng(0)
-    y = np.arange(24) % 3
-    x = (draw.normal(size=(24, 4)) + y[:, None]).astype(np.float32)
+    y = np.arange(48) % 3
+    x = (draw.normal(size=(48, 4)) + y[:, None]).astype(np.float32)
     np.savez("data/arrays.npz", x=x, y=y, x_test=x[:6], y_test=y[:6])
     np.save("data/features.npy", x)
     transition = np.full((3, 3), 0.1) + 0.7 * np.eye(3)

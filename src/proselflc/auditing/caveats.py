@@ -75,7 +75,7 @@ def warnings_of(
     if records.held_out is None:
         yield from epoch_warnings(len(records.observed))
     fitted = fitted_shares(records, given)
-    if fitted and skill(fitted[-1], num_classes) < BARELY_LEARNED:
+    if fitted and skill(fitted[-1], 1 / num_classes) < BARELY_LEARNED:
         yield AuditWarning(
             "barely_learned",
             f"the model fits only {fitted[-1]:.1%} of the given labels, barely more than chance "

@@ -71,10 +71,21 @@ def corrected_accuracy(share: float, rate: float) -> float:
     return min(1.0, share / max(1 - rate, 1e-9))
 
 
-def skill(accuracy: float, num_classes: int) -> float:
+def skill(accuracy: float, chance: float) -> float:
     """Return an accuracy in units in which chance is 0 and perfection is 1."""
-    chance = 1 / max(num_classes, 1)
     return max(0.0, (accuracy - chance) / (1 - chance)) if chance < 1 else 0.0
+
+
+def chance_agreement(predicted: Ints, given: Ints, num_classes: int) -> float:
+    """Return Σ a_k b_k / n² for a_k predictions and b_k labels of class k; 1 for no examples.
+
+    It is 1 / C if classes are balanced, and more if one of them is large.
+    """
+    n = len(given)
+    if n == 0:
+        return 1.0
+    a, b = (np.bincount(y, minlength=num_classes) / n for y in (predicted, given))
+    return float(a @ b)
 
 
 def is_informed(predicted: Ints, given: Ints, num_classes: int) -> bool:
@@ -97,7 +108,7 @@ def is_informed(predicted: Ints, given: Ints, num_classes: int) -> bool:
         return False
     a, b = (np.bincount(y, minlength=num_classes).astype(np.float64) for y in (predicted, given))
     both = a * b
-    mean = float(both.sum()) / n
+    mean = n * chance_agreement(predicted, given, num_classes)
     spread = (both * (n - a) * (n - b)).sum() + both.sum() ** 2 - np.square(both).sum()
     error = math.sqrt(max(0.0, float(spread)) / (n * n * (n - 1)))
     return float((predicted == given).sum()) > mean + BEYOND_CHANCE * error

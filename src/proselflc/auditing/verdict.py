@@ -19,6 +19,7 @@ from proselflc.auditing.examples import LabelScores
 from proselflc.auditing.judge import (
     ConfusedPair,
     Judge,
+    chance_agreement,
     confused_pairs,
     corrected_accuracy,
     is_informed,
@@ -112,13 +113,15 @@ def assess(
     second = _Opinion.of_network(records, given, C)
     agreed = float((blind.predicted == given)[counts].mean()) if counts.any() else 0.0
     informed = is_informed(blind.predicted[counts], given[counts], C)
+    chance = chance_agreement(blind.predicted[counts], given[counts], C)
+    both = counts & ~np.isnan(second.confidence)
     accuracy = corrected_accuracy(agreed, noise.rate if informed else 0.0)
     pairs = confused_pairs(blind.predicted[counts], given[counts], noise.rate, C)
     judge = Judge(
         records.blind_kind,
         accuracy,
-        skill(accuracy, C) if informed else 0.0,
-        float((blind.predicted == second.predicted)[counts].mean()) if counts.any() else 0.0,
+        skill(accuracy, chance) if informed else 0.0,
+        float((blind.predicted == second.predicted)[both].mean()) if both.any() else 0.0,
         (caveats.fitted_shares(records, given) or [0.0])[-1],
         tuple(ConfusedPair(names[a], names[b], share) for (a, b), share in pairs.items()),
     )
