@@ -236,13 +236,16 @@ def _runs() -> None:
     torch.save(load_file("plain/model.safetensors"), "data/weights.pt")
     shutil.move("plain/labels.npz", "data/labels.npz")
     shutil.rmtree("plain")
-    x = np.random.default_rng(0).integers(0, 256, (12, 6, 6, 3)).astype(np.uint8)
-    for out, inputs in (("recorded", x), ("recorded_texts", [f"text {k}" for k in range(12)])):
-        y = torch.arange(12) % 3
-        logits = torch.nn.functional.one_hot((y + (torch.arange(12) == 4)) % 3, 3) * 4.0
-        with record(12, 3, out=out, labels=y.numpy(), inputs=inputs) as rec:
+    n, y = 30, np.arange(30) % 3
+    true = (y + np.isin(np.arange(n), (4, 9, 20))) % 3  # three labels are wrong
+    x = np.random.default_rng(0).integers(0, 40, (n, 6, 6, 3)) + 90 * true[:, None, None, None]
+    words = ("buzz wing", "honey sting", "milk grass")
+    texts = [f"{words[c]} {k}" for k, c in enumerate(true)]
+    for out, inputs in (("recorded", x.astype(np.uint8)), ("recorded_texts", texts)):
+        logits = torch.nn.functional.one_hot(torch.from_numpy(true), 3) * 4.0
+        with record(n, 3, out=out, labels=y, inputs=inputs) as rec:
             for _ in range(4):
-                rec(torch.arange(12), logits)
+                rec(torch.arange(n), logits)
 
 
 def told(*arguments: str) -> None:
