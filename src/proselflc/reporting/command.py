@@ -382,8 +382,8 @@ def _tiles(facts: RunFacts, suspects: int | None, table: pa.Table | None) -> Ite
         measured = audit_words.measured_on(audit)
         title = "Wrong labels" if measured else "Labels that look wrong"
         is_known = bool(measured) or not audit.abstains
-        found = audit_words.noise_range(audit, "–") if is_known else "not known"
-        yield Tile(title, found, remark or measured)
+        wrong = audit_words.noise_range(audit, "–") if is_known else "not known"
+        yield Tile(title, wrong, remark or measured)
     if suspects is not None:
         n = None if audit is None else audit.num_examples
         yield Tile("Suspects", f"{suspects:,}", "" if n is None else f"of {n:,} labels")
