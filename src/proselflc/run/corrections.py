@@ -164,8 +164,8 @@ def _cost(run: Run, many: int) -> str:
     labels = f"the {many:,} changed labels" if many > 1 else "the changed label"
     if precision is None:
         return (
-            f"all suspects are followed, and it is not known how many of {labels} are right as given; "
-            f"{command('review', run.path, sample=REVIEWED)} measures it"
+            f"all suspects are followed, and it is not known how many of {labels} are right as "
+            f"given; {command('review', run.path, sample=REVIEWED)} measures it"
         )
     wrong = round((1 - precision) * many)
     said = f"all suspects are followed: about {wrong:,} of {labels} are right as given"
