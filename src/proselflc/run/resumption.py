@@ -93,7 +93,10 @@ def check_run(directory: RunDirectory, prepared: PreparedRun) -> None:
     # A run that was stopped at its very beginning has neither labels nor a checkpoint.
     if not directory.labels.is_file():
         return
-    begun = Labels.load(directory.labels)
+    try:
+        begun = Labels.load(directory.labels)
+    except InputError:
+        return  # `check_files` refuses what is not as it was written
     if begun.rest != prepared.labels.rest:
         raise _refusal(
             f"the examples without a label are not those that {directory.path} was begun with",
