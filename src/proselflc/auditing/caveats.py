@@ -135,6 +135,15 @@ def warnings_of(
         )
 
 
+def rare(rate: float, accuracy: float) -> AuditWarning:
+    """Return why sure changes are not made where wrong labels are rarer than wrong predictions."""
+    return AuditWarning(
+        "rare_errors",
+        f"about {rate:.1%} of the labels look wrong, but the predictions that judge them are wrong "
+        f"for about {1 - accuracy:.0%} of the examples, so no label is changed without a person",
+    )
+
+
 def fitted_shares(records: Records, given: Ints) -> list[float]:
     """Return the share of the given labels that each epoch predicted."""
     shares = []

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SURE = 0.8  # standard errors below the estimate at which a label must be suspect to be changed
-# A precision is stated for at least this many suspects, by a witness of this skill, and where wrong
-# labels are at least as frequent as this share of the witness's own mistakes.
-FEWEST_SUSPECTS, STATED_SKILL, OWN_MISTAKES = 20, 0.8, 0.5
+# Labels are changed, and a precision is stated, where wrong labels are at least as frequent as this
+# share of the judge's own mistakes; a precision also needs this many suspects and this skill.
+OWN_MISTAKES, FEWEST_SUSPECTS, STATED_SKILL = 0.7, 20, 0.8
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ def assess(
         (caveats.fitted_shares(records, given) or [0.0])[-1],
         tuple(ConfusedPair(names[a], names[b], share) for (a, b), share in pairs.items()),
     )
-    if judge.is_weak and reviewed is None:  # it cannot know that any label is wrong
+    is_rare = noise.rate < OWN_MISTAKES * (1 - judge.accuracy)
+    if (judge.is_weak or is_rare) and reviewed is None:  # it cannot know that any label is wrong
         noise = replace(noise, low=0.0)
     # The three acts.
     stretch, low = 1.0, min(estimated.rate, surest.interval(SURE)[0])
@@ -146,10 +147,13 @@ def assess(
     change &= (blind.predicted == odds.other) & (second.predicted == odds.other)
     change &= judge.kind is not None and not judge.is_weak
     change &= ~_between(pairs, given, odds.other, C)
+    if is_rare and change.any():
+        warnings = (*warnings, caveats.rare(noise.rate, judge.accuracy))
+        change[:] = False
     # What is claimed about them.
     precision = measured = None
     number = int(suspect[counts].sum())
-    is_known = noise.is_known and noise.rate >= OWN_MISTAKES * (1 - judge.accuracy)
+    is_known = noise.is_known and not is_rare
     is_known &= records.witness is not None and judge.skill >= STATED_SKILL
     if planted is not None and is_known and number >= FEWEST_SUSPECTS:
         found = noise.rate * planted.recall(own, number) * len(own) / number
