@@ -114,7 +114,7 @@ class OutsideAudit:
         )
 
     def to_json(self, worst: int) -> Json:
-        """Return the facts that `--json` prints, with so many of the worst suspects."""
+        """Return the result as data, with this number of the worst suspects."""
         found = self.audit
         return {
             "examples": len(found.given),
@@ -143,7 +143,7 @@ class OutsideAudit:
         return listed
 
     def describe(self, worst: int) -> str:
-        """Return the result as text, with so many of the worst suspects."""
+        """Return the result as text, with this number of the worst suspects."""
         lines = _verdict(self.audit)
         for warning in self.audit.warnings:
             lines += ["", f"Caution: {printable(warning['message'])}."]

@@ -13,7 +13,8 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from io import BufferedReader
 from pathlib import Path
@@ -132,34 +133,33 @@ def _twin(name: str) -> str:
 
 def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
     """Return those of the wanted arrays that an `.npz` file has. The others are not looked at."""
-    try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            infos = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
-            chosen = {name: infos[name] for name in wanted if name in infos}
-            _refuse_bombs(path, chosen)
-            found = {}
-            for name, info in chosen.items():
-                with archive.open(info) as stream:
-                    found[name] = _read(stream, info.file_size, f'"{name}" in {path}')
-            if not found:
-                raise InputError(
-                    f"{path} has none of the arrays {', '.join(wanted)}: it holds {_listed(infos)}"
-                )
-            return found
-    except InputError:
-        raise
-    except DAMAGE as error:
-        raise InputError(
-            f"{path} is not an .npz file or is damaged ({_reason(error)}): write it again with "
-            "np.savez"
-        ) from error
+    with _opened(path) as archive:
+        infos = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
+        chosen = {name: infos[name] for name in wanted if name in infos}
+        _refuse_bombs(path, chosen)
+        found = {}
+        for name, info in chosen.items():
+            with archive.open(info) as stream:
+                found[name] = _read(stream, info.file_size, f'"{name}" in {path}')
+        if not found:
+            raise InputError(
+                f"{path} has none of the arrays {', '.join(wanted)}: it holds {_listed(infos)}"
+            )
+        return found
 
 
 def names_of_arrays(path: Path) -> tuple[str, ...]:
     """Return the names of the arrays in an `.npz` file."""
+    with _opened(path) as archive:
+        return tuple(info.filename.removesuffix(".npy") for info in archive.infolist())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an `.npz` file; damage that is met while it is open is refused in one sentence."""
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            return tuple(info.filename.removesuffix(".npy") for info in archive.infolist())
+            yield archive
     except InputError:
         raise
     except DAMAGE as error:
