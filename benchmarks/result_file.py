@@ -1,7 +1,7 @@
 """The form of a benchmark's result: NAME.json with every number, and NAME.md made from them.
 
 The JSON has what was measured (`config`), the seeds, the versions and the machine (`made_with`) and
-the numbers (`found`). The Markdown is what the documents show.
+the numbers (`found`), to six digits. The Markdown is what the documents show.
 """
 
 from __future__ import annotations
@@ -58,10 +58,19 @@ def save(
         "config": dict(config),
         "seeds": list(seeds),
         "made_with": made_with,
-        "found": found,
+        "found": _rounded(found),
     }
     with whole_file(folder / f"{name}.json") as file:
         file.write(json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+def _rounded(value: Any) -> Any:
+    """Return a value with six digits of every number: more are not known, and only take space."""
+    if isinstance(value, Mapping):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def read(name: str, folder: Path = RESULTS) -> dict[str, Any] | None:

@@ -98,10 +98,17 @@ def class_ids(path: Path) -> None:
     np.save(path, y)
 
 
+def partly_labelled(path: Path) -> None:
+    """Write a table of two groups of points, every fourth of them without a label."""
+    rows = [f"{k % 2 + k / 999},{k % 7},{'' if k % 4 == 0 else 'ab'[k % 2]}" for k in range(200)]
+    path.write_text("\n".join(["h,w,label", *rows, ""]))
+
+
 # Files that the pages assume; each is created when a block names it.
 FILES: dict[str, Callable[[Path], object]] = {
     "pictures": lambda path: audit_a_folder.make_folder(path, size=160),
     "patients.csv": table_with_wrong_labels.make_table,
+    "partly.csv": partly_labelled,
     "titles.tsv": text_from_tsv.make_tsv,
     "backbone": backbone,
     "pred_probs.npy": probabilities,

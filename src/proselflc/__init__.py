@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         Sharpened,
         Trust,
     )
-    from proselflc.data.dataset import Dataset, Part, Skipped
+    from proselflc.data.dataset import Dataset, Part, Skipped, Unlabelled
     from proselflc.data.image_scaling import ImageScaling
     from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Preview, Texts
     from proselflc.data.labels import LabelValues
@@ -91,7 +91,7 @@ _NAMES = {
         "SharpenedPrediction Target Teacher Uniform"
     ),
     "correction.trust": "Confidence Fixed Growth MaxProbability Product Ramp Sharpened Trust",
-    "data.dataset": "Dataset Part Skipped",
+    "data.dataset": "Dataset Part Skipped Unlabelled",
     "data.image_scaling": "ImageScaling",
     "data.inputs": "Features ImageFiles Images Inputs Preview Texts",
     "data.labels": "LabelValues",
@@ -174,6 +174,7 @@ __all__ = [
     "Texts",
     "Trust",
     "Uniform",
+    "Unlabelled",
     "audit",
     "audit_estimator",
     "audit_predictions",

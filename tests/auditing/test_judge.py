@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proselflc.auditing.judge import Judge, confused_pairs, corrected_accuracy, skill
+from proselflc.auditing.judge import (
+    Judge,
+    chance_agreement,
+    confused_pairs,
+    corrected_accuracy,
+    is_informed,
+    skill,
+)
 
 
 @pytest.mark.parametrize(
@@ -17,11 +26,11 @@ from proselflc.auditing.judge import Judge, confused_pairs, corrected_accuracy, 
 def test_skill_is_the_way_from_chance_to_perfection(
     accuracy: float, classes: int, expected: float
 ) -> None:
-    assert skill(accuracy, classes) == pytest.approx(expected)
+    assert skill(accuracy, 1 / classes) == pytest.approx(expected)
 
 
 def test_there_is_no_skill_in_a_single_class() -> None:
-    assert skill(1.0, 1) == 0
+    assert skill(1.0, 1.0) == 0
 
 
 def test_predictions_that_agree_with_right_labels_are_right() -> None:
@@ -77,3 +86,36 @@ def test_two_shirts_among_ten_classes() -> None:
     predicted[300:310] = 4
     assert confused_pairs(predicted, y, 0.0, 10) == {(0, 6): pytest.approx(0.6)}
     assert confused_pairs(predicted, y, 0.3, 10) == {}  # if a third of the labels is wrong
+
+
+def test_predictions_that_know_nothing_are_not_informed() -> None:
+    generator = np.random.default_rng(0)
+    given = (generator.random(2000) < 0.1).astype(np.int64)
+    assert not is_informed(np.zeros(2000, np.int64), given, 2)  # agrees with 90 % of the labels
+    assert not is_informed(1 - given, given, 2)
+    assert is_informed(given, given, 2)
+    chance = [is_informed(generator.permutation(given), given, 2) for _ in range(400)]
+    assert np.mean(chance) < 0.1
+    assert not is_informed(np.zeros(1, np.int64), np.zeros(1, np.int64), 2)
+
+
+def test_the_chance_of_agreement_is_that_of_all_orders() -> None:
+    generator = np.random.default_rng(1)
+    predicted, given = generator.integers(0, 3, (2, 40))
+    counts = [(generator.permutation(predicted) == given).sum() for _ in range(20_000)]
+    least = np.mean(counts) + 1.645 * np.std(counts)
+    found = []
+    for _ in range(2000):
+        order = generator.permutation(predicted)
+        if abs((order == given).sum() - least) > 0.5:
+            found.append(is_informed(order, given, 3) == ((order == given).sum() > least))
+    assert all(found)
+
+
+def test_what_agrees_by_chance_is_counted_over_all_orders() -> None:
+    predicted, given = np.array([0, 0, 0, 1, 2]), np.array([0, 0, 1, 1, 2])
+    shares = [np.mean(predicted == np.array(order)) for order in itertools.permutations(given)]
+    assert chance_agreement(predicted, given, 4) == pytest.approx(float(np.mean(shares)))
+    assert chance_agreement(given[:0], given[:0], 4) == 1
+    everything = np.zeros(10, np.int64)
+    assert chance_agreement(everything, everything, 2) == 1  # so there is no skill in it

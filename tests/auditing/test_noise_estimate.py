@@ -343,3 +343,8 @@ def test_another_rate_in_sparse_form(cells: list[list[float]], rate: float) -> N
         np.testing.assert_allclose(found.toarray(), with_rate(counts, rate), atol=1e-9)
     else:  # nothing says which way they would go, and all cells would be too many
         np.testing.assert_array_equal(found.toarray(), counts)
+
+
+def test_labels_of_one_class_cannot_be_wrong() -> None:
+    right = np.diag([300.0, 0.0, 0.0])
+    np.testing.assert_array_equal(with_rate(right, 0.1), right)

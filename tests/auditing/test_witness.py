@@ -17,12 +17,14 @@ from sklearn.linear_model import Ridge
 
 from proselflc.auditing import witness as module
 from proselflc.auditing.plain_features import PlainFeatures
-from proselflc.auditing.records import Witness
+from proselflc.auditing.records import Records, Witness
+from proselflc.auditing.verdict import assess
 from proselflc.auditing.witness import of_features, of_inputs, of_run, witness, write
 from proselflc.data import memory_budget
 from proselflc.data.batches import random_stream
 from proselflc.data.inputs import Features, Floats, Ints
 from proselflc.errors import InputError
+from proselflc.training.observations import ROW
 from proselflc.training.run_directory import RunDirectory
 
 Doubles = npt.NDArray[np.float64]
@@ -310,3 +312,21 @@ def test_letters_that_are_none_do_no_harm(tmp_path: Path) -> None:
     found = of_run(directory, (4, 3))
     assert found is not None
     assert found.kind == "��words"
+
+
+def test_a_witness_that_names_the_largest_class_judges_nothing() -> None:
+    """It agrees with 90 % of the labels, by chance: none of the others may be called wrong."""
+    generator = np.random.default_rng(0)
+    n = 600
+    given = (generator.random(n) < 0.1).astype(np.int64)
+    epoch = np.zeros(n, ROW)
+    epoch["p_given"], epoch["p_other"], epoch["other"] = 0.9 - 0.8 * given, 0.1 + 0.8 * given, 0
+    epoch["other"][given == 0] = 1
+    blind = Witness(np.tile(np.array([0.9, 0.1], np.float16), (n, 1)), "standardised columns")
+    found = assess(Records([epoch] * 5, None, blind), given, ("usual", "rare"))
+    assert found.judge.is_too_weak
+    assert (found.scores.suggested == given).all()
+    assert not found.scores.change.any()
+    assert found.expected_precision is None
+    codes = {warning.code: warning.message for warning in found.warnings}
+    assert "agree with them no more often than by chance" in codes["too_weak"]

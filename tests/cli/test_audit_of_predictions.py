@@ -88,7 +88,7 @@ def test_warnings_are_data(audit: Any, files: Path) -> None:
     np.save(files / "few_labels.npy", np.load(files / "y.npy")[100:120])
     few = ("--pred-probs", "few.npy", "--labels", "few_labels.npy")
     codes = {one["code"] for one in json.loads(audit(*few, "--json").stdout)["warnings"]}
-    assert codes == {"few_examples", "weak_judge"}
+    assert codes == {"few_examples", "too_weak"}
     assert audit(*few).stdout.count("Caution: ") == 2
 
 

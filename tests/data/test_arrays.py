@@ -1,12 +1,14 @@
 """What is in memory already becomes a data set."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
+from proselflc.data.labels import from_dataset
 from proselflc.data.sources import arrays
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
@@ -53,16 +55,45 @@ def test_numbers_of_several_kinds_are_numbers() -> None:
     assert inputs.columns == ("age", "ill")
 
 
-def test_what_is_missing_from_a_series_is_told() -> None:
+def test_what_is_missing_from_a_series_has_no_label() -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     for y in (
-        pandas.Series(["a", None]),
-        pandas.Series(["a", pandas.NA], dtype="string"),
-        pandas.Series([1, None], dtype="Int64"),
-        pandas.Series([1, np.nan]),
+        pandas.Series(["a", None, "b"]),
+        pandas.Series(["a", pandas.NA, "b"], dtype="string"),
+        pandas.Series([1, None, 2], dtype="Int64"),
+        pandas.Series([1, np.nan, 2]),
     ):
-        with pytest.raises(InputError, match="the label of row 1 is missing from y"):
-            arrays.load(np.eye(2), y)
+        data = arrays.load(np.eye(3), y)
+        assert data.train.labels.tolist() == [0, 1]
+        assert data.unlabelled is not None
+        assert data.unlabelled.part.ids == ("train/000001",)
+        assert data.unlabelled.before.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("y", "returned"),
+    [
+        (["a", None, "b"], ["a", None, "b"]),
+        (["a", float("nan"), "b"], ["a", None, "b"]),
+        ([7, None, -1], [7, None, -1]),
+        (np.array(["a", None, "b"], dtype=object), np.array(["a", None, "b"], dtype=object)),
+        (np.array([3, np.nan, 1]), np.array([3, np.nan, 1])),
+        (torch.tensor([3, np.nan, 1]), torch.tensor([3, np.nan, 1])),
+    ],
+)
+def test_missing_labels_are_returned_in_the_same_type(y: Any, returned: Any) -> None:
+    data = arrays.load(np.eye(3), y)
+    labels = from_dataset(data, None)
+    assert data.label_values is not None
+    found = data.label_values.of(labels.with_rest(labels.given))
+    assert type(found) is type(returned)
+    if isinstance(found, list):
+        assert found == returned
+    elif isinstance(found, torch.Tensor):
+        torch.testing.assert_close(found, returned, equal_nan=True, rtol=0, atol=0)
+    else:
+        assert found.dtype == returned.dtype
+        np.testing.assert_array_equal(found, returned)
 
 
 @pytest.mark.parametrize(
@@ -157,10 +188,8 @@ def test_a_test_part_may_have_classes_of_its_own() -> None:
         ({"y": [np.inf, 1.0]}, "integers or texts"),
         ({"y": [[0], [1]]}, "one label per example"),
         ({"y": np.array([(1,), "a"], dtype=object)}, "neither integers nor texts"),
-        ({"y": ["a", None]}, "the label of row 1 is missing from y, which has None there"),
-        ({"y": ["a", np.nan]}, "the label of row 1 is missing from y, which has nan there"),
-        ({"y": np.array([np.nan, 1.0])}, "the label of row 0 is missing from y"),
-        ({"y": np.array(["a", None])}, "the label of row 1 is missing from y"),
+        ({"y": [None, None]}, "none of the 2 training examples of arrays has a label"),
+        ({"y": ["a", None]}, 'one class only, "a"'),
         ({"y": [0, 1], "clean": [0, None]}, "the label of row 1 is missing from clean"),
         ({"y": [0, 5], "names": ["a", "b"]}, 'unknown class "5"'),
         ({"y": [0, 1], "clean": [0]}, "clean has 1 labels for 2"),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from proselflc.data.dataset import Dataset, Part
+from proselflc.data.dataset import NO_LABEL, Dataset, Part
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.opening import DATASETS, open_data, open_inputs
 from proselflc.data.request import FROM_PYTHON, Request
@@ -362,11 +362,12 @@ def test_which_split_of_the_inputs(
     assert (None if found.labels is None else found.labels.tolist()) == labels
 
 
-def test_a_label_missing_among_others_is_named(tmp_path: Path) -> None:
+def test_a_label_may_be_missing_among_others(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("h,label\n1,cat\n2,\n")
-    with pytest.raises(InputError, match=r"line 3 of .* has no label"):
-        open_inputs(Request(str(path)), NAMES).joined()
+    found = open_inputs(Request(str(path)), NAMES).joined()
+    assert found.labels is not None
+    assert found.labels.tolist() == [NAMES.index("cat"), NO_LABEL]
 
 
 def test_inputs_of_named_data_are_their_test_part() -> None:

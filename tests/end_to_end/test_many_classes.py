@@ -96,10 +96,8 @@ def test_training_and_what_follows_make_nothing_of_examples_by_classes(
     with nothing_large():
         assert command(["audit", str(folder / "again")]) == 0
     with nothing_large():
-        assert (
-            command(["export", str(folder / "again"), "--out", str(folder / "x.npz"), "--soft"])
-            == 0
-        )
+        words = ["export", str(folder / "again"), "--out", str(folder / "x.npz"), "--soft"]
+        assert command([*words, "--force"]) == 0
     # Logits in a file, or in memory: the measures are the same to the last digit.
     ours, theirs = (load_run(folder / name) for name in ("again", "run"))
     assert ours.evaluation == theirs.evaluation
@@ -116,7 +114,7 @@ def test_every_format_is_exported(folder: Path, run: Path) -> None:
         ("labels.npz", ["--soft"]),
         ("issues.csv", ["--format", "cleanlab"]),
     ):
-        assert command(["export", str(run), "--out", str(folder / name), *options]) == 0
+        assert command(["export", str(run), "--out", str(folder / name), "--force", *options]) == 0
         assert (folder / name).stat().st_size < 1e6
     table = pq.read_table(folder / "labels.parquet")
     assert len(table) == N

@@ -40,17 +40,19 @@ SUMMARY = [
     *("method", "data", "noise", "seed", "steps", "test_accuracy"),
     *("test_accuracy_at_best_validation", "correct_fitting", "wrong_fitting"),
     *("semantic_correction", "ece", "nll", "brier", "label_accuracy_before"),
-    *("label_accuracy_after", "detection", "estimated_noise_rate", "realised_noise_rate"),
-    *("seconds", "fingerprint"),
+    *("label_accuracy_after", "label_accuracy_after_suspects", "detection"),
+    *("estimated_noise_rate", "noise_low", "noise_high", "realised_noise_rate", "suspects"),
+    *("changes", "expected_precision", "judge", "warnings", "seconds", "fingerprint"),
 ]
 COLUMNS = [
-    *("index", "id", "given_label", "suggested_label", "is_suspect", "quality", "trust", "entropy"),
-    *("p_given", "p_suggested", "first_learned_epoch", "flips", "corrected_distribution"),
+    *("index", "id", "given_label", "suggested_label", "is_suspect", "action", "quality"),
+    *("witness", "trust", "entropy", "p_given", "p_suggested", "first_learned_epoch", "flips"),
+    *("corrected_distribution", "duplicate_group", "conflicting", "in_test", "outlier"),
 ]
 FILES = {
     *(".lock", "config.toml", "labels.npz", "history.jsonl", "dynamics", "checkpoints"),
     *("model.safetensors", "model.json", "examples.parquet", "summary.json", "evaluation.json"),
-    *("audit.json", "audit.npz", "neighbours.npz", "manifest.json"),
+    *("audit.json", "audit.npz", "neighbours.npz", "witness.npz", "manifest.json"),
 }
 
 Train = Callable[..., Path]
@@ -199,8 +201,13 @@ def test_the_examples(noisy: Path) -> None:
     audit = json.loads((noisy / "audit.json").read_text())
     assert audit["suspects"] == sum(columns["is_suspect"])
     assert found["estimated_noise_rate"] == audit["estimated_noise_rate"]
-    right = np.mean(np.array(columns["suggested_label"]) == np.array(columns["clean_label"]))
-    assert found["label_accuracy_after"] == pytest.approx(right)
+    given, suggested, clean = (
+        np.array(columns[f"{name}_label"]) for name in ("given", "suggested", "clean")
+    )
+    changed = np.array(columns["action"]) == "change"
+    after = np.where(changed, suggested, given)
+    assert found["label_accuracy_after"] == pytest.approx(np.mean(after == clean))
+    assert found["label_accuracy_after_suspects"] == pytest.approx(np.mean(suggested == clean))
 
 
 def test_the_dynamics(noisy: Path) -> None:
@@ -251,7 +258,8 @@ def test_what_cannot_be_known_is_null(train: Train, tmp_path: Path) -> None:
     assert {key for key, value in found.items() if value is None} == {
         *("test_accuracy", "test_accuracy_at_best_validation", "correct_fitting", "wrong_fitting"),
         *("semantic_correction", "ece", "nll", "brier", "label_accuracy_before"),
-        *("label_accuracy_after", "detection", "realised_noise_rate"),
+        *("label_accuracy_after", "label_accuracy_after_suspects", "detection"),
+        *("realised_noise_rate", "expected_precision"),
     }
     with np.load(run / "labels.npz", allow_pickle=False) as arrays:
         assert "clean" not in arrays
@@ -295,7 +303,7 @@ def test_a_run_shorter_than_an_epoch_has_its_history(train: Train) -> None:
     quality = pq.read_table(run / "examples.parquet")["quality"].to_pylist()
     assert sum(value is None for value in quality) == 1297 - 7 * 128  # of those never seen
     assert all(0 <= value <= 1 for value in quality if value is not None)
-    assert all(0 <= value <= 1 for value in summary(run)["detection"].values())
+    assert all(0 <= value <= 1 for value in summary(run)["detection"].values() if value)
 
 
 def test_trusted_examples_choose_and_the_test_set_does_not(train: Train) -> None:

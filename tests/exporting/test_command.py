@@ -533,7 +533,7 @@ def test_training_says_what_it_changes(
     said = capfd.readouterr().err
     assert f"note: {every} labels are changed as {table_run} suggests\n" in said
     assert "note: all suspects are followed" in said
-    assert f"of the {every} changed labels will be wrong" in said
+    assert f"of the {every} changed labels are right as given" in said
     assert read_toml(tmp_path / "b" / "config.toml")["suspects"] is True
     again = proselflc.load_run(tmp_path / "b").labels
     assert [again.names[k] for k in again.given] == list(labels.values())

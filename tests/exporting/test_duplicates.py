@@ -97,6 +97,9 @@ def test_a_run_without_neighbours_gets_them(
     [
         (("--soft",), "--soft is about labels, not about --what duplicates: omit it"),
         (("--copy", "x.csv"), "--copy is about labels"),
+        (("--suspects",), "--suspects is about labels"),
+        (("--force",), "--force is about labels"),
+        (("--fill",), "--fill is about labels"),
         (("--only-suspects",), "--only-suspects is about labels"),
         (("--link", "hard"), "--link is about labels"),
         (("--format", "npz"), "--format must be csv or parquet for duplicates, got npz"),

@@ -396,7 +396,7 @@ def test_all_suspects_are_changed_at_a_stated_cost(
     corrected = LabelExport(acting, suspects=True)
     assert corrected.table()["label"].to_pylist() == every
     assert (corrected.corrections, corrected.left) == (3, 0)
-    sentence = "all suspects are followed: about 1 of the 3 changed labels will be wrong"
+    sentence = "all suspects are followed: about 1 of the 3 changed labels are right as given"
     assert corrected.notes == (sentence,)
     assert corrected_labels(acting, suspects=True) == every
     assert capsys.readouterr().err == f"note: {sentence}\n"
@@ -408,7 +408,7 @@ def test_all_suspects_are_changed_at_a_stated_cost(
 def test_a_cost_that_is_not_known_is_measured_by_a_review(tmp_path: Path) -> None:
     run = made(tmp_path / "run", actions=ACTIONS, changes=2)
     (note,) = LabelExport(run, suspects=True).notes
-    assert "it is not known how many of the 3 changed labels will be wrong" in note
+    assert "it is not known how many of the 3 changed labels are right as given" in note
     assert note.endswith(f"proselflc review {run.path} --sample 30 measures it")
 
 

@@ -45,7 +45,7 @@ def in_time() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("trained") / "run"
-    learned = ("--data", "digits", "--noise", "pair:0.3", "--model", "mlp", "--epochs", "2")
+    learned = ("--data", "digits", "--noise", "pair:0.3", "--model", "mlp", "--epochs", "5")
     assert cli.run(["train", *learned, "--out", str(out), "--quiet"]) == 0
     return out
 
@@ -422,7 +422,7 @@ def test_paths_of_a_table_that_leave_its_folder(tmp_path: Path, say: Say, link: 
     before, out = contents(outside), tmp_path / "box" / "out"
     out.parent.mkdir()
     for more in ((), ("--overwrite",)):
-        code, _ = say("export", tmp_path / "run", "--links", out, "--link", link, *more)
+        code, _ = say("export", tmp_path / "run", "--links", out, "--link", link, "--force", *more)
         assert code == 0
         assert os.listdir(out.parent) == ["out"]
         made = list(out.rglob("*.png"))

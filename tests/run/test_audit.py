@@ -128,7 +128,8 @@ def test_in_words(run: Path, program: Any) -> None:
     share = found.suspects / 1297
     assert lines[0] == (
         f"{found.suspects:,} of 1,297 labels are suspect ({share:.1%}), {found.changes:,} of them "
-        f"beyond doubt; about {found.estimated_noise_rate:.1%} are estimated to be wrong "
+        f"sure enough to be changed; about {found.estimated_noise_rate:.1%} are estimated to be "
+        "wrong "
         f"({found.noise_low:.1%} to {found.noise_high:.1%}), {found.realised_noise_rate:.1%} "
         "really are."
     )
@@ -196,8 +197,8 @@ def test_what_is_said_of_an_audit() -> None:
     table = suspect("one", "dog", "cat")
     text = auditing.describe(Run(Path("my runs/a")), audited(), table, 10)
     assert text == (
-        "6 of 20 labels are suspect (30.0%), 4 of them beyond doubt; about 32.0% are estimated to "
-        "be wrong (28.0% to 36.0%).\n"
+        "6 of 20 labels are suspect (30.0%), 4 of them sure enough to be changed; about 32.0% are "
+        "estimated to be wrong (28.0% to 36.0%).\n"
         "About 8 in 10 suspects should really be wrong.\n"
         "Second opinion (standardised columns): a model that did not see the label it judges, "
         "right for about 91% of the examples.\n"
@@ -260,7 +261,7 @@ def test_what_is_said_of_a_run_that_was_too_short() -> None:
     warning = AuditWarning("few_epochs", "the model was trained for 1 epoch, so none is suspect")
     found = audited(suspects=0, changes=0, expected_precision=None, warnings=(warning,))
     text = auditing.describe(Run(Path("a")), found, suspect("one", "dog", "cat").slice(0, 0), 10)
-    assert text.startswith("none of 20 labels is suspect; about 32.0% are estimated to be wrong")
+    assert text.startswith("No label is called suspect; how many are wrong is not known.\n")
     assert f"\n\nCaution: {warning.message}.\n\nEvery label is in" in text
     assert text.endswith("Next:\n  proselflc report a  # a page about them\n")
 
@@ -270,7 +271,7 @@ def test_nothing_is_offered_that_a_warning_advises_against() -> None:
     wide = AuditWarning("wide_range", "the estimates differ")
     table = suspect("one", "dog", "cat")
     text = auditing.describe(Run(Path("a")), audited(changes=0, warnings=(wide,)), table, 1)
-    assert "beyond doubt" not in text
+    assert "sure enough" not in text
     assert text.endswith(
         "  proselflc report a              # a page about them\n"
         "  proselflc review a --sample 30  # measure the share of wrong ones\n"
@@ -304,7 +305,7 @@ def test_what_is_said_where_nothing_is_wrong() -> None:
     table = suspect("one", "dog", "cat").slice(0, 0)
     text = auditing.describe(Run(Path("a")), nothing, table, 10)
     assert text.startswith(
-        "none of 20 labels is suspect; about 0.0% are estimated to be wrong (0.0% to 1.3%).\n"
+        "None of 20 labels is suspect; about 0.0% are estimated to be wrong (0.0% to 1.3%).\n"
         "Second opinion (4 folds): a model that did not see the label it judges, right for about "
         "91% of the examples.\n"
         "Each was assessed by one of 4 models that had not seen it.\n\nEvery label"
@@ -516,3 +517,18 @@ def test_other_methods_are_audited_too(tmp_path: Path, program: Any) -> None:
     found = json.loads(program("audit", out, "--json", "--worst", 0).stdout)
     assert found["suspects"] > 100
     assert found["worst"] == []
+
+
+def test_duplicates_with_different_labels_come_first() -> None:
+    table = suspect("one", "dog", "cat")
+    rows = pa.concat_tables([table, suspect("two", "cat", "dog"), suspect("three", "dog", "cat")])
+    rows = rows.append_column("duplicate_group", pa.array([7, None, 7], pa.int64()))
+    rows = rows.append_column("conflicting", pa.array([True, False, True]))
+    text = auditing.describe(Run(Path("a")), audited(), rows, 10)
+    first, *_, last = text.partition("Most frequent suspects")
+    assert (
+        "2 examples in 1 group of duplicates have different labels; review them first:\n" in first
+    )
+    assert first.count("dog") == 2
+    assert "different labels" not in last
+    assert "review them first.\n" in auditing.describe(Run(Path("a")), audited(), rows, 0)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import make_classification
 from torch import nn
 
 import proselflc
@@ -399,3 +400,15 @@ def test_a_model_goes_on_with_the_preprocessing_that_it_has_learned_with() -> No
         proselflc.fit(x, given, preprocessing={})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="3"):
         proselflc.fit(x[:, :2], given, preprocessing=first.preprocessing)
+
+
+def test_nothing_is_changed_where_wrong_labels_are_rarer_than_mistakes() -> None:
+    """Clean labels of overlapping clusters: both models are sure and wrong in the same places."""
+    x, y = make_classification(
+        2000, 12, n_informative=6, n_classes=3, n_clusters_per_class=3, class_sep=0.8, flip_y=0,
+        random_state=100,
+    )  # fmt: skip
+    audit = proselflc.fit(x.astype(np.float32), y, seed=100, notes=False).audit
+    assert audit.suspects > 0
+    assert (audit.changes, audit.noise_low, audit.expected_precision) == (0, 0.0, None)
+    assert "rare_errors" in {warning.code for warning in audit.warnings}

@@ -103,7 +103,7 @@ def test_a_reviewed_sample_replaces_the_estimate(run: Path, program: Any) -> Non
     assert "Measured on 200 reviewed labels" in page
     assert "measured on 200 reviewed labels" in page
     told = program("export", run, "--suspects", "--out", run.parent / "labels.csv")
-    assert "will be wrong, measured on 200 reviewed labels" in told.stdout + told.stderr
+    assert "are right as given, measured on 200 reviewed labels" in told.stdout + told.stderr
     assert in_words(found) in reviewing.describe(Review(Run(run)))
     assert json.loads(json.dumps(reviewing.summary(Review(Run(run)))))["measured"] == kept
 

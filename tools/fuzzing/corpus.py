@@ -60,8 +60,13 @@ def _tables(name: str, seed: int) -> None:
 
     draw = random.Random(seed)
     rows = [
-        (f"r{k}", round(draw.gauss(k % 3, 0.7), 3), round(draw.gauss(-(k % 3), 0.7), 3), k % 3)
-        for k in range(24)
+        (
+            f"r{k}",
+            round(draw.gauss(3 * (k % 3), 0.5), 3),
+            round(draw.gauss(-(k % 3), 0.5), 3),
+            k % 3,
+        )
+        for k in range(48)
     ]
     for suffix, mark in ((".csv", ","), (".tsv", "\t")):
         lines = [mark.join(("id", "a", "b", "label"))]
@@ -86,8 +91,8 @@ def _tables(name: str, seed: int) -> None:
 
 def _arrays() -> None:
     draw = np.random.default_rng(0)
-    y = np.arange(24) % 3
-    x = (draw.normal(size=(24, 4)) + y[:, None]).astype(np.float32)
+    y = np.arange(48) % 3
+    x = (draw.normal(size=(48, 4)) + y[:, None]).astype(np.float32)
     np.savez("data/arrays.npz", x=x, y=y, x_test=x[:6], y_test=y[:6])
     np.save("data/features.npy", x)
     transition = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
@@ -226,18 +231,21 @@ def _runs() -> None:
         asked = {"key": "abcdefgh12345678", "since": 0, "decisions": decided}
         Path("data/decision.json").write_text(json.dumps(asked))
     told("train", "--data", "data/table.csv", *SMALL, *MLP, "--epochs", "1", "--out", "plain")
-    told("export", "plain", "--format", "npz", "--out", "data/exported.npz")
+    told("export", "plain", "--force", "--format", "npz", "--out", "data/exported.npz")
     shutil.copy("plain/model.safetensors", "data/weights.safetensors")
     torch.save(load_file("plain/model.safetensors"), "data/weights.pt")
     shutil.move("plain/labels.npz", "data/labels.npz")
     shutil.rmtree("plain")
-    x = np.random.default_rng(0).integers(0, 256, (12, 6, 6, 3)).astype(np.uint8)
-    for out, inputs in (("recorded", x), ("recorded_texts", [f"text {k}" for k in range(12)])):
-        y = torch.arange(12) % 3
-        logits = torch.nn.functional.one_hot((y + (torch.arange(12) == 4)) % 3, 3) * 4.0
-        with record(12, 3, out=out, labels=y.numpy(), inputs=inputs) as rec:
+    n, y = 30, np.arange(30) % 3
+    true = (y + np.isin(np.arange(n), (4, 9, 20))) % 3  # three labels are wrong
+    x = np.random.default_rng(0).integers(0, 40, (n, 6, 6, 3)) + 90 * true[:, None, None, None]
+    words = ("buzz wing", "honey sting", "milk grass")
+    texts = [f"{words[c]} {k}" for k, c in enumerate(true)]
+    for out, inputs in (("recorded", x.astype(np.uint8)), ("recorded_texts", texts)):
+        logits = torch.nn.functional.one_hot(torch.from_numpy(true), 3) * 4.0
+        with record(n, 3, out=out, labels=y, inputs=inputs) as rec:
             for _ in range(4):
-                rec(torch.arange(12), logits)
+                rec(torch.arange(n), logits)
 
 
 def told(*arguments: str) -> None:

@@ -37,6 +37,8 @@ class Audit:
             cannot be known.
         judge: how far the predictions that judge the labels can be relied on, or None.
         warnings: reasons to be careful.
+        unlabelled: number of rows without a label, which are predicted and not judged; they are
+            not among the n.
         measured: what a review of randomly drawn labels says, or None without one. Then the
             noise rate, its range and the precision are the measured ones.
         names: C class names.
@@ -60,6 +62,7 @@ class Audit:
     judge: Judge | None = None
     warnings: tuple[AuditWarning, ...] = ()
     measured: Measured | None = None
+    unlabelled: int = 0
 
     @property
     def abstains(self) -> bool:
@@ -96,6 +99,7 @@ class Audit:
             classes.append(facts)
         return {
             "examples": self.num_examples,
+            **({"unlabelled": self.unlabelled} if self.unlabelled else {}),
             "suspects": self.suspects,
             "changes": self.changes,
             "folds": self.folds,
@@ -169,6 +173,7 @@ class Audit:
             judge=facts.judge,
             warnings=(OLDER,) if facts.changes is None else facts.warnings,
             measured=facts.measured,
+            unlabelled=facts.unlabelled,
         )
 
 
@@ -202,6 +207,7 @@ class _AuditFile:
     judge: Judge | None = None
     warnings: tuple[AuditWarning, ...] = ()
     measured: Measured | None = None
+    unlabelled: Count = 0
 
 
 def noise_rate(counts: ClassMatrix) -> float:

@@ -75,7 +75,7 @@ def warnings_of(
     if records.held_out is None:
         yield from epoch_warnings(len(records.observed))
     fitted = fitted_shares(records, given)
-    if fitted and skill(fitted[-1], num_classes) < BARELY_LEARNED:
+    if fitted and skill(fitted[-1], 1 / num_classes) < BARELY_LEARNED:
         yield AuditWarning(
             "barely_learned",
             f"the model fits only {fitted[-1]:.1%} of the given labels, barely more than chance "
@@ -91,10 +91,13 @@ def warnings_of(
             f"{option('lr')} or a smaller {option('model')}, or audit with {option('folds', 4)}",
         )
     if judge.is_too_weak:
+        little = (
+            f"are right for about {judge.accuracy:.0%} of the examples, hardly better than chance"
+            if judge.skill
+            else "agree with them no more often than by chance"
+        )
         yield AuditWarning(
-            "too_weak",
-            f"the predictions that judge the labels are right for about {judge.accuracy:.0%} of "
-            f"the examples, hardly better than chance, so {_RANKED}",
+            "too_weak", f"the predictions that judge the labels {little}, so {_RANKED}"
         )
     elif judge.kind is None:
         yield AuditWarning(
@@ -124,12 +127,21 @@ def warnings_of(
     if judge.confused:
         pairs = [f"{pair.one} and {pair.other}" for pair in judge.confused[:_PAIRS]]
         more = len(judge.confused) - len(pairs)
-        pairs += [f"{more:,} more pairs"] if more else []
+        pairs += [f"{more:,} more pair{'s' if more > 1 else ''}"] if more else []
         yield AuditWarning(
             "confused_classes",
             f"the predictions that judge the labels can hardly tell apart {'; '.join(pairs)}, so "
             "labels between these are not changed without a person",
         )
+
+
+def rare(rate: float, accuracy: float) -> AuditWarning:
+    """Return why sure changes are not made where wrong labels are rarer than wrong predictions."""
+    return AuditWarning(
+        "rare_errors",
+        f"about {rate:.1%} of the labels look wrong, but the predictions that judge them are wrong "
+        f"for about {1 - accuracy:.0%} of the examples, so no label is changed without a person",
+    )
 
 
 def fitted_shares(records: Records, given: Ints) -> list[float]:

@@ -69,7 +69,7 @@ def table(
     scores: LabelScores,
     examination: Examination | None = None,
 ) -> pa.Table:
-    """Return one row per training example, in their order.
+    """Return one row per training example that has a label, in their order.
 
     | column | holds |
     |---|---|
@@ -98,6 +98,9 @@ classes the five largest as structs {label, p}, the largest first |
     The four columns about the content are there only if the inputs could be compared. Examples in
     conflict are to be reviewed, even if their own label is not suspect.
 
+    Examples without a label are added to it by `run.unlabelled`: `given_label`, `quality` and
+    `p_given` are null, the suggested label is the predicted one, and the action is `review`.
+
     An example that was never seen keeps its label: the corrected distribution is that label's, and
     quality and p are null.
     """
@@ -120,12 +123,12 @@ classes the five largest as structs {label, p}, the largest first |
         if isinstance(chances, TopClasses):
             top = _with_unseen(chances, given, unseen)
             p_suggested = chances.of_suggested
-            distribution = _top_lists(top.classes, top.p, names)
+            distribution = top_lists(top.classes, top.p, names)
         else:
             chances[unseen] = 0
             chances[unseen, given[unseen]] = 1
             p_suggested = chances[np.arange(len(given)), suggested]
-            distribution = _distribution_lists(chances, names)
+            distribution = distribution_lists(chances, names)
         columns = {
             "index": pa.array(np.arange(rows.start, rows.stop)),
             "id": pa.array(labels.ids[rows], pa.string()),
@@ -200,14 +203,20 @@ def check_examples(table: pa.Table, labels: Labels, path: Path) -> None:
         labels: the labels of the same run.
         path: the file, for the message.
     """
-    ids = tuple(table["id"].to_pylist())
-    if ids == labels.ids:
+    ids, expected_ids = tuple(table["id"].to_pylist()), labels.all_ids
+    if ids == expected_ids:
+        is_labelled = table["given_label"].is_valid().to_numpy()
+        if not np.array_equal(is_labelled, labels.is_labelled):
+            raise InputError(
+                f"{path} does not belong to the labels of the run: others are missing",
+                fix=f"restore it from a copy, or {_audit_again(path)}",
+            )
         return
-    pairs = enumerate(zip(ids, labels.ids, strict=False))
+    pairs = enumerate(zip(ids, expected_ids, strict=False))
     row = next((k for k, (found, expected) in pairs if found != expected), None)
-    difference = f"it has {len(ids):,} rows for {len(labels.ids):,} labels"
+    difference = f"it has {len(ids):,} rows for {len(expected_ids):,} labels"
     if row is not None:
-        difference = f'row {row} is "{ids[row]}", but the label there is of "{labels.ids[row]}"'
+        difference = f'row {row} is "{ids[row]}", but the label there is of "{expected_ids[row]}"'
     raise InputError(
         f"{path} does not belong to the labels of the run, {difference}",
         fix=f"restore it from a copy, or {_audit_again(path)}",
@@ -251,7 +260,7 @@ def _dynamics(records: Records, given: Ints) -> _Dynamics:
     return _Dynamics(first_learned, flips, **means)
 
 
-def _distribution_lists(chances: Floats, names: pa.Array) -> pa.ListArray:
+def distribution_lists(chances: Floats, names: pa.Array) -> pa.ListArray:
     """Return [rows, C] as lists of C numbers, or of the five largest, ties by class."""
     import pyarrow as pa
 
@@ -264,10 +273,10 @@ def _distribution_lists(chances: Floats, names: pa.Array) -> pa.ListArray:
     values = np.take_along_axis(chances, largest, 1)
     order = np.argsort(-values, axis=1, kind="stable")
     classes = np.take_along_axis(largest, order, 1)
-    return _top_lists(classes, np.take_along_axis(values, order, 1), names)
+    return top_lists(classes, np.take_along_axis(values, order, 1), names)
 
 
-def _top_lists(classes: Ints, p: Floats, names: pa.Array) -> pa.ListArray:
+def top_lists(classes: Ints, p: Floats, names: pa.Array) -> pa.ListArray:
     """Return classes and their chances, [rows, 5] each, as lists of structs."""
     import pyarrow as pa
 
@@ -340,6 +349,7 @@ _MAY_BE_MISSING = (
     "outlier",
     "clean_label",
 )
+_NULL_WITHOUT_LABEL = ("given_label", "outlier", "clean_label")
 _MAY_BE_NULL = (
     "witness",
     "duplicate_group",
@@ -355,8 +365,10 @@ _MAY_BE_NULL = (
 def _check_values(table: pa.Table, path: Path) -> None:
     """Refuse empty cells, rows out of order and chances outside [0, 1]."""
     fix = _audit_again(path)
+    without = table["given_label"].null_count
     for name in table.column_names:
-        if table[name].null_count and name not in _MAY_BE_NULL:
+        allowed = without if name in _NULL_WITHOUT_LABEL else 0
+        if table[name].null_count != allowed and name not in _MAY_BE_NULL:
             raise InputError(f'the column "{name}" of {path} has empty cells', fix=fix)
     if not np.array_equal(table["index"].to_numpy(), np.arange(len(table))):
         raise InputError(f"the rows of {path} are not numbered from 0 in order", fix=fix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from proselflc.files.typed import Share
 
 WEAK, TOO_WEAK = 0.6, 0.25  # skill below which no label is changed, and below which none is suspect
 TOLD_APART = 0.75  # share of right predictions below which two classes cannot be told apart
+BEYOND_CHANCE = 1.645  # standard errors above chance at which predictions know something
 _FEWEST = 20  # examples of two classes that a share is taken of
 
 
@@ -36,7 +38,8 @@ class Judge:
         kind: what they are, such as "standardised columns" or "4 folds"; None if there are none,
             and the early epochs of training take their place.
         accuracy: estimated share of examples whose true class they predict.
-        skill: the accuracy in units in which chance is 0 and perfection is 1.
+        skill: the accuracy in units in which chance is 0 and perfection is 1; 0 for predictions
+            that have nothing to do with the labels (`is_informed`).
         agreement: share of examples for which they predict the same class as the network.
         fitted: share of the given labels that the network predicted in its last epoch.
         confused: pairs of classes that they cannot tell apart, the worst first.
@@ -68,10 +71,47 @@ def corrected_accuracy(share: float, rate: float) -> float:
     return min(1.0, share / max(1 - rate, 1e-9))
 
 
-def skill(accuracy: float, num_classes: int) -> float:
+def skill(accuracy: float, chance: float) -> float:
     """Return an accuracy in units in which chance is 0 and perfection is 1."""
-    chance = 1 / max(num_classes, 1)
     return max(0.0, (accuracy - chance) / (1 - chance)) if chance < 1 else 0.0
+
+
+def chance_agreement(predicted: Ints, given: Ints, num_classes: int) -> float:
+    """Return Σ a_k b_k / n² for a_k predictions and b_k labels of class k; 1 for no examples.
+
+    It is 1 / C if classes are balanced, and more if one of them is large.
+    """
+    n = len(given)
+    if n == 0:
+        return 1.0
+    a, b = (np.bincount(y, minlength=num_classes) / n for y in (predicted, given))
+    return float(a @ b)
+
+
+def is_informed(predicted: Ints, given: Ints, num_classes: int) -> bool:
+    """Return whether predictions agree with labels more often than by chance.
+
+    Predictions that always name the largest class agree with most labels and know nothing. With
+    a_k predictions and b_k labels of class k in any order, the number m that agrees has
+
+        E(m) = Σ a_k b_k / n
+        Var(m) = (Σ a_k b_k (n − a_k)(n − b_k) + (Σ a_k b_k)² − Σ a_k² b_k²) / (n² (n − 1))
+
+    and must be 1.645 standard errors above E(m).
+
+    Args:
+        predicted, given: [n] classes.
+        num_classes: C.
+    """
+    n = len(given)
+    if n < 2:
+        return False
+    a, b = (np.bincount(y, minlength=num_classes).astype(np.float64) for y in (predicted, given))
+    both = a * b
+    mean = n * chance_agreement(predicted, given, num_classes)
+    spread = (both * (n - a) * (n - b)).sum() + both.sum() ** 2 - np.square(both).sum()
+    error = math.sqrt(max(0.0, float(spread)) / (n * n * (n - 1)))
+    return float((predicted == given).sum()) > mean + BEYOND_CHANCE * error
 
 
 def confused_pairs(

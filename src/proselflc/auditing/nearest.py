@@ -52,7 +52,7 @@ def nearest_of_others(values: Floats, others: Floats, k: int) -> tuple[Places, F
 
 
 def obstacle(rows: int) -> str | None:
-    """Return why neighbours among so many rows cannot be found here, or None."""
+    """Return why neighbours cannot be found among this number of rows, or None."""
     if rows <= LARGEST_EXACT:
         return None
     try:

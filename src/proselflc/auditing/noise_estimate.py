@@ -69,14 +69,14 @@ def with_rate(joint: ClassMatrix, rate: float) -> ClassMatrix:
     """Return the joint with another share of wrong labels that go the same way.
 
     Every column keeps its sum, and at least a twentieth of it stays right. If no label was wrong,
-    wrong ones are distributed as all labels are.
+    wrong ones are distributed as all labels are; if all labels are of one class, none is wrong.
     """
     true, label, counts = class_matrix.cells(joint)
     beside = true != label
     numbers = np.asarray(joint.sum(0), np.float64)
     if not counts[beside].sum() and rate > 0 and isinstance(joint, np.ndarray):
-        usual = np.outer(numbers, numbers)
-        return with_rate(joint + usual * (1e-6 / max(usual.max(), 1)), rate)
+        true, label, counts = class_matrix.cells(np.outer(numbers, numbers))
+        beside = true != label
     scale = rate * numbers.sum() / max(counts[beside].sum(), 1e-300)
     wrong = counts[beside] * scale
     sums = np.bincount(label[beside], wrong, minlength=len(numbers))

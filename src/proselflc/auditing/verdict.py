@@ -19,8 +19,10 @@ from proselflc.auditing.examples import LabelScores
 from proselflc.auditing.judge import (
     ConfusedPair,
     Judge,
+    chance_agreement,
     confused_pairs,
     corrected_accuracy,
+    is_informed,
     skill,
 )
 from proselflc.auditing.measured import Measured, Reviewed
@@ -44,9 +46,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SURE = 0.8  # standard errors below the estimate at which a label must be suspect to be changed
-# A precision is stated for at least this many suspects, by a witness of this skill, and where wrong
-# labels are at least as frequent as this share of the witness's own mistakes.
-FEWEST_SUSPECTS, STATED_SKILL, OWN_MISTAKES = 20, 0.8, 0.5
+# Labels are changed, and a precision is stated, where wrong labels are at least as frequent as this
+# share of the judge's own mistakes; a precision also needs this many suspects and this skill.
+OWN_MISTAKES, FEWEST_SUSPECTS, STATED_SKILL = 0.7, 20, 0.8
 
 
 @dataclass(frozen=True)
@@ -110,17 +112,21 @@ def assess(
     # How good the judge is.
     second = _Opinion.of_network(records, given, C)
     agreed = float((blind.predicted == given)[counts].mean()) if counts.any() else 0.0
-    accuracy = corrected_accuracy(agreed, noise.rate)
+    informed = is_informed(blind.predicted[counts], given[counts], C)
+    chance = chance_agreement(blind.predicted[counts], given[counts], C)
+    both = counts & ~np.isnan(second.confidence)
+    accuracy = corrected_accuracy(agreed, noise.rate if informed else 0.0)
     pairs = confused_pairs(blind.predicted[counts], given[counts], noise.rate, C)
     judge = Judge(
         records.blind_kind,
         accuracy,
-        skill(accuracy, C),
-        float((blind.predicted == second.predicted)[counts].mean()) if counts.any() else 0.0,
+        skill(accuracy, chance) if informed else 0.0,
+        float((blind.predicted == second.predicted)[both].mean()) if both.any() else 0.0,
         (caveats.fitted_shares(records, given) or [0.0])[-1],
         tuple(ConfusedPair(names[a], names[b], share) for (a, b), share in pairs.items()),
     )
-    if judge.is_weak and reviewed is None:  # it cannot know that any label is wrong
+    is_rare = noise.rate < OWN_MISTAKES * (1 - judge.accuracy)
+    if (judge.is_weak or is_rare) and reviewed is None:  # it cannot know that any label is wrong
         noise = replace(noise, low=0.0)
     # The three acts.
     stretch, low = 1.0, min(estimated.rate, surest.interval(SURE)[0])
@@ -141,10 +147,13 @@ def assess(
     change &= (blind.predicted == odds.other) & (second.predicted == odds.other)
     change &= judge.kind is not None and not judge.is_weak
     change &= ~_between(pairs, given, odds.other, C)
+    if is_rare and change.any():
+        warnings = (*warnings, caveats.rare(noise.rate, judge.accuracy))
+        change[:] = False
     # What is claimed about them.
     precision = measured = None
     number = int(suspect[counts].sum())
-    is_known = noise.is_known and noise.rate >= OWN_MISTAKES * (1 - judge.accuracy)
+    is_known = noise.is_known and not is_rare
     is_known &= records.witness is not None and judge.skill >= STATED_SKILL
     if planted is not None and is_known and number >= FEWEST_SUSPECTS:
         found = noise.rate * planted.recall(own, number) * len(own) / number
@@ -221,6 +230,7 @@ def audit_labels(
         judge=found.judge,
         warnings=found.warnings,
         measured=found.measured,
+        unlabelled=len(labels.rest),
     )
     return examples.table(labels, records, found.scores, examination), audit
 

@@ -68,7 +68,7 @@ def of_features(features: PlainFeatures, given: Ints, num_classes: int) -> Witne
 
 
 def can_judge(num_examples: int, num_classes: int) -> bool:
-    """Return whether there can be a second opinion on so many examples and classes."""
+    """Return whether this number of examples and classes can have a second opinion."""
     n, C = num_examples, num_classes
     return 1 < n <= LARGEST and is_dense(C) and keeps_all(n, C)
 

@@ -25,7 +25,7 @@ from proselflc.data.batches import Order
 from proselflc.data.dataset import Part
 from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Bytes, Floats
-from proselflc.data.opening import open_data
+from proselflc.data.opening import open_all
 from proselflc.data.request import Request
 from proselflc.data.serving import FileLoader
 from proselflc.errors import InputError, invalid_option
@@ -67,7 +67,7 @@ def embed(request: Request, options: EmbedOptions) -> dict[str, object]:
     out = options.out
     check_out(out, options.overwrite, (".npy", ".npz"))
     embedder = load_embedder(options.model, weights=options.weights)
-    dataset = open_data(request)
+    dataset = open_all(request)
     parts = {"x": dataset.train, "x_test": dataset.test, "x_validation": dataset.validation}
     present = {name: part for name, part in parts.items() if part is not None}
     how = {"batch_size": options.batch_size, "size": options.size, "workers": options.workers}

@@ -14,10 +14,8 @@ from proselflc.terminal import chosen, print_json, say, say_notes
 from proselflc.wording import option
 
 if TYPE_CHECKING:
-    from proselflc.run.outside_audit import OutsideAudit
-
-if TYPE_CHECKING:
     from proselflc.exporting.command import Export
+    from proselflc.run.outside_audit import OutsideAudit
 
 
 def audit(
@@ -118,7 +116,7 @@ def audit(
             "worst": auditing.worst_suspects(examples, worst),
         }
         for caution in auditing.cautions(found):
-            say(printable(caution))
+            say(caution)
         print_json({"run": str(run), **found.to_json(), **listed})
     else:
         sys.stdout.write(auditing.describe(audited, found, audited.examples, worst))
@@ -207,6 +205,7 @@ def export(
     min_confidence: float | None = None,
     reviewed: bool = False,
     force: bool = False,
+    fill: bool = False,
     only_suspects: bool = False,
     data: str | None = None,
     overwrite: bool = False,
@@ -237,6 +236,8 @@ def export(
         reviewed: use only reviewed labels; add --min-confidence to use confident suggestions as
             well.
         force: write the labels of a run whose audit corrects none.
+        fill: write the suggested labels for rows without a label, with --min-confidence those that
+            have this confidence; otherwise they stay empty until they are reviewed.
         only_suspects: omit the examples whose labels are probably right.
         data: current location of the run's data, if it has moved; for --copy and --links.
         overwrite: replace existing files.
@@ -259,6 +260,7 @@ def export(
         reviewed,
         suspects,
         force,
+        fill,
     )
     is_printed = wanted.is_printed and not json
     if is_printed and not FORMATS[wanted.kind].is_text and sys.stdout.isatty():
@@ -277,7 +279,10 @@ def export(
     say_notes(done.notes)
     say(str(done))
     if json:
-        print_json({"run": str(run), **asdict(done)})
+        facts = asdict(done)
+        if not done.unlabelled:
+            del facts["unlabelled"], facts["filled"]
+        print_json({"run": str(run), **facts})
     else:
         sys.stdout.write("".join(f"{printable(path)}\n" for path in done.written.values()))
 

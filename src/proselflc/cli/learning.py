@@ -78,7 +78,7 @@ def train(
         found = Run(path)
         warnings = [asdict(warning) for warning in found.audit.warnings]
         if quiet or json:
-            for caution in auditing.cautions(found.audit):
+            for caution in auditing.cautions(found.audit, abstaining=True):
                 say(printable(caution))
         else:
             say("\n" + auditing.describe(found, found.audit, found.examples, 3))
@@ -225,8 +225,9 @@ def demo(
     if seeds < 1:
         raise invalid_option("seeds", f"must be at least 1, got {seeds}")
     runs, page = run_demo(out, seeds, lambda text: None if quiet else say(text))
-    # The suggested labels are compared, so that test data chooses nothing.
-    best = str(max(runs, key=lambda run: run["label_accuracy_after"])["run"])
+    # The changed labels are compared, so that test data chooses nothing.
+    ours = [run for run in runs if run["method"] == "proselflc"]
+    best = str(max(ours, key=lambda run: run["label_accuracy_after"])["run"])
     if json:
         print_json({"best": best, "report": str(page), "runs": runs})
     else:
@@ -303,7 +304,7 @@ def describe_demo(runs: Sequence[Mapping[str, Any]], page: Path, best: str) -> s
         [
             *lines,
             "",
-            f"The run that corrected most labels: {best}",
+            f"The ProSelfLC run that corrected most labels: {best}",
             f"Open in a browser: {page}",
             "",
             "Next:",

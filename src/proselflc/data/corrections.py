@@ -26,12 +26,15 @@ class Corrections:
         min_confidence: follow the suspects whose suggested label has at least this confidence.
         reviewed: follow no suggestions but those of `min_confidence`.
         force: use the labels of a run whose audit corrects none.
+        fill: use the suggested labels for examples without a label; with `min_confidence`, those
+            that have at least this confidence.
     """
 
     suspects: bool = False
     min_confidence: float | None = None
     reviewed: bool = False
     force: bool = False
+    fill: bool = False
 
     def __post_init__(self) -> None:
         least = self.min_confidence
@@ -62,8 +65,16 @@ class Corrections:
         """
         if self.is_default and is_change is not None:
             return is_suspect & is_change
-        least = 0.0 if self.min_confidence is None else self.min_confidence
         if self.reviewed and self.min_confidence is None:
             return is_suspect & False
+        return is_suspect & self._is_sure(confidence)
+
+    def filled(self, is_unlabelled: Bools, confidence: Floats) -> Bools:
+        """Return [n] whether an example without a label gets the suggested one."""
+        return is_unlabelled & self._is_sure(confidence) & self.fill
+
+    def _is_sure(self, confidence: Floats) -> Bools:
+        least = 0.0 if self.min_confidence is None else self.min_confidence
         # As in the file, so that a confidence that is shown there is not missed by rounding.
-        return is_suspect & (confidence >= confidence.dtype.type(least))
+        is_sure: Bools = confidence >= confidence.dtype.type(least)
+        return is_sure

@@ -91,6 +91,13 @@ def corrupt_data(request: Request, what: Corruption) -> CorruptionResult:
     noise.stream(what.seed)  # refuse a bad seed before anything is read
     _check_out(what)
     dataset = open_data(request)
+    if dataset.unlabelled is not None:
+        raise InputError(
+            f"{len(dataset.unlabelled.part):,} rows of {dataset.name} have no label, which noise "
+            "could change",
+            field="data",
+            fix="fill them in or drop them",
+        )
     if what.transition is not None:
         check_room_for_transition(dataset.num_classes)
     result = corrupt_labels(

@@ -1,8 +1,9 @@
 """A data set: inputs, labels, class names, stable example ids and splits.
 
-A reader of files gives `Contents`. What is learned from needs a label for every example and names
-its classes itself (`Contents.dataset`); a model that is asked for predictions needs no labels and
-knows its classes already (`ModelNeeds`, `Contents.joined`).
+A reader of files gives `Contents`. What is learned from needs labels and names its classes itself
+(`Contents.dataset`); a model that is asked for predictions needs no labels and knows its classes
+already (`ModelNeeds`, `Contents.joined`). While data is being opened, `NO_LABEL` marks training
+examples without a label; `separated` then sets them apart, so that nothing learns from them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from proselflc.data.tables.kinds import ColumnKind
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # code points that UTF-8 cannot hold
+NO_LABEL = -1  # class id of an example without a label
 SPLITS = ("train", "test", "validation")  # in the order in which embeddings hold them
 
 SplitChoice: TypeAlias = Literal["test", "train", "all"] | None
@@ -61,6 +63,20 @@ class Part(Generic[L_co]):
 
 
 @dataclass(frozen=True)
+class Unlabelled:
+    """Training examples without a label, which are predicted but neither learned nor judged.
+
+    Attributes:
+        part: m examples.
+        before: [m] how many examples with a label precede each, ascending; so that
+            `np.insert(labelled, before, unlabelled)` has the order of the data.
+    """
+
+    part: Part[None]
+    before: Ints
+
+
+@dataclass(frozen=True)
 class Skipped:
     """An example that was left out because it could not be read.
 
@@ -90,6 +106,7 @@ class Dataset:
         sample_weight: [n] the weight of each example of `train` in the loss, at least 0 and not
             all 0; None if all weigh the same.
         skipped: examples that could not be read.
+        unlabelled: training examples without a label, or None.
         label_values: the labels of the classes as the caller wrote them, whose type all returned
             labels have; None for class ids.
     """
@@ -104,6 +121,7 @@ class Dataset:
     trusted: Bools | None = None
     sample_weight: Floats | None = None
     skipped: tuple[Skipped, ...] = ()
+    unlabelled: Unlabelled | None = None
     label_values: LabelValues | None = None
 
     @property
@@ -127,10 +145,14 @@ class Dataset:
         return replace(self, train=train, clean=clean)
 
     def learning_from(self, rows: Ints) -> Dataset:
-        """Return the data set with these rows as its training part."""
+        """Return the data set with these rows, ascending, as its training part."""
         clean, trusted, weight = self.clean, self.trusted, self.sample_weight
+        apart = self.unlabelled
+        if apart is not None:
+            apart = replace(apart, before=np.searchsorted(rows, apart.before))
         return replace(
             self,
+            unlabelled=apart,
             train=self.train.take(rows),
             clean=None if clean is None else clean[rows],
             trusted=None if trusted is None else trusted[rows],
@@ -142,7 +164,7 @@ def checked(dataset: Dataset) -> Dataset:
     """Return the data set if it can be learned from, or say why it cannot.
 
     Every source ends with this: at least two classes with examples, labels inside the list of
-    names, distinct ids, finite features.
+    names, distinct ids, finite features. Training examples may lack a label (`NO_LABEL`).
     """
     what = dataset.name
     if len(dataset.train) == 0:
@@ -151,7 +173,12 @@ def checked(dataset: Dataset) -> Dataset:
         if len(part) == 0:
             raise InputError(f"the {split} split of {what} is empty", fix="remove it or fill it")
         low, high = int(part.labels.min()), int(part.labels.max())
-        if low < 0 or high >= dataset.num_classes:
+        if split == "train" and high == NO_LABEL == low:
+            raise InputError(
+                f"none of the {len(part):,} training examples of {what} has a label",
+                fix="label at least two examples of each class",
+            )
+        if low < (NO_LABEL if split == "train" else 0) or high >= dataset.num_classes:
             raise InputError(
                 f"the {split} split of {what} has label {low if low < 0 else high}, but there are "
                 f"{dataset.num_classes} classes",
@@ -161,12 +188,26 @@ def checked(dataset: Dataset) -> Dataset:
     if dataset.sample_weight is not None:
         _check_weight(what, dataset.sample_weight, len(dataset.train))
     check_unicode(what, "class", dataset.names)
-    if len(np.unique(dataset.train.labels)) < 2:
-        only = dataset.names[int(dataset.train.labels[0])]
+    known = np.unique(dataset.train.labels)
+    known = known[known != NO_LABEL]
+    if len(known) < 2:
+        only = dataset.names[int(known[0])]
         raise InputError(
             f'{what} has examples of one class only, "{only}": at least two are needed to learn'
         )
     return dataset
+
+
+def separated(dataset: Dataset) -> Dataset:
+    """Return the data set with its training examples that have no label set apart."""
+    is_known = dataset.train.labels != NO_LABEL
+    if is_known.all():
+        return dataset
+    assert dataset.unlabelled is None
+    rest = np.flatnonzero(~is_known)
+    some = dataset.train.take(rest)
+    apart = Unlabelled(Part(some.inputs, None, some.ids), np.cumsum(is_known)[rest])
+    return replace(dataset.learning_from(np.flatnonzero(is_known)), unlabelled=apart)
 
 
 def check_rows(what: str, part: Part[Ints | None]) -> None:
@@ -325,8 +366,9 @@ def renumbered(
 ) -> Ints:
     """Return [n] class ids in one list of names as class ids in another; see `class_ids`.
 
-    A class without examples need not be known.
+    A class without examples need not be known, and `NO_LABEL` stays what it is.
     """
     used, which = np.unique(labels, return_inverse=True)
-    there = class_ids([own[c] for c in used], names, what, or_numbers=or_numbers)
-    return there[which]
+    known = used[used != NO_LABEL]
+    there = class_ids([own[c] for c in known], names, what, or_numbers=or_numbers)
+    return np.insert(there, 0, [NO_LABEL] * (len(used) - len(known)))[which]

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 CIFAR_N_COLUMNS = {"CIFAR-10_human": "worse_label", "CIFAR-100_human": "noisy_label"}
 
 # The options that choose among the labels of a run.
-CHOICES = ("suspects", "reviewed", "min_confidence", "force")
+CHOICES = ("suspects", "reviewed", "min_confidence", "force", "fill")
 
 
 def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Ints, Ints | None]:
     """Return labels [n] for the training examples from a file, and the true ones if known.
+
+    They are for all training examples, and `NO_LABEL` for one without a label.
 
     A folder is a run: see `_read_run`. Rows of a file belong to examples by id if the file has the
     ids of the data set, else by position; labels are class names, or class ids if they are not
@@ -50,35 +52,51 @@ def read_label_file(dataset: Dataset, path: Path, request: Request) -> tuple[Int
         if holds_corrected_labels(path):
             corrected = CorrectedLabels.load(path)
             row = _rows(path, corrected.ids, len(corrected.ids), dataset)
-            to_class = class_ids(corrected.names, dataset.names, str(path))
+            to_class = _or_none(class_ids(corrected.names, dataset.names, str(path)))
             return to_class[corrected.labels[row]], dataset.clean
         labels = Labels.load(path)
-        row = _rows(path, labels.ids, len(labels.ids), dataset)
-        to_class = class_ids(labels.names, dataset.names, str(path), or_numbers=True)
-        clean = None if labels.clean is None else to_class[labels.clean[row]]
-        return to_class[labels.given[row]], clean
+        row = _rows(path, labels.all_ids, len(labels.all_ids), dataset)
+        to_class = _or_none(class_ids(labels.names, dataset.names, str(path), or_numbers=True))
+        clean = None if labels.clean is None else to_class[labels.with_rest(labels.clean)[row]]
+        return to_class[labels.with_rest(labels.given)[row]], clean
 
     row, labels_of_rows = read_label_table(dataset, path, request)
     return labels_of_rows[row], dataset.clean
 
 
+def _or_none(to_class: Ints) -> Ints:
+    """Return class ids of C classes with `NO_LABEL` after the last, where its own index is."""
+    import numpy as np
+
+    from proselflc.data.dataset import NO_LABEL
+
+    return np.append(to_class, NO_LABEL)
+
+
 def read_label_table(dataset: Dataset, path: Path, request: Request) -> tuple[Ints, Ints]:
-    """Return the row of each training example [n], and the class id of each row of a table."""
+    """Return the row of each training example [n], and the class id of each row of a table.
+
+    This is `NO_LABEL` for a row without a label.
+    """
     import numpy as np
 
     from proselflc.data.dataset import class_ids
     from proselflc.data.tables import table
 
     ids, given = table.read_labels(
-        path, label_column=request.label_column, id_column=request.id_column
+        path,
+        label_column=request.label_column,
+        id_column=request.id_column,
+        unlabelled="" if set(dataset.names) & set(table.UNKNOWN) else request.unlabelled,
     )
-    names, which = np.unique(np.array(given, dtype=np.str_), return_inverse=True)
-    own: Sequence[str] = names.tolist()
+    names, which = np.unique(np.array([*given, ""], dtype=np.str_), return_inverse=True)
+    own: Sequence[str] = names[1:].tolist()  # the first is "", for which there is no class
+    which = which[:-1] - 1
     if path.suffix.lower() not in PARQUET:
         own = _undo_neutralizing(own, dataset.names, path)
         ids = None if ids is None else _undo_neutralizing(ids, set(dataset.train.ids), path)
     row = _rows(path, ids, len(given), dataset)
-    return row, class_ids(own, dataset.names, str(path), or_numbers=True)[which]
+    return row, _or_none(class_ids(own, dataset.names, str(path), or_numbers=True))[which]
 
 
 def _undo_neutralizing(cells: Sequence[str], known: Collection[str], path: Path) -> tuple[str, ...]:
@@ -140,7 +158,7 @@ def _read_run(dataset: Dataset, run: Path, wanted: Corrections) -> tuple[Ints, I
 
     def column(name: str) -> tuple[list[str], list[str]]:
         """Return the ids and the labels of a column."""
-        ids, names = table.read_labels(path, label_column=name, id_column="id")
+        ids, names = table.read_labels(path, label_column=name, id_column="id", unlabelled="")
         lost = next((name for name in ids or () if name not in place), None)
         if lost is not None:
             raise InputError(
@@ -149,10 +167,10 @@ def _read_run(dataset: Dataset, run: Path, wanted: Corrections) -> tuple[Ints, I
                 field="labels",
                 fix="give the data that the run was trained on",
             )
-        if own is not None and tuple(ids or ()) != own.ids:
+        if own is not None and tuple(ids or ()) != own.all_ids:
             raise InputError(
                 f"{path} does not belong to the labels of its run: it has {len(ids or ()):,} rows "
-                f"for {len(own.ids):,} labels, or other ids",
+                f"for {len(own.all_ids):,} labels, or other ids",
                 field="labels",
                 fix=f"restore it from a copy, or write it again with {command('audit', run)}",
             )
@@ -160,9 +178,10 @@ def _read_run(dataset: Dataset, run: Path, wanted: Corrections) -> tuple[Ints, I
 
     def replaced(ids: Sequence[str], names: Sequence[str]) -> Ints:
         labels = dataset.train.labels.copy()
-        known, which = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
+        known, which = np.unique(np.array([*names, ""], dtype=np.str_), return_inverse=True)
         rows = [place[name] for name in ids]
-        labels[rows] = class_ids(known.tolist(), dataset.names, str(path))[which]
+        to_class = _or_none(class_ids(known[1:].tolist(), dataset.names, str(path)))
+        labels[rows] = to_class[which[:-1] - 1]
         return labels
 
     ids, labels = column("suggested_label")
@@ -173,12 +192,15 @@ def _read_run(dataset: Dataset, run: Path, wanted: Corrections) -> tuple[Ints, I
             fix=f"write it again with {command('audit', run)}",
         )
     has_actions = "action" in table.column_names(path)
-    if not (wanted.suspects or (wanted.is_default and not has_actions)):
+    has_rest = own is not None and bool(own.rest)
+    if has_rest or not (wanted.suspects or (wanted.is_default and not has_actions)):
         _, as_given = column("given_label")
         is_change = np.array(column("action")[1]) == CHANGE if has_actions else None
+        is_rest = np.array(as_given, dtype=np.str_) == ""
         is_suspect = np.array(labels, dtype=np.str_) != np.array(as_given, dtype=np.str_)
         confidence = open_parquet(path).numbers(["p_suggested"])[:, 0].astype(np.float32)
-        followed = wanted.followed(is_suspect, confidence, is_change)
+        followed = wanted.followed(is_suspect & ~is_rest, confidence, is_change)
+        followed |= wanted.filled(is_rest, confidence)
         labels = [
             suggested if is_followed else given
             for suggested, given, is_followed in zip(labels, as_given, followed, strict=True)
@@ -186,7 +208,7 @@ def _read_run(dataset: Dataset, run: Path, wanted: Corrections) -> tuple[Ints, I
     if os.path.lexists(run / NAME):
         own = own or Labels.load(own_labels)
         decisions = read_decisions(run / NAME, own.fingerprint)
-        decisions.check(set(own.ids), own.names)
+        decisions.check(set(own.all_ids), own.names)
         decided = {d.example: d.label for d in decisions.standing.values() if d.label is not None}
         labels = [decided.get(name, label) for name, label in zip(ids, labels, strict=True)]
     given = replaced(ids, labels)

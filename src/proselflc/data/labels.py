@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Literal, TypeAlias
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from proselflc.data import class_matrix
 from proselflc.data.class_matrix import ClassMatrix
-from proselflc.data.dataset import Dataset
+from proselflc.data.dataset import NO_LABEL, Dataset
 from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.noise import Noise, fingerprint
 from proselflc.data.sources import npz
@@ -92,9 +92,22 @@ class LabelValues:
         return cls.like(like, [of_kind(k) for k in range(num_classes)])
 
     def of(self, classes: Ints) -> Returned:
-        """Return the labels of class ids [n] in the caller's type."""
+        """Return the labels of class ids [n] in the caller's type.
+
+        `NO_LABEL` is NaN among floating-point numbers and otherwise None, in an array of objects if
+        they came in an array.
+        """
         if self.container == "list":
-            return [self.values[k] for k in classes]
+            return [None if k == NO_LABEL else self.values[k] for k in classes]
+        if (classes == NO_LABEL).any():
+            is_float = self.dtype.startswith("float")
+            kind, missing = (self.dtype, np.nan) if is_float else ("object", None)
+            every = np.array([*self.values, missing], dtype=kind)[classes]
+            if self.container == "array":
+                return every
+            import torch
+
+            return torch.from_numpy(every) if is_float else every.tolist()
         if self.container == "tensor":
             import torch
 
@@ -140,13 +153,16 @@ class LabelValues:
 
 
 def returned(classes: Ints, names: Sequence[str], values: LabelValues | None) -> Returned:
-    """Return n labels in the caller's type, or class names if the labels came from a file."""
-    return [names[k] for k in classes] if values is None else values.of(classes)
+    """Return n labels in the caller's type, or class names if the labels came from a file.
+
+    A label is None, or NaN among floating-point numbers, where the class id is `NO_LABEL`.
+    """
+    return (LabelValues(tuple(names)) if values is None else values).of(classes)
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of n training examples."""
+    """Labels of n training examples, and the names of the m others that have no label."""
 
     given: Ints  # [n] labels to learn from, 0 … C−1
     clean: Ints | None  # [n] true labels, or None if unknown
@@ -158,6 +174,30 @@ class Labels:
     fingerprint: str  # SHA-256 of `given` and C, the same on every platform
     trusted: Bools | None = None  # [n] known to be correct and learned as such; None if ignored
     values: LabelValues | None = None  # None for class names, as in files
+    rest: tuple[str, ...] = ()  # m ids of the training examples without a label
+    before: Ints | None = None  # [m] how many labels precede each of these; None if m is 0
+
+    @property
+    def all_ids(self) -> tuple[str, ...]:
+        """Return the n + m ids of all training examples, in the order of the data."""
+        ids = (*self.ids, *self.rest)
+        return ids if self.before is None else tuple(ids[k] for k in self.order)
+
+    @property
+    def order(self) -> Ints:
+        """Return [n + m] the order of the data for n examples with a label and then m without."""
+        n, m = len(self.ids), len(self.rest)
+        before = np.zeros(0, np.int64) if self.before is None else self.before
+        return np.insert(np.arange(n), before, np.arange(n, n + m))
+
+    def with_rest(self, classes: Ints) -> Ints:
+        """Return [n + m] class ids of all training examples: given ones [n], else `NO_LABEL`."""
+        return np.append(classes, [NO_LABEL] * len(self.rest)).astype(np.int64)[self.order]
+
+    @property
+    def is_labelled(self) -> Bools:
+        """Return [n + m] whether each training example has a label."""
+        return self.order < len(self.ids)
 
     def save(self, path: Path) -> None:
         """Write `labels.npz`, whole or not at all."""
@@ -176,6 +216,9 @@ class Labels:
             arrays["trusted"] = self.trusted
         if self.values is not None:
             arrays["label_type"] = np.array(json.dumps(self.values.to_json(), ensure_ascii=False))
+        if self.before is not None:
+            arrays["unlabelled_ids"] = np.array(self.rest, dtype=np.str_)
+            arrays["unlabelled_before"] = self.before.astype("<i8")
         with whole_file(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
@@ -184,7 +227,8 @@ class Labels:
         """Return the content of `labels.npz`, with its arrays checked against each other."""
         wanted = ["given", "flipped", "names", "ids", "generator", "fingerprint"]
         of_transition = class_matrix.array_names("transition")
-        arrays = npz.arrays(path, (*wanted, *of_transition, "clean", "trusted", "label_type"))
+        others = ("clean", "trusted", "label_type", "unlabelled_ids", "unlabelled_before")
+        arrays = npz.arrays(path, (*wanted, *of_transition, *others))
         if not any(name in arrays for name in of_transition):
             wanted.append("transition")
         ids, names = _ids_and_names(path, arrays, wanted)
@@ -218,9 +262,13 @@ class Labels:
             text, where = _string(path, "label_type", arrays["label_type"]), "the label type in"
             found = decode_json(text, dict[str, Any], f"{where} {path}") if text else None
             values = LabelValues.from_json(found, C, path)
-        return cls(
+        labels = cls(
             given, clean, flipped, transition, names, ids, generator, claimed, trusted, values
         )
+        if "unlabelled_ids" not in arrays:
+            return labels
+        rest, before = _unlabelled(path, arrays, ids)
+        return replace(labels, rest=rest, before=before)
 
 
 @dataclass(frozen=True)
@@ -228,8 +276,8 @@ class CorrectedLabels:
     """Corrected labels of n examples, as an export writes them into an `.npz` file."""
 
     ids: tuple[str, ...]  # n distinct ids of the examples
-    labels: Ints  # [n] corrected, 0 … C−1
-    given: Ints  # [n] original
+    labels: Ints  # [n] corrected, 0 … C−1, or `NO_LABEL`
+    given: Ints  # [n] original, or `NO_LABEL`
     names: tuple[str, ...]  # C class names
 
     def save(
@@ -274,8 +322,8 @@ class CorrectedLabels:
         n, C = len(ids), len(names)
         return cls(
             ids,
-            _class_ids(path, "labels", arrays["labels"], n, C),
-            _class_ids(path, "given", arrays["given"], n, C),
+            _class_ids(path, "labels", arrays["labels"], n, C, least=NO_LABEL),
+            _class_ids(path, "given", arrays["given"], n, C, least=NO_LABEL),
             names,
         )
 
@@ -299,7 +347,8 @@ def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
         if clean is None:
             clean = dataset.train.labels
         assert np.array_equal(noise.given != clean, noise.flipped)
-    return labelled(
+    apart = dataset.unlabelled
+    found = labelled(
         dataset.train.labels if noise is None else noise.given,
         clean,
         dataset.names,
@@ -308,6 +357,9 @@ def from_dataset(dataset: Dataset, noise: Noise | None) -> Labels:
         trusted=dataset.trusted,
         values=None if dataset.label_values == LabelValues(dataset.names) else dataset.label_values,
     )
+    if apart is None:
+        return found
+    return replace(found, rest=apart.part.ids, before=apart.before)
 
 
 def labelled(
@@ -352,13 +404,29 @@ def _ids_and_names(
     return ids, names
 
 
-def _class_ids(path: Path, name: str, array: npt.NDArray[Any], n: int, C: int) -> Ints:
+def _unlabelled(
+    path: Path, arrays: Mapping[str, npt.NDArray[Any]], ids: Sequence[str]
+) -> tuple[tuple[str, ...], Ints]:
+    """Return the ids of the examples without a label, and how many labels precede each."""
+    rest = strings_of(path, "unlabelled_ids", arrays["unlabelled_ids"])
+    before = arrays.get("unlabelled_before", np.zeros(0))
+    before = _class_ids(path, "unlabelled_before", before, len(rest), len(ids) + 1)
+    if not rest or not set(rest).isdisjoint(ids) or len(set(rest)) < len(rest):
+        raise InputError(f"the ids of {path} without a label are none, or not distinct")
+    if (np.diff(before) < 0).any():
+        raise InputError(f'"unlabelled_before" in {path} does not ascend')
+    return rest, before
+
+
+def _class_ids(
+    path: Path, name: str, array: npt.NDArray[Any], n: int, C: int, *, least: int = 0
+) -> Ints:
     """Return an array of a file that holds n class ids in 0 … C−1."""
     if array.dtype.kind not in "iu" or array.shape != (n,):
         raise InputError(
             f'"{name}" in {path} is {array.dtype} of shape {array.shape}: expected {n} class ids'
         )
-    if n and not 0 <= int(array.min()) <= int(array.max()) < C:
+    if n and not least <= int(array.min()) <= int(array.max()) < C:
         raise InputError(f'"{name}" in {path} has labels outside 0 … {C - 1}')
     return array.astype(np.int64)
 

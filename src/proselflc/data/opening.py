@@ -40,8 +40,20 @@ class Named:
 def open_data(request: Request, kinds: tuple[ColumnKind, ...] | None = None) -> Dataset:
     """Open the data to learn from, with other labels or inputs if the request names some.
 
-    The columns of a table are read as `kinds` says, if they are those of another table.
+    Training examples without a label are set apart. The columns of a table are read as `kinds`
+    says, if they are those of another table.
     """
+    from proselflc.data.dataset import separated
+
+    return separated(open_all(request, kinds))
+
+
+def open_all(request: Request, kinds: tuple[ColumnKind, ...] | None = None) -> Dataset:
+    """Open the same data with all of its training examples together.
+
+    Those without a label have the class id `NO_LABEL`.
+    """
+    from proselflc.data.dataset import checked
     from proselflc.data.labels import LabelValues
 
     _must_be_no_spreadsheet(request)
@@ -56,6 +68,8 @@ def open_data(request: Request, kinds: tuple[ColumnKind, ...] | None = None) -> 
         refuse_choice(request)
     else:
         dataset = dataset.with_labels(*read_label_file(dataset, request.labels, request))
+        if (dataset.train.labels < 0).any():
+            checked(dataset)
     if request.features is not None:
         from proselflc.data.sources import npz
 
@@ -163,7 +177,12 @@ def _read_path(
     if path.is_dir():
         from proselflc.data.sources import image_folder
 
-        return image_folder.read(path, on_bad_image=request.on_bad_image, needs=needs)
+        return image_folder.read(
+            path,
+            on_bad_image=request.on_bad_image,
+            needs=needs,
+            unlabelled=request.unlabelled or None,
+        )
     if is_table(path):
         from proselflc.data.tables import table
 
@@ -213,6 +232,14 @@ def _must_be_no_spreadsheet(request: Request) -> None:
 
 def _check_columns(request: Request) -> None:
     """Refuse options that name a column where the data is not a table."""
+    path = Path(request.data)
+    if request.unlabelled is not None and (request.data in DATASETS or path.suffix == ".npz"):
+        raise InputError(
+            f"{option('unlabelled', request.unlabelled)} is about tables and image folders, but "
+            f"{request.data} is neither",
+            field="unlabelled",
+            fix="leave it out; in an .npz file, -1 in y means no label",
+        )
     tables = [Path(request.data), *([request.labels] if request.labels else [])]
     if any(is_table(path) for path in tables):
         return

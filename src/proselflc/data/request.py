@@ -60,6 +60,8 @@ class Request:
         min_confidence: change the suspects of the run given by --labels whose suggested label has
             at least this confidence, from 0 to 1.
         force: use the labels of the run given by --labels although its audit corrects none.
+        fill: use the suggested labels of the run given by --labels for its rows without a label,
+            with --min-confidence those that have this confidence.
         label_column: column of the table that holds the labels.
         text_column: column of the table that holds texts.
         path_column: column of the table that holds image paths.
@@ -69,6 +71,9 @@ class Request:
         numeric: columns of the table that hold numbers; other cells in them are missing.
         text: columns of the table that hold free text, to be used beside the other columns.
         sheet: sheet of a spreadsheet, by its name (default: the only one).
+        unlabelled: text in the label column, or name of the class folder, that means that there is
+            no label; instead of NA, NaN, null, None and ? in a table, where an empty cell always
+            means it. Examples without a label are predicted, but neither learned nor judged.
         features: precomputed embeddings (.npy or .npz, one row per example) to use as inputs.
         on_bad_image: what to do with an image that cannot be read: stop with an error, or skip it.
         cache: folder for copies of archives that are faster to read.
@@ -81,6 +86,7 @@ class Request:
     min_confidence: float | None = None
     suspects: bool | None = None
     force: bool | None = None
+    fill: bool | None = None
     label_column: LabelColumn = None
     text_column: str | None = None
     path_column: str | None = None
@@ -90,6 +96,7 @@ class Request:
     numeric: Several = ()
     text: Several = ()
     sheet: str | None = None
+    unlabelled: str | None = None
     features: Path | None = None
     on_bad_image: Literal["error", "skip"] = "error"
     cache: Path | None = None
@@ -109,14 +116,24 @@ class Request:
     def with_own_labels(self) -> Request:
         """Return the request for the data with its own labels."""
         return replace(
-            self, labels=None, suspects=None, reviewed=None, min_confidence=None, force=None
+            self,
+            labels=None,
+            suspects=None,
+            reviewed=None,
+            min_confidence=None,
+            force=None,
+            fill=None,
         )
 
     @property
     def corrections(self) -> Corrections:
         """Return which suggestions are followed if the labels are those of a run."""
         return Corrections(
-            bool(self.suspects), self.min_confidence, bool(self.reviewed), bool(self.force)
+            bool(self.suspects),
+            self.min_confidence,
+            bool(self.reviewed),
+            bool(self.force),
+            bool(self.fill),
         )
 
 

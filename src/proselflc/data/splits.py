@@ -126,8 +126,8 @@ def with_trusted_learned(dataset: Dataset) -> Dataset:
     """
     train, trusted = dataset.train, dataset.validation
     assert trusted is not None
-    ids = trusted.ids
-    if not set(ids).isdisjoint(train.ids):
+    ids, rest = trusted.ids, dataset.unlabelled
+    if not set(ids).isdisjoint((*train.ids, *(() if rest is None else rest.part.ids))):
         ids = tuple(f"trusted/{one}" for one in ids)
     joined = Part(
         train.inputs.concat([trusted.inputs]),

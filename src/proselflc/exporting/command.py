@@ -10,10 +10,11 @@ from typing import IO
 import numpy as np
 
 from proselflc.auditing.caveats import AuditWarning
+from proselflc.data.dataset import NO_LABEL
 from proselflc.data.image import sift
 from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.data.label_files import read_label_table
-from proselflc.data.opening import open_data
+from proselflc.data.opening import open_all
 from proselflc.data.request import COPIES, DELIMITED, FROM_PYTHON, PARQUET, is_table, table_suffix
 from proselflc.data.sources import image_folder
 from proselflc.data.sources.image_folder import Link
@@ -51,6 +52,7 @@ class Export:
         reviewed: follow reviewed labels, and suggestions only with `min_confidence`.
         suspects: follow all suspects.
         force: write the labels of a run whose audit corrects none.
+        fill: write the suggested labels for examples without a label.
     """
 
     format: Format | None = None
@@ -66,6 +68,7 @@ class Export:
     reviewed: bool = False
     suspects: bool = False
     force: bool = False
+    fill: bool = False
 
     @property
     def kind(self) -> Format:
@@ -137,6 +140,8 @@ class ExportResult:
         corrections: number of labels that were changed.
         left: number of suspects that were left for a review.
         reviewed: number of labels that a person decided.
+        unlabelled: number of examples that had no label.
+        filled: how many of these have one now, reviewed or suggested.
         written: paths of files and folders by option.
         notes: sentences about what may be unexpected.
         warnings: reasons to be careful with the audit.
@@ -150,17 +155,24 @@ class ExportResult:
     written: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     warnings: tuple[AuditWarning, ...] = ()
+    unlabelled: int = 0
+    filled: int = 0
 
     def __str__(self) -> str:
         one = self.corrections == 1
         sentence = (
-            f"{self.corrections:,} of {self.examples:,} labels {'was' if one else 'were'} changed"
+            f"{self.corrections:,} of {self.examples - self.unlabelled:,} labels "
+            f"{'was' if one else 'were'} changed"
         )
+        if self.unlabelled:
+            verb = "was" if self.filled == 1 else "were"
+            sentence += f", {self.filled:,} of {self.unlabelled:,} missing ones {verb} filled in"
         if self.reviewed:
             verb = "was" if self.reviewed == 1 else "were"
             sentence += f", {self.reviewed:,} {verb} reviewed"
+        left = f"{self.left:,}" if self.left else "no"
         suspects = "suspect was" if self.left == 1 else "suspects were"
-        return f"{sentence}, and {self.left or 'no'} {suspects} left for review."
+        return f"{sentence}, and {left} {suspects} left for review."
 
 
 def export(run: Run, options: Export) -> ExportResult:
@@ -201,6 +213,7 @@ def _corrected(run: Run, options: Export) -> LabelExport:
         options.reviewed,
         options.suspects,
         options.force,
+        options.fill,
     )
     corrected.check()
     return corrected
@@ -217,6 +230,7 @@ def _result(corrected: LabelExport, written: dict[str, str], notes: list[str]) -
         written,
         tuple(notes),
         () if audit is None else audit.warnings,
+        *corrected.unlabelled,
     )
 
 
@@ -266,16 +280,19 @@ def _write_copy(corrected: LabelExport, options: Export, out: Path) -> list[str]
         raise InputError(f"{out} is the original", field="copy", fix="name another file")
     names = run.labels.names
     if has_labels_beside:
-        data = open_data(wanted)
+        data = open_all(wanted)
         rows, classes = read_label_table(data, source, wanted)
-        rows = rows[original.find_ids(run.labels.ids, data.train.ids, f"the data {wanted.data}")]
+        rows = rows[
+            original.find_ids(run.labels.all_ids, data.train.ids, f"the data {wanted.data}")
+        ]
         column = tables.label_column(source, wanted.label_column, wanted.sheet)
         table = open_table(source, wanted.sheet)
-        known = dict(zip(table.texts(column), _renamed(classes, data.names, names), strict=True))
+        cells = zip(table.texts(column), _renamed(classes, data.names, names), classes, strict=True)
+        known = {text: k for text, k, own in cells if own != NO_LABEL}
     else:
         found = tables.find_label_cells(source, wanted)
         what_it_is = f"the table {source} of {run.path}"
-        rows = found.rows[original.find_ids(run.labels.ids, found.ids, what_it_is)]
+        rows = found.rows[original.find_ids(run.labels.all_ids, found.ids, what_it_is)]
         column, table = found.column, found.table
         known = {name: k for k, name in enumerate(names)}
     if wanted.labels is None or has_labels_beside:
@@ -301,7 +318,7 @@ def _form(path: Path) -> str:
 def _renamed(classes: Ints, own: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
     """Return [rows] class ids of the data as those of the run; −1 for a class unknown to it."""
     place = {name: k for k, name in enumerate(names)}
-    there = [place.get(name, -1) for name in own]
+    there = [*(place.get(name, -1) for name in own), NO_LABEL]
     return [there[k] for k in classes]
 
 
@@ -315,10 +332,11 @@ def _must_be_as_trained(
     """Refuse a table whose labels have changed: its rows may have changed too."""
     texts = table.texts(column)
     there = np.array([known.get(texts[row], -1) for row in rows], dtype=np.int64)
-    other = np.flatnonzero(there != run.labels.given)
+    given = run.labels.with_rest(run.labels.given)
+    other = np.flatnonzero(there != given)
     if len(other):
         first = int(other[0])
-        was = run.labels.names[int(run.labels.given[first])]
+        was = (*run.labels.names, "")[int(given[first])]
         raise InputError(
             f"the table {table.path} has changed since training: {len(other):,} of {len(rows):,} "
             f"labels differ, the first in {table.where(int(rows[first]))}, "
@@ -330,7 +348,7 @@ def _must_be_as_trained(
 
 def _write_links(corrected: LabelExport, options: Export, folder: Path) -> list[str]:
     run = corrected.run
-    inputs = original.inputs(run, data=options.data)
+    inputs = original.all_inputs(run, data=options.data)
     if not isinstance(inputs, ImageFiles):
         raise InputError(
             f"the data of {run.path} is {inputs.kind}, but only image files can be linked to",
@@ -346,15 +364,19 @@ def _write_links(corrected: LabelExport, options: Export, folder: Path) -> list[
             fix="choose another folder",
         )
     if is_from_python:  # the run names these files, and may come from an untrusted source
-        sift(inputs.paths, run.labels.ids, None, on_bad_image="error")
+        sift(inputs.paths, run.labels.all_ids, None, on_bad_image="error")
     examples = corrected.examples
     rows = examples["index"].to_numpy()
+    labels, names = corrected.labels, run.labels.names
+    if (labels == NO_LABEL).any():
+        names = (*names, str(run.config.get("unlabelled") or "unlabelled"))
+        labels = np.where(labels == NO_LABEL, len(names) - 1, labels)
     written = image_folder.write(
         folder,
         [inputs.paths[i] for i in rows],
         examples["id"].to_pylist(),
-        corrected.labels,
-        run.labels.names,
+        labels,
+        names,
         link=options.link,
         overwrite=options.overwrite,
     )

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FORMATS: tuple[Format, ...] = ("csv", "parquet")
-_OF_LABELS = ("copy", "links", "link", "soft", "min_confidence", "reviewed", "only_suspects")
+_OF_LABELS = (
+    *("copy", "links", "link", "soft", "min_confidence", "reviewed", "only_suspects"),
+    *("suspects", "force", "fill"),
+)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from proselflc.auditing.examples import check_examples
 from proselflc.data.corrections import Corrections
+from proselflc.data.dataset import NO_LABEL
 from proselflc.data.decisions import Decisions
 from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.labels import CorrectedLabels, Returned, returned
@@ -20,8 +21,10 @@ from proselflc.files.regular import is_regular
 from proselflc.run.corrections import (
     check_corrections,
     correction_notes,
+    filled,
     followed,
     has_actions,
+    rest_in_words,
 )
 from proselflc.run.reader import Run, load_run
 from proselflc.terminal import Display
@@ -46,6 +49,8 @@ class LabelExport:
         reviewed: without `min_confidence`, follow no suggestions.
         suspects: follow all suspects.
         force: use the labels of a run whose audit corrects none.
+        fill: use the suggested labels of examples without a label; with `min_confidence`, those
+            that have at least this confidence.
     """
 
     run: Run
@@ -54,6 +59,7 @@ class LabelExport:
     reviewed: bool = False
     suspects: bool = False
     force: bool = False
+    fill: bool = False
 
     def __post_init__(self) -> None:
         _ = self.wanted  # making it checks the options
@@ -61,7 +67,7 @@ class LabelExport:
     @property
     def wanted(self) -> Corrections:
         """Return which suggestions are followed."""
-        return Corrections(self.suspects, self.min_confidence, self.reviewed, self.force)
+        return Corrections(self.suspects, self.min_confidence, self.reviewed, self.force, self.fill)
 
     def check(self) -> None:
         """Refuse a run whose audit corrects no label."""
@@ -73,8 +79,8 @@ class LabelExport:
         | column | holds |
         |---|---|
         | `id` | the example's name |
-        | `label` | corrected label |
-        | `given_label` | original label |
+        | `label` | corrected label; null if there is none |
+        | `given_label` | original label; null for an example without one |
         | `is_suspect` | whether the given label is probably wrong, whatever the confidence |
         | `action` | what the audit would do: `keep` the label, ask for a `review`, or `change` \
 it; null if an older version made the audit |
@@ -189,13 +195,20 @@ it; null if an older version made the audit |
         examples = self.examples
         suggested = self._class_ids(examples["suggested_label"])
         given = self._class_ids(examples["given_label"])
-        labels: Ints = np.where(self._followed, suggested, given)
+        labels: Ints = np.where(self._followed | self._filled, suggested, given)
         return np.where(self._decided >= 0, self._decided, labels)
 
     @property
     def corrections(self) -> int:
-        """Return the number of labels that differ from the given ones."""
-        return int((self.labels != self._class_ids(self.examples["given_label"])).sum())
+        """Return the number of labels that differ from the given ones, which there must be."""
+        given = self._class_ids(self.examples["given_label"])
+        return int(((self.labels != given) & (given != NO_LABEL)).sum())
+
+    @property
+    def unlabelled(self) -> tuple[int, int]:
+        """Return the number of examples without a given label, and how many of these have one."""
+        rest = ~self.examples["given_label"].is_valid().to_numpy()
+        return int(rest.sum()), int((self.labels[rest] != NO_LABEL).sum())
 
     @property
     def left(self) -> int:
@@ -216,7 +229,11 @@ it; null if an older version made the audit |
     def notes(self) -> tuple[str, ...]:
         """Return sentences about decisions that were not used, and the cost of suggestions."""
         many = int(self._followed.sum())
-        return (*self._decisions.notes, *correction_notes(self.run, self.wanted, many))
+        found = [*self._decisions.notes, *correction_notes(self.run, self.wanted, many)]
+        rest = ~self.examples["given_label"].is_valid().to_numpy() & (self._decided < 0)
+        if rest.any():
+            found.append(rest_in_words(int(rest.sum()), int((self._filled & rest).sum())))
+        return tuple(found)
 
     @cached_property
     def _decided(self) -> Ints:
@@ -243,12 +260,18 @@ it; null if an older version made the audit |
     def _labels(self) -> pa.Array:
         import pyarrow as pa
 
-        return pa.array(self.run.labels.names, pa.string()).take(pa.array(self.labels))
+        names = pa.array(self.run.labels.names, pa.string())
+        return names.take(pa.array(self.labels, mask=self.labels == NO_LABEL))
 
     @cached_property
     def _followed(self) -> Bools:
         """Return [n] whether the suggestion is followed; an unknown confidence is too low."""
         return followed(self.examples, self.wanted) & (self._decided < 0)
+
+    @cached_property
+    def _filled(self) -> Bools:
+        """Return [n] whether an example without a label gets the suggested one."""
+        return filled(self.examples, self.wanted) & (self._decided < 0)
 
     @property
     def _is_older(self) -> bool:
@@ -268,12 +291,12 @@ it; null if an older version made the audit |
         import pyarrow.compute as pc
 
         found = pc.index_in(labels, pa.array(self.run.labels.names, pa.string()))
-        if found.null_count:
+        if found.null_count > labels.null_count:
             raise InputError(
                 f"{self.run.directory.examples} has classes that are not in "
                 f"{self.run.directory.labels}: they belong to different runs"
             )
-        return np.asarray(found.to_numpy()).astype(np.int64)
+        return np.asarray(found.fill_null(NO_LABEL).to_numpy()).astype(np.int64)
 
     def _distribution(self) -> tuple[Floats, Ints | None]:
         """Return [n, C] soft labels and None, or [n, 5] those of the likeliest and their ids."""
@@ -318,6 +341,7 @@ def corrected_labels(
     reviewed: bool = False,
     suspects: bool = False,
     force: bool = False,
+    fill: bool = False,
     notes: bool = True,
 ) -> Returned:
     """Return the corrected labels of a run's training examples, in the order of training.
@@ -336,15 +360,15 @@ def corrected_labels(
         reviewed: without `min_confidence`, follow no suggestions.
         suspects: change all suspects instead; more of these changes are wrong.
         force: return the given labels if the audit corrects none, instead of an error.
+        fill: return the suggested labels for examples without a label, with `min_confidence` those
+            that have this confidence; the others are None, or NaN among floating-point numbers.
         notes: report on stderr what following the suggestions is expected to cost.
 
     Raises:
         InputError: the audit corrects no label, because the run is too short or its predictions
             are too weak; or the options contradict each other.
     """
-    corrected = LabelExport(
-        _loaded(run), min_confidence, reviewed=reviewed, suspects=suspects, force=force
-    )
+    corrected = LabelExport(_loaded(run), min_confidence, False, reviewed, suspects, force, fill)
     corrected.check()
     if notes:
         display = Display()

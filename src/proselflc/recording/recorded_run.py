@@ -143,6 +143,9 @@ def _examples_of_data(
         if value is not None:
             raise InputError(f"data has its own {name}", field=name, fix=f"leave {name} out")
     found = open_data(Request(data=data))
+    if found.unlabelled is not None:
+        many, fix = len(found.unlabelled.part), "drop them, and predict them after training"
+        raise InputError(f"{many:,} rows of {data} have no label", field="data", fix=fix)
     if (len(found.train), found.num_classes) != (n, num_classes):
         raise InputError(
             f"{data} has {len(found.train)} training examples of {found.num_classes} classes, "

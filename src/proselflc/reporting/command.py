@@ -195,7 +195,7 @@ def make(
         note if is_single else f"{facts.name}: {note}" for facts in reported for note in facts.notes
     ]
     lost: list[str] = []
-    table = or_note(lambda: first.run.examples, lost)
+    table = or_note(lambda: first.run.labelled_examples, lost)
     notes += lost
     cards: list[dict[str, Any]] = []
     same_content: Duplicates | None = None
@@ -220,7 +220,7 @@ def make(
         "verdict": verdict.of_one(first, suspects) if is_single else verdict.of_several(reported),
         "warnings": tuple(_warnings(reported, unseen)),
         "notes": tuple(shorten(note, 400) for note in notes),
-        "tiles": tuple(_tiles(first, suspects)) if is_single else (),
+        "tiles": tuple(_tiles(first, suspects, table)) if is_single else (),
         "runs": runs,
         "about_runs": "" if runs is None else _about_runs(runs, reported),
         "of_run": "" if is_single else first.name,
@@ -370,7 +370,7 @@ def _about_runs(runs: Table, reported: Sequence[RunFacts]) -> str:
     return " ".join(sentences)
 
 
-def _tiles(facts: RunFacts, suspects: int | None) -> Iterator[Tile]:
+def _tiles(facts: RunFacts, suspects: int | None, table: pa.Table | None) -> Iterator[Tile]:
     summary, audit = facts.summary, facts.audit
     if facts.accuracy is not None:
         n = facts.test.get("n")
@@ -381,11 +381,13 @@ def _tiles(facts: RunFacts, suspects: int | None) -> Iterator[Tile]:
         remark = "" if truth is None else f"true value {percent(truth)}"
         measured = audit_words.measured_on(audit)
         title = "Wrong labels" if measured else "Labels that look wrong"
-        yield Tile(title, audit_words.noise_range(audit, "–"), remark or measured)
+        is_known = bool(measured) or not audit.abstains
+        wrong = audit_words.noise_range(audit, "–") if is_known else "not known"
+        yield Tile(title, wrong, remark or measured)
     if suspects is not None:
         n = None if audit is None else audit.num_examples
         yield Tile("Suspects", f"{suspects:,}", "" if n is None else f"of {n:,} labels")
-    counts = None if audit is None or audit.abstains else audit_words.actions(audit)
+    counts = None if audit is None or audit.abstains else audit_words.actions(audit, table)
     if counts is not None:
         yield Tile("Change", f"{counts['change']:,}", "without a person")
         yield Tile("Review", f"{counts['review']:,}", "by a person")

@@ -135,7 +135,7 @@ def _sentences(found: Examination, conflicts: int) -> list[str]:
         )
         if wrong > MANY * n:
             lines.append(
-                "These are so many that the inputs may not determine the class: look for a column "
+                "With this many, the inputs may not determine the class: look for a column "
                 "or a detail of the inputs that is missing."
             )
     elif groups:

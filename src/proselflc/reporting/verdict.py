@@ -104,7 +104,7 @@ def warnings(facts: RunFacts, unseen: float | None) -> list[str]:
             "Fewer than half of the suspects are expected to be wrong. Check them before you "
             "change a label."
         )
-    if audit.estimated_noise_rate > 0.5:
+    if audit.estimated_noise_rate > 0.5 and not audit.abstains:
         found.append(
             "More than half of the labels look wrong. Either they are, or the model has learned "
             "too little to assess them."

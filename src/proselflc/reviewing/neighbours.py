@@ -40,7 +40,7 @@ class Neighbours:
         quality = np.nan_to_num(table["quality"].to_numpy().astype(np.float32), nan=-1.0)
         quality[table["is_suspect"].to_numpy()] = -1
         self._quality: Floats = quality
-        self._given: Ints = run.labels.given
+        self._given: Ints = run.labels.with_rest(run.labels.given)
         self._features = lru_cache(_CACHED)(self._class_features)
         self._lock = Lock()  # the model is not safe to use from two threads
 

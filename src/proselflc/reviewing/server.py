@@ -29,7 +29,7 @@ from proselflc.data.decisions import DecisionChange
 from proselflc.errors import InputError
 from proselflc.files.typed import Count, Share, convert, decode_json
 from proselflc.reviewing.view import SIDES, SOURCES, ReviewView, source
-from proselflc.run.review import View
+from proselflc.run.review import Among, View
 
 LARGEST_BODY = 1 << 17
 LONGEST_QUERY = 2000
@@ -72,7 +72,7 @@ class StateQuery:
 class ViewQuery:
     """The part of a query that selects and orders examples; see `View`."""
 
-    among: Literal["suspects", "conflicting", "duplicates", "in_test", "outliers"] = "suspects"
+    among: Among = "suspects"
     given: Count = _ANY
     suggested: Count = _ANY
     low: Share = 0.0
@@ -266,9 +266,12 @@ class Api:
     def _change(self, decision: DecisionRequest) -> DecisionChange:
         review, index = self.view.review, decision.index
         if index >= len(review.ids) or not review.can_be_decided(index):
-            raise HTTPException(400, "that example is not a suspect, duplicate, outlier or drawn")
+            raise HTTPException(
+                400, "that example has a label and is not a suspect, duplicate, outlier or drawn"
+            )
         names = review.names
-        labels = names[review.given[index]], names[review.suggested[index]]
+        # Without a label, the given class is the last of these.
+        labels = (*names, "")[review.given[index]], names[review.suggested[index]]
         if decision.undo:
             return DecisionChange(review.ids[index], None, decision.base, True, *labels)
         label = None if decision.label is None else names[self._class(decision.label)]

@@ -12,6 +12,7 @@ from importlib.resources import files
 
 import numpy as np
 
+from proselflc.data.dataset import NO_LABEL
 from proselflc.data.inputs import Features, Floats, Inputs, Ints
 from proselflc.errors import InputError
 from proselflc.models.factory import names_code
@@ -71,7 +72,7 @@ class ReviewView:
         self.inputs: Inputs | None = None
         self.missing_reason = ""
         try:
-            self.inputs = original.inputs(review.run, data=data)
+            self.inputs = original.all_inputs(review.run, data=data)
         except InputError as error:
             self.missing_reason = str(error)
         self._neighbours: Neighbours | None = None
@@ -155,7 +156,8 @@ class ReviewView:
         audit, review = self._audit, self.review
         if audit is None or audit.noise_low is None or audit.noise_high is None:
             return None
-        found = int(((review.label >= 0) & (review.label != review.given)).sum())
+        known = (review.label >= 0) & (review.given >= 0)
+        found = int((known & (review.label != review.given)).sum())
         ends = (audit.noise_low, audit.noise_high)
         return [max(0, round(share * audit.num_examples) - found) for share in ends]
 
@@ -285,6 +287,9 @@ class ReviewView:
         The curve has p of the given label and the largest other p, by epoch. Without records of
         the epochs there is neither a curve nor a reason.
         """
+        if self.review.given[index] == NO_LABEL:  # it was never learned
+            return None, ""
+        index = int((self.review.given[:index] != NO_LABEL).sum())
         try:
             epochs = [np.asarray(epoch[index]) for epoch in self.review.run.dynamics]
         except InputError as error:
@@ -306,7 +311,7 @@ class ReviewView:
         review = self.review
         x = features.values[index]
         (mean, std), (other_mean, other_std) = (
-            self._typical(int(label[index])) for label in (review.given, review.suggested)
+            self._typical(k) for k in (self._class_of(index), int(review.suggested[index]))
         )
         found: list[Json] = [
             {
@@ -321,9 +326,14 @@ class ReviewView:
 
     def _unusual(self, features: Features, index: int) -> Ints:
         """Return the columns [D], those in which an example differs most from its class first."""
-        mean, std = self._typical(int(self.review.given[index]))
+        mean, std = self._typical(self._class_of(index))
         distance = np.abs(features.values[index] - mean) / np.where(std > 0, std, np.inf)
         return np.argsort(-distance, kind="stable")
+
+    def _class_of(self, index: int) -> int:
+        """Return the given class of an example, or the suggested one if it has no label."""
+        given = int(self.review.given[index])
+        return int(self.review.suggested[index]) if given == NO_LABEL else given
 
     def _typical_of(self, label: int) -> tuple[Floats, Floats]:
         """Return mean and standard deviation [D] over the examples of a class except suspects."""

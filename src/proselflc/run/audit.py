@@ -22,11 +22,12 @@ from proselflc.data.dataset import Dataset
 from proselflc.data.request import FROM_PYTHON, TABLES
 from proselflc.errors import InputError, invalid_option, printable
 from proselflc.pages.values import share_in_words
+from proselflc.run import audit_words, neighbours, original
 from proselflc.run import folds as folds_of
-from proselflc.run import neighbours, original
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, epochs_of, load_run
 from proselflc.run.summary import label_summary
+from proselflc.run.unlabelled import with_unlabelled
 from proselflc.terminal import Display, Silent
 from proselflc.training.run_directory import Json
 from proselflc.wording import command
@@ -94,11 +95,12 @@ def audit(
             run.labels, records, warnings, examination, reviewed=reviewed
         )
         labels = label_summary(run.labels, table, audited)
+        whole = with_unlabelled(table, run.labels, directory)
         files = [directory.examples, directory.audit, directory.audit_arrays, directory.summary]
         with directory.replacing(*files, directory.witness):
             if second is not None and is_new:
                 witness.write(directory, second)
-            write_parquet(table, directory.examples)
+            write_parquet(whole, directory.examples)
             audited.save(directory)
             directory.write_json(directory.summary, {**summary, **labels})
     for name in _REWRITTEN:
@@ -168,6 +170,7 @@ def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
     lines = [*_verdict(audit)]
     for caution in cautions(audit):
         lines += ["", caution]
+    lines += _conflicts(table, count)
     found = suspect_pairs(table, PAIRS)
     if found:
         labelled = [
@@ -196,9 +199,35 @@ def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
     )
 
 
-def cautions(audit: Audit) -> list[str]:
-    """Return a line for each reason to be careful with an audit."""
-    return [printable(f"Caution: {warning.message}.") for warning in audit.warnings]
+def _conflicts(table: pa.Table, count: int) -> list[str]:
+    """Return lines about examples with the same content and different labels; none without any."""
+    if "conflicting" not in table.column_names:
+        return []
+    conflicting = table["conflicting"].fill_null(False).to_numpy()
+    rows = np.flatnonzero(conflicting)
+    if not len(rows):
+        return []
+    groups = table["duplicate_group"].take(rows).to_numpy()
+    shown = rows[np.argsort(groups, kind="stable")][:count]
+    listed = [
+        (_short(row["id"], _ID), _short(row["given_label"]))
+        for row in table.select(("id", "given_label")).take(shown).to_pylist()
+    ]
+    many = len(set(groups.tolist()))
+    where = "1 group" if many == 1 else f"{many:,} groups"
+    text = f"{len(rows):,} examples in {where} of duplicates have different labels; review them"
+    if not count:
+        return ["", f"{text} first."]
+    return ["", f"{text} first:", *_aligned([("id", "given"), *listed])]
+
+
+def cautions(audit: Audit, *, abstaining: bool = False) -> list[str]:
+    """Return a line for each reason to be careful with an audit, or not to use it at all."""
+    return [
+        printable(f"Caution: {warning.message}.")
+        for warning in audit.warnings
+        if warning.abstains or not abstaining
+    ]
 
 
 def _next(run: Run, audit: Audit) -> list[str]:
@@ -258,22 +287,26 @@ def _verdict(audit: Audit) -> list[str]:
         verb = "is" if audit.suspects == 1 else "are"
         some = f"{audit.suspects:,} of {n:,} labels {verb} suspect ({share:.1%})"
     else:
-        some = f"none of {n:,} labels is suspect"
+        some = f"None of {n:,} labels is suspect"
     if audit.changes:
-        some += f", {audit.changes:,} of them beyond doubt"
+        some += f", {audit.changes:,} of them sure enough to be changed"
     rate = f"about {audit.estimated_noise_rate:.1%} are estimated to be wrong"
     if audit.noise_low is not None and audit.noise_high is not None:
         rate += f" ({audit.noise_low:.1%} to {audit.noise_high:.1%})"
+    if audit.abstains:
+        some, rate = "No label is called suspect", "how many are wrong is not known"
     if audit.realised_noise_rate is not None:
         rate += f", {audit.realised_noise_rate:.1%} really are"
     lines = [f"{some}; {rate}."]
     if audit.measured is not None:
         really = audit.realised_noise_rate
         known = "" if really is None else f" {really:.1%} really are."
-        lines = [f"{some[0].upper()}{some[1:]}.", in_words(audit.measured) + known]
+        lines = [f"{some}.", in_words(audit.measured) + known]
     elif audit.expected_precision is not None and audit.suspects > 1:
         words = share_in_words(audit.expected_precision).capitalize()
         lines.append(f"{words} suspects should really be wrong.")
+    if audit.unlabelled:
+        lines.append(audit_words.unlabelled(audit.unlabelled))
     if audit.judge is not None and audit.judge.kind is not None:
         lines.append(
             f"Second opinion ({_short(audit.judge.kind)}): a model that did not see the label it "

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from proselflc.auditing import measured
 from proselflc.auditing.audit import Audit
 from proselflc.pages.values import percent, share_in_words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def noise_range(audit: Audit, to: str = " to ") -> str:
@@ -22,10 +26,19 @@ def noise_range(audit: Audit, to: str = " to ") -> str:
     return low if low == high else f"{low.removesuffix('%')}{to}{high}"
 
 
-def actions(audit: Audit) -> dict[str, int] | None:
-    """Return the number of labels by action; None if an older version made the audit."""
+def actions(audit: Audit, table: pa.Table | None = None) -> dict[str, int] | None:
+    """Return the number of labels by action; None if an older version made the audit.
+
+    Args:
+        audit: the audit.
+        table: its labelled examples. Only they tell which labels are to be reviewed because a
+            duplicate has another one; without them the suspects are counted.
+    """
     if audit.changes is None:
         return None
+    if table is not None and "action" in table.column_names:
+        named = table["action"].to_pylist()
+        return {action: named.count(action) for action in ("keep", "review", "change")}
     kept = audit.num_examples - audit.suspects
     return {"keep": kept, "review": audit.suspects - audit.changes, "change": audit.changes}
 
@@ -34,11 +47,17 @@ def sentences(audit: Audit) -> Iterator[str]:
     """Yield how many labels are wrong, how many are suspect and what to do with them."""
     if audit.measured is not None:
         yield measured.in_words(audit.measured)
+    elif audit.abstains:
+        really = audit.realised_noise_rate
+        known = "" if really is None else f" ({percent(really)} are)"
+        yield f"How many of the {audit.num_examples:,} labels are wrong{known} is not known."
     else:
         wrong = f"An estimated {noise_range(audit)} of the {audit.num_examples:,} labels are wrong"
         if audit.realised_noise_rate is not None:
             wrong += f" ({percent(audit.realised_noise_rate)} are)"
         yield f"{wrong}."
+    if audit.unlabelled:
+        yield unlabelled(audit.unlabelled)
     if audit.abstains:
         yield "The labels are ranked by quality, but none is called suspect."
         return
@@ -60,6 +79,13 @@ def sentences(audit: Audit) -> Iterator[str]:
         yield f"{words} suspects are expected to be wrong."
     elif audit.suspects > 1:
         yield "How many of the suspects are wrong is not known; a review of 30 measures it."
+
+
+def unlabelled(many: int) -> str:
+    """Return what happened to rows without a label."""
+    if many == 1:
+        return "1 row has no label; it was predicted, not judged."
+    return f"{many:,} rows have no label; they were predicted, not judged."
 
 
 def measured_on(audit: Audit) -> str:

@@ -37,6 +37,12 @@ def followed(table: pa.Table, wanted: Corrections) -> Bools:
     return wanted.followed(is_suspect, confidence, is_change)
 
 
+def filled(table: pa.Table, wanted: Corrections) -> Bools:
+    """Return [n] whether each row has no label and gets the suggested one."""
+    confidence = np.asarray(table["p_suggested"].to_numpy(), np.float32)
+    return wanted.filled(~table["given_label"].is_valid().to_numpy(), confidence)
+
+
 def has_actions(table: pa.Table) -> bool:
     """Return whether the audit says what to do; one of an older version does not."""
     return "action" in table.column_names
@@ -120,10 +126,29 @@ def label_run_notes(request: Request, dataset: Dataset) -> Iterator[str]:
         )
         yield f"{changed_as if many else none}{rest}"
     yield from correction_notes(run, wanted, many)
+    rest = ~table["given_label"].is_valid().to_numpy() & is_open
+    if rest.any():
+        yield rest_in_words(int(rest.sum()), int((filled(table, wanted) & rest).sum()))
     own = set(ids)
     known, n = sum(name in own for name in dataset.train.ids), len(dataset.train)
     if known < n:
         yield f"{known:,} of {n:,} labels are from {run.path}, the others are unchanged"
+
+
+def rest_in_words(many: int, labelled: int) -> str:
+    """Return how many rows without a label, which no person has decided, get the suggested one."""
+    rows = "1 row has" if many == 1 else f"{many:,} rows have"
+    if not labelled:
+        return f"{rows} no label; {option('fill', True)} would use the suggested ones"
+    if labelled == many:
+        return f"{rows} the suggested label, in place of none"
+    left = many - labelled
+    rows = f"{labelled:,} rows have" if labelled > 1 else "1 row has"
+    return f"{rows} the suggested label, in place of none, and {left:,} still {_have(left)} none"
+
+
+def _have(many: int) -> str:
+    return "has" if many == 1 else "have"
 
 
 def _label_run(request: Request) -> Run | None:
@@ -139,9 +164,9 @@ def _cost(run: Run, many: int) -> str:
     labels = f"the {many:,} changed labels" if many > 1 else "the changed label"
     if precision is None:
         return (
-            f"all suspects are followed, and it is not known how many of {labels} will be wrong; "
-            f"{command('review', run.path, sample=REVIEWED)} measures it"
+            f"all suspects are followed, and it is not known how many of {labels} are right as "
+            f"given; {command('review', run.path, sample=REVIEWED)} measures it"
         )
     wrong = round((1 - precision) * many)
-    said = f"all suspects are followed: about {wrong:,} of {labels} will be wrong"
+    said = f"all suspects are followed: about {wrong:,} of {labels} are right as given"
     return f"{said}, {measured}" if measured else said

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from proselflc.data.dataset import Dataset, checked
+from proselflc.data.dataset import Dataset, checked, separated
 from proselflc.data.labels import LabelValues
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays, python_dataset
@@ -78,6 +78,8 @@ def fit(
         x: numbers [n, D], images (bytes, or floats in 0 … 1), n texts or n paths of image files;
             or, without y, a PyTorch or Hugging Face data set, or a `proselflc.Dataset`.
         y: n labels, integers or texts, in a list, an array, a column of a data frame or a tensor.
+            None and NaN stand for no label: such examples are predicted and get a suggestion, but
+            are neither learned nor judged. (−1 is a label like any other.)
             Labels are returned in the same type and dtype: by `corrected_labels`, by
             `find_label_issues` and as `.labels` of predictions, also when the run is read again.
             A column is returned as an array. For a data set, the labels of its items are returned;
@@ -140,7 +142,7 @@ def fit(
         eval_examples=eval_examples,
     )
     if isinstance(x, Dataset):
-        dataset = checked(x)
+        dataset = separated(checked(x))
         if dataset.label_values is None:  # the caller's labels are the class ids
             dataset = replace(dataset, label_values=LabelValues.class_ids(dataset.num_classes))
     elif y is None:

@@ -13,8 +13,9 @@ from proselflc.data import opening, splits
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Inputs, Ints, read_kept
 from proselflc.data.label_files import CHOICES
-from proselflc.data.opening import open_data
+from proselflc.data.opening import open_all, open_data
 from proselflc.data.request import FROM_PYTHON, Request
+from proselflc.data.tables import table
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 from proselflc.files import typed
@@ -38,11 +39,15 @@ def request(run: Run, *, data: str | None = None) -> Request:
     names = [field.name for field in fields(Request) if field.name not in ignored]
     values = {name: run.config[name] for name in names if name in run.config}
     found = typed.convert(values, Request, run.directory.config)
+    if found.unlabelled is None and set(run.labels.names) & set(table.UNKNOWN):
+        found = replace(found, unlabelled="")  # an older version read these as classes
     return found if data is None else replace(found, data=data)
 
 
 def dataset(run: Run, *, data: str | None = None) -> tuple[Dataset, Ints]:
     """Return the data set of a run with its own labels, and the positions of the run's examples.
+
+    Examples without a label are among those of the data set, with `NO_LABEL`.
 
     Inputs are those of the data, if it has any, even if the run was trained on features instead.
     """
@@ -50,11 +55,11 @@ def dataset(run: Run, *, data: str | None = None) -> tuple[Dataset, Ints]:
     _check_exists(run, stored)
     plain = opening.without_labels(stored)
     try:
-        found = open_data(replace(plain, features=None))
+        found = open_all(replace(plain, features=None))
     except InputError:
         if stored.features is None:
             raise
-        found = open_data(plain)  # a table of labels alone has no other inputs
+        found = open_all(plain)  # a table of labels alone has no other inputs
     found = with_trusted(run, found)
     name = f"the data {stored.data} of {run.path}"
     return found, positions(run, found, name, own_labels=stored.labels is None)
@@ -114,6 +119,15 @@ def inputs(run: Run, *, data: str | None = None) -> Inputs:
     return taken(*dataset(run, data=data))
 
 
+def all_inputs(run: Run, *, data: str | None = None) -> Inputs:
+    """Return the inputs of all training examples, row for row with `run.labels.all_ids`."""
+    if not run.labels.rest:
+        return inputs(run, data=data)
+    found, _ = dataset(run, data=data)
+    rows = find_ids(run.labels.all_ids, found.train.ids, f"the data {found.name}")
+    return taken(found, rows)
+
+
 def taken(found: Dataset, rows: Ints) -> Inputs:
     """Return the training inputs at some positions, without a copy if these are all."""
     inputs = found.train.inputs
@@ -163,7 +177,7 @@ def _check_unchanged(run: Run, what: str, found: Dataset, rows: Ints) -> None:
         current = np.where(labels.trusted, clean, current)
     if expected is None:
         return
-    names = np.array(found.names, dtype=object)[current]
+    names = np.array([*found.names, ""], dtype=object)[current]  # "" for `NO_LABEL`
     own = np.array(labels.names, dtype=object)[expected]
     other = np.flatnonzero(names != own)
     if len(other):

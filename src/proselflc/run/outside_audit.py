@@ -12,6 +12,7 @@ import numpy as np
 from proselflc.auditing.detection import suspect_pairs
 from proselflc.auditing.predictions.outside import PredictionsAudit, audit_predictions
 from proselflc.data import opening
+from proselflc.data.dataset import NO_LABEL
 from proselflc.data.memory_budget import require
 from proselflc.data.sources.predictions import read_predictions
 from proselflc.errors import InputError, printable
@@ -66,9 +67,11 @@ def audit_test_part(run: Run, *, data: str | None = None) -> OutsideAudit:
     given, n, C = predicted.examples.labels, len(predicted.examples), len(run.names)
     if given is None or not n:
         raise InputError(f"the test part of {predicted.data} has no labels to audit", field="data")
+    known = np.flatnonzero(given != NO_LABEL)  # some rows may have no label
     require(4 * n * C, f"predictions for {n:,} examples of {C:,} classes", "audit fewer examples")
     p = np.concatenate([*predicted.probabilities()])
-    return OutsideAudit(audit_predictions(given, p, run.names), predicted.examples.ids)
+    ids = tuple(predicted.examples.ids[i] for i in known)
+    return OutsideAudit(audit_predictions(given[known], p[known], run.names), ids)
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class OutsideAudit:
         )
 
     def to_json(self, worst: int) -> Json:
-        """Return the facts that `--json` prints, with so many of the worst suspects."""
+        """Return the result as data, with this number of the worst suspects."""
         found = self.audit
         return {
             "examples": len(found.given),
@@ -140,7 +143,7 @@ class OutsideAudit:
         return listed
 
     def describe(self, worst: int) -> str:
-        """Return the result as text, with so many of the worst suspects."""
+        """Return the result as text, with this number of the worst suspects."""
         lines = _verdict(self.audit)
         for warning in self.audit.warnings:
             lines += ["", f"Caution: {printable(warning['message'])}."]
@@ -168,15 +171,18 @@ def _verdict(audit: PredictionsAudit) -> list[str]:
     changes = audit.action.count("change")
     rate = _range(audit.noise_low, audit.noise_high, audit.estimated_noise_rate, 1)
     agreement = f"The model predicts {audit.agreement:.0%} of the given labels."
-    if audit.precision_low is None or audit.precision_high is None:
+    if not suspects:
         none = f"None of {n:,} labels is suspect; {rate} of all are estimated to be wrong."
         return [none, agreement]
-    precision = _range(audit.precision_low, audit.precision_high, audit.expected_precision, 0)
+    precision = []
+    if audit.precision_low is not None and audit.precision_high is not None:
+        share = _range(audit.precision_low, audit.precision_high, audit.expected_precision, 0)
+        precision = [f"{share} of the suspects should really be wrong."]
     some = f"{changes:,} of them {_is(changes)}" if changes else "None of them is"
     return [
         f"{suspects:,} of {n:,} labels {_is(suspects)} suspect ({suspects / n:.1%}); "
         f"{rate} of all are estimated to be wrong.",
-        f"{precision} of the suspects should really be wrong.",
+        *precision,
         f"{some} sure enough to change without a review.",
         agreement,
     ]
@@ -193,6 +199,8 @@ def _range(low: float, high: float, likely: float | None, digits: int) -> str:
     '10% to 25% (most likely 20%)'
     """
     words = f"{low:.{digits}%} to {high:.{digits}%}"
+    if f"{low:.{digits}%}" == f"{high:.{digits}%}":
+        return f"{low:.{digits}%}"
     return words if likely is None else f"{words} (most likely {likely:.{digits}%})"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Part, Skipped, SplitChoice
+from proselflc.data.dataset import NO_LABEL, Part, Skipped, SplitChoice
 from proselflc.data.inputs import Floats, Ints
 from proselflc.data.memory_budget import gigabytes, keeps_all
 from proselflc.data.opening import open_inputs
@@ -47,7 +47,8 @@ class PredictedExamples:
         """Return the share of labels that agree with the predictions; None without labels."""
         if self.examples.labels is None or len(self.examples) == 0:
             return None
-        return float((self.classes == self.examples.labels).mean())
+        known = self.examples.labels != NO_LABEL
+        return float((self.classes == self.examples.labels)[known].mean()) if known.any() else None
 
     def columns(self) -> dict[str, list[str] | list[float]]:
         """Return the columns `id`, `predicted_label`, `confidence` and, if known, `given_label`."""
@@ -57,7 +58,8 @@ class PredictedExamples:
             "confidence": [round(float(p), 6) for p in self.confidence],
         }
         if self.examples.labels is not None:
-            columns["given_label"] = [self.names[k] for k in self.examples.labels]
+            names = (*self.names, "")  # the last is for `NO_LABEL`
+            columns["given_label"] = [names[k] for k in self.examples.labels]
         return columns
 
 

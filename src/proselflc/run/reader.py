@@ -184,8 +184,11 @@ class Run:
 
     @cached_property
     def examples(self) -> pa.Table:
-        """Return a pyarrow table with a row per training example; `.to_pandas()` converts it."""
-        rows = len(self.labels.ids) if is_regular(self.directory.labels) else None
+        """Return a pyarrow table with a row per training example; `.to_pandas()` converts it.
+
+        Examples without a label are among them; their `given_label` is null.
+        """
+        rows = len(self.labels.all_ids) if is_regular(self.directory.labels) else None
         found = read_examples(self.directory.checked(self.directory.examples), rows)
         if len(found) == 0:
             raise InputError(
@@ -193,6 +196,13 @@ class Run:
                 fix="train the run again",
             )
         return found
+
+    @property
+    def labelled_examples(self) -> pa.Table:
+        """Return the rows of the examples that have a label, in the order of `labels`."""
+        found = self.examples
+        column = found["given_label"]
+        return found.filter(column.is_valid()) if column.null_count else found
 
     @cached_property
     def audit(self) -> Audit:
@@ -229,7 +239,7 @@ class Run:
             InputError: the file is damaged, or is about other examples, labels or classes.
         """
         found = read_decisions(self.directory.review, self.labels.fingerprint)
-        found.check(set(self.labels.ids), set(self.labels.names))
+        found.check(set(self.labels.all_ids), set(self.labels.names))
         return found
 
     @property

@@ -103,9 +103,18 @@ def check_run(directory: RunDirectory, prepared: Begun) -> None:
             _why_other_examples(prepared),
         )
     # A run that was stopped at its very beginning has neither labels nor a checkpoint.
-    if not _draws_trusted(prepared) or not directory.labels.is_file():
+    if not directory.labels.is_file():
         return
-    if Labels.load(directory.labels).ids != prepared.labels.ids:
+    try:
+        begun = Labels.load(directory.labels)
+    except InputError:
+        return  # `check_files` refuses what is not as it was written
+    if begun.rest != prepared.labels.rest:
+        raise _refusal(
+            f"the examples without a label are not those that {directory.path} was begun with",
+            "has the data changed?",
+        )
+    if _draws_trusted(prepared) and begun.ids != prepared.labels.ids:
         raise _refusal(
             f"the training examples are not those that {directory.path} was begun with, though "
             "their labels are the same",

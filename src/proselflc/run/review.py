@@ -16,6 +16,7 @@ from proselflc.auditing.examples import check_examples
 from proselflc.auditing.measured import Interval, Measured, Reviewed
 from proselflc.auditing.neighbours import Examination
 from proselflc.data.batches import random_stream
+from proselflc.data.dataset import NO_LABEL
 from proselflc.data.decisions import Sample
 from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.errors import InputError, invalid_option
@@ -32,7 +33,9 @@ _Z = 1.959963984540054  # within which 95 % of a normal distribution lies
 
 Order: TypeAlias = Literal["quality", "teaching", "drawn"]
 State: TypeAlias = Literal["all", "open", "decided"]
-Among: TypeAlias = Literal["suspects", "conflicting", "duplicates", "in_test", "outliers"]
+Among: TypeAlias = Literal[
+    "suspects", "unlabelled", "conflicting", "duplicates", "in_test", "outliers"
+]
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,10 @@ class View:
 class Review:
     """The suspects of a run and the decisions about them; `refresh` reads those of others.
 
+    n counts all training examples, with or without a label.
+
     Attributes:
+        given: [n] the given class; `NO_LABEL` for an example without a label.
         quality: [n] quality of the given label, low is bad; NaN if it is unknown.
         sure: [n] probability of the suggestion; 0 if it is unknown.
         suggested: [n] the suggested class; in a sample, the likeliest other class of each label.
@@ -105,8 +111,8 @@ class Review:
             or a sample, suspect or not, in the order in which it was drawn.
         label: [n] the decided class, `UNDECIDED` or `UNSURE`.
         line: [n] line of the current decision, 0 without one.
-        listed: [≤ n] positions of the examples that stand out among their neighbours, by what they
-            are; without those of which there are none.
+        listed: [≤ n] positions of the examples without a label, and of those that stand out among
+            their neighbours, by what they are; without those of which there are none.
         notes: sentences about files that could not be read.
     """
 
@@ -120,10 +126,11 @@ class Review:
         table, labels = run.examples, run.labels
         check_examples(table, labels, run.directory.examples)
         self.run, self.decisions = run, run.decisions
-        self.ids, self.names = labels.ids, labels.names
-        self._position = {name: i for i, name in enumerate(labels.ids)}
+        self.ids, self.names = labels.all_ids, labels.names
+        self._labelled: Ints = np.flatnonzero(labels.is_labelled)
+        self._position = {name: i for i, name in enumerate(self.ids)}
         self._class = {name: k for k, name in enumerate(labels.names)}
-        self.given = labels.given
+        self.given: Ints = labels.with_rest(labels.given)
         self.suggested: Ints = self._classes(table["suggested_label"].to_pylist())
         self.quality: Floats = table["quality"].to_numpy().astype(np.float32)
         self.sure: Floats = np.nan_to_num(table["p_suggested"].to_numpy().astype(np.float32))
@@ -136,8 +143,13 @@ class Review:
         self._under_review = self._is_suspect
         self._lines = 0  # of the decisions that have been applied
         self.notes: list[str] = []
-        self._examined = self._examination()
-        self.listed = _listed(self._examined)
+        found = self._examination()
+        self._groups: Ints = np.full(len(self.ids), -1, np.int64)
+        if found is not None:
+            self._groups[self._labelled] = found.duplicate_group
+        rest = np.flatnonzero(self.given == NO_LABEL)
+        self.listed: dict[Among, Ints] = {"unlabelled": rest} if len(rest) else {}
+        self.listed |= {name: self._labelled[rows] for name, rows in _listed(found).items()}
         self._lock = RLock()
         self.refresh()
 
@@ -154,17 +166,15 @@ class Review:
         return bool(self._is_suspect[index])
 
     def can_be_decided(self, index: int) -> bool:
-        """Return whether an example is a suspect, drawn, or stands out among its neighbours."""
+        """Return whether an example is a suspect, drawn, without a label, or stands out."""
         return bool(self._under_review[index]) or any(
             index in rows for rows in self.listed.values()
         )
 
     def copies(self, index: int) -> Ints:
         """Return the positions of the other examples with the same content, exactly or nearly."""
-        if self._examined is None or self._examined.duplicate_group[index] < 0:
-            return np.zeros(0, np.int64)
-        groups = self._examined.duplicate_group
-        same: Bools = groups == groups[index]
+        groups = self._groups
+        same: Bools = (groups == groups[index]) & (groups >= 0)
         same[index] = False
         return np.flatnonzero(same)
 
@@ -302,8 +312,9 @@ class Review:
         reviewed = Reviewed.of(self.decisions, self.run.labels)
         if reviewed is None:
             return Sampled(counts, len(rows), None, None, None)
-        found = reviewed.measured(1 - self.quality, self._is_suspect)
-        chosen = reviewed.rows
+        kept = self._labelled
+        found = reviewed.measured(1 - self.quality[kept], self._is_suspect[kept])
+        chosen = kept[reviewed.rows]
         followed = replace(reviewed, wrong=self.label[chosen] == self.suggested[chosen])
         confirmed = followed.precision(self._is_suspect[chosen])
         return Sampled(counts, len(rows), found.precision.suspects, confirmed, found)
@@ -312,7 +323,7 @@ class Review:
     def _drawn_from(self) -> Ints:
         """The positions of the labels that a sample is drawn from: those that are not trusted."""
         trusted = self.run.labels.trusted
-        return np.arange(len(self.ids)) if trusted is None else np.flatnonzero(~trusted)
+        return self._labelled if trusted is None else self._labelled[~trusted]
 
     def _is_current(self, drawn: Sample | None) -> TypeGuard[Sample]:
         """Return whether a sample is one of these labels, or of the present suspects."""
@@ -354,10 +365,8 @@ class Review:
 
     def _by_group(self, rows: Ints) -> Ints:
         """Return rows by their group of duplicates, that with the lowest quality first."""
-        if self._examined is None:
-            return rows
         quality = np.nan_to_num(self.quality[rows], nan=1.0)
-        _, group = np.unique(self._examined.duplicate_group[rows], return_inverse=True)
+        _, group = np.unique(self._groups[rows], return_inverse=True)
         lowest = np.full(len(rows), np.inf)
         np.minimum.at(lowest, group, quality)
         return rows[np.lexsort((rows, quality, group, lowest[group]))]
@@ -366,6 +375,8 @@ class Review:
         if order == "drawn":
             return np.arange(len(rows))
         quality = np.nan_to_num(self.quality[rows], nan=1.0)
+        # Without a label there is no quality: the least sure prediction comes first.
+        quality = np.where(self.given[rows] == NO_LABEL, self.sure[rows], quality)
         if order == "quality":
             return np.lexsort((rows, quality))
         q = quality.clip(1e-7, 1 - 1e-7).astype(np.float64)

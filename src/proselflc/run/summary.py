@@ -33,6 +33,7 @@ from proselflc.run.config import Config
 from proselflc.run.corrections import followed
 from proselflc.run.observers import Meter
 from proselflc.run.prepare import PreparedRun
+from proselflc.run.unlabelled import with_unlabelled
 from proselflc.training import processes
 from proselflc.training.inference import StoredLogits, logits_of_all, predict_batches
 from proselflc.training.loop import DivergenceError, StepResult, Training
@@ -231,7 +232,7 @@ def write_results(
     table, audit = verdict.audit_labels(
         labels, records, tuple(warnings), examination=compared.examination
     )
-    write_parquet(table, directory.examples)
+    write_parquet(with_unlabelled(table, labels, directory), directory.examples)
     audit.save(directory)
     directory.write_json(directory.evaluation, measured)
     last = history[-1] if history else {}
@@ -277,6 +278,7 @@ def label_summary(labels: Labels, table: pa.Table, audit: Audit) -> Json:
         "noise_high": audit.noise_high,
         "realised_noise_rate": audit.realised_noise_rate,
         "suspects": audit.suspects,
+        **({"unlabelled": audit.unlabelled} if audit.unlabelled else {}),
         "changes": audit.changes,
         "expected_precision": audit.expected_precision,
         "judge": None if audit.judge is None else asdict(audit.judge),

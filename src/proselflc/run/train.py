@@ -27,7 +27,7 @@ from proselflc.files.manifest import Written
 from proselflc.learners.catalogue import is_learner
 from proselflc.learners.learner import Learner
 from proselflc.models.factory import names_code
-from proselflc.run import neighbours, resumption
+from proselflc.run import neighbours, resumption, unlabelled
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
 from proselflc.run.learned.choice import NETWORK, Choice, choose, chooses
 from proselflc.run.learned.fitted import FittedRun, prepare_table
@@ -329,6 +329,7 @@ class TrainingRun:
         prepared, directory, training = self.prepared, self.directory, self.training
         training.share_buffers()
         measured = final_measures(prepared, training, directory.path)
+        unlabelled.predict(directory, prepared, training)
         if self.is_main:
             self.records.recorder.end()
             write_model(directory, prepared, training.evaluated)

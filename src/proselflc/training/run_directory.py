@@ -70,6 +70,7 @@ class RunDirectory:
     audit_arrays = _File("audit.npz")
     evaluation = _File("evaluation.json")
     witness = _File("witness.npz")  # [n, C] a second opinion on the labels, if there is one
+    unlabelled = _File("unlabelled.npy")  # [m, C] the prediction for each row without a label
     transition = _File("transition.npy")  # [C, C] the method's transition matrix, if it has one
     neighbours = _File("neighbours.npz")  # of the examples, where their inputs can be compared
     inputs_table = _File("inputs.parquet")  # texts or paths of the examples, if they are kept

@@ -274,3 +274,24 @@ def test_the_range_of_precision_holds_what_it_promises() -> None:
     assert wide.expected == pytest.approx(0.7)  # the middle of 0.5 and 0.9
     assert wide.low < 0.5 < 0.9 < wide.high
     assert outside.precision_range(low[:0], high[:0], 0.5) is None
+
+
+def test_predictions_at_chance_have_no_suspects() -> None:
+    _, given, p = made()
+    for known in (np.full_like(p, 1 / p.shape[1]), np.random.default_rng(0).permutation(p)):
+        audit = audit_predictions(given, known)
+        assert not audit.is_suspect.any()
+        assert set(audit.action) == {"keep"}
+        assert audit.noise_low == 0
+        assert "too_weak" in [warning["code"] for warning in audit.warnings]
+        assert (audit.expected_precision, audit.precision_low, audit.precision_high) == (None,) * 3
+
+
+def test_no_precision_is_stated_where_it_is_unknown() -> None:
+    _, given, p = made()
+    other = np.random.default_rng(0).random(len(p)) < 0.5
+    p = np.where(other[:, None], np.roll(p, 1, axis=1), p)
+    audit = audit_predictions(given, p)
+    assert audit.is_suspect.any()
+    assert "weak_judge" in [warning["code"] for warning in audit.warnings]
+    assert (audit.expected_precision, audit.precision_low, audit.precision_high) == (None,) * 3

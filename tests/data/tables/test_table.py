@@ -137,11 +137,34 @@ def test_labels_of_very_many_digits(tmp_path: Path) -> None:
     assert table.read(path).dataset().names == ("8", long, "1" + long)
 
 
+@pytest.mark.parametrize("cell", ["", "NA", "N/A", "NaN", "null", "NULL", "None", "<NA>", "?"])
+def test_rows_without_a_label_are_kept(tmp_path: Path, cell: str) -> None:
+    for labels in (("a", "b"), ("1", "2")):
+        path = written(tmp_path / "a.csv", f"text,label\nx,{labels[0]}\ny,{cell}\nz,{labels[1]}\n")
+        data = table.read(path).dataset()
+        assert data.names == labels
+        assert data.train.labels.tolist() == [0, -1, 1]
+        assert data.train.ids == ("0", "1", "2")
+
+
+def test_what_means_no_label_can_be_said(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "text,label\nw,a\nx,NA\ny,todo\nz,\n")
+    data = table.read(path, Request(unlabelled="todo")).dataset()
+    assert data.names == ("NA", "a")
+    assert data.train.labels.tolist() == [1, 0, -1, -1]
+    data = table.read(path, Request(unlabelled="")).dataset()
+    assert data.names == ("NA", "a", "todo")
+    assert data.train.labels.tolist() == [1, 0, 2, -1]
+
+
 def test_missing_labels_are_named(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", "text,label\nx,a\ny,\nz,b\n")
-    refused(path, r'line 3 of .*a\.csv has no label in the column "label"')
+    path = written(tmp_path / "a.csv", "text,label,split\nx,a,train\nz,b,train\ny,,test\n")
+    refused(path, r'line 4 of .*a\.csv has no label in the column "label"')
+    path = written(tmp_path / "a.csv", "text,label\nx,\ny,\n")
+    refused(path, r"none of the 2 training examples of .*a\.csv has a label")
+    refused(written(tmp_path / "a.csv", "text,label\nx,a\ny,\n"), 'one class only, "a"')
     numbers = written(tmp_path / "b.csv", "text,label\nx,1\ny,nan\nz,2\n")
-    refused(numbers, r"line 3 of .*b\.csv has no label")
+    assert table.read(numbers).dataset().train.labels.tolist() == [0, -1, 1]
     bread = written(tmp_path / "c.csv", "text,label\nx,nan\ny,pita\n")
     assert table.read(bread).dataset().names == ("nan", "pita")
 
@@ -389,7 +412,8 @@ def test_parquet_cells_are_named(tmp_path: Path) -> None:
     def of(**columns: Any) -> Path:
         return parquet(tmp_path / "a.parquet", columns)
 
-    refused(of(text=["x", "y"], label=["a", None]), "row 2 of .* has no label")
+    data = table.read(of(text=["x", "y", "z"], label=["a", None, "b"])).dataset()
+    assert data.train.labels.tolist() == [0, -1, 1]
     refused(of(text=["x", None], label=["a", "b"]), "row 2 of .* has no text")
     refused(of(v=[1.0, np.inf], label=["a", "b"]), 'column "v" .* holds inf in row 2')
     refused(of(v=[[1.0], [2.0]], label=["a", "b"]), 'the column "v" of .* holds list')

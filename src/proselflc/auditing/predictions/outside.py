@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.auditing.judge import is_informed
 from proselflc.auditing.predictions import label_channel
 from proselflc.auditing.predictions.checks import (
     Probabilities,
@@ -54,7 +55,8 @@ class PredictionsAudit:
         estimated_noise_rate: estimated share of wrong labels.
         noise_low, noise_high: range of that share.
         expected_precision: estimated share of wrong labels among the suspects; None if unknown.
-        precision_low, precision_high: range of that share; None without suspects.
+        precision_low, precision_high: range of that share; None without suspects, or if the
+            model predicts too few of the labels to know.
         agreement: share of labels that the model predicts.
         warnings: reasons for caution, as {"code": …, "message": …}.
     """
@@ -94,7 +96,8 @@ def audit_predictions(
     undoes the blur that wrong labels leave in p, have the largest likelihood (`label_channel.fit`).
 
     - Quality is P(y) with 0.9 τ, and 1 for trusted labels.
-    - A label is suspect if its quality is below ½; the likeliest other class is suggested.
+    - A label is suspect if its quality is below ½; the likeliest other class is suggested. There
+      are no suspects if p agrees with the labels no more often than by chance.
     - The noise rate is the mean of 1 − quality, within a range from the wrong labels of the surest
       examples (`surest_disagreement`) to dis.
     - The precision is a range from the chances 1 − P(y) of the suspects with r at either end of the
@@ -123,21 +126,25 @@ def audit_predictions(
     least = 0.5 / n  # keeps labels without any disagreement defined
     rate = math.sqrt(max(confident_disagreement(p, given), least) * max(dis, least))
     surest, low = surest_disagreement(p, given, predicted)
-    low, high = min(low, rate), max(dis, rate)
+    informed = is_informed(predicted, given, C)
+    low, high = min(low, rate) if informed else 0.0, max(dis, rate)
     channel = label_channel.fit(p, given, rate)
     quality, other = channel.judge(p, given, rate, SHARPER)
     if known is not None:
         quality[known] = 1.0
-    suspect: Bools = quality < 0.5
+    suspect: Bools = (quality < 0.5) & informed
     wrong = min(max(float(1 - quality.mean()), low), high)
     low_quality, _ = channel.judge(p, given, max(low, least))
     sure = suspect & (low_quality < 0.5) & (other == predicted)
     if 1 - dis < WEAK or surest < FEWEST_SUREST:
         sure[:] = False
 
-    high_quality, _ = channel.judge(p, given, high)
-    precision = precision_range(1 - low_quality[suspect], 1 - high_quality[suspect], rate / high)
-    is_known = suspect.sum() >= FEWEST_SUSPECTS and 1 - dis >= UNSURE
+    precision = None
+    if 1 - dis >= UNSURE:
+        high_quality, _ = channel.judge(p, given, high)
+        chances = 1 - low_quality[suspect], 1 - high_quality[suspect]
+        precision = precision_range(*chances, rate / high)
+    is_known = suspect.sum() >= FEWEST_SUSPECTS
     return PredictionsAudit(
         given=given,
         names=words,
@@ -152,7 +159,7 @@ def audit_predictions(
         precision_low=precision.low if precision else None,
         precision_high=precision.high if precision else None,
         agreement=1 - dis,
-        warnings=(*warnings, *_cautions(given, words, 1 - dis, surest)),
+        warnings=(*warnings, *_cautions(given, words, 1 - dis, surest, informed)),
     )
 
 
@@ -246,7 +253,7 @@ def precision_range(low: Doubles, high: Doubles, least: float) -> Precision | No
 
 
 def _cautions(
-    given: Ints, names: tuple[str, ...], agreement: float, surest: int
+    given: Ints, names: tuple[str, ...], agreement: float, surest: int, informed: bool
 ) -> Iterator[dict[str, str]]:
     n = len(given)
     if (given == given[0]).all():
@@ -255,12 +262,15 @@ def _cautions(
             "message": f'all {n:,} labels are "{names[given[0]]}", so wrong labels cannot be '
             "compared with right ones of another class",
         }
-    if agreement < UNSURE:
-        rest = (
-            "labels are ranked, but none is changed without a review"
-            if agreement < WEAK
-            else "how many suspects are really wrong is unknown"
-        )
+    elif not informed:
+        yield {
+            "code": "too_weak",
+            "message": f"the model predicts {agreement:.0%} of the given labels, no more than by "
+            "chance, so labels are ranked, but none is called suspect",
+        }
+    if informed and agreement < UNSURE:
+        rest = "how many suspects are really wrong is unknown"
+        rest += ", so none is changed without a review" if agreement < WEAK else ""
         yield {
             "code": "weak_judge",
             "message": f"the model predicts only {agreement:.0%} of the given labels: either it is "

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.data.dataset import Dataset, Part, checked, in_order
-from proselflc.data.inputs import Features, ImageFiles, Images, Inputs, Ints, Texts
+from proselflc.data.dataset import NO_LABEL, Dataset, Part, checked, in_order, separated
+from proselflc.data.inputs import Bools, Features, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.data.labels import LabelValues
 from proselflc.data.sources import npz
 from proselflc.data.tables import frames
@@ -34,12 +34,15 @@ def load(
     """Return a data set of what is in memory already; see `inputs` for x.
 
     Labels are class ids 0 … C−1 where the C class names are given, else any integers or texts,
-    which then are the names, sorted as people do. Ids are distinct; left out, they are the index of
+    which then are the names, sorted as people do. None or NaN in y is an example without a label;
+    −1 is a label like any other. Ids are distinct; left out, they are the index of
     a data frame if that names the examples, else their positions.
     """
     if (x_test is None) != (y_test is None):
         raise InputError("x_test and y_test go together: give both or none")
     is_named = names is not None
+    is_known = _is_known(y)
+    y = _at(y, is_known)
     given = _labels(y, "y", as_texts=not is_named)
     truth = None if clean is None else _labels(clean, "clean", as_texts=not is_named)
     test = None if y_test is None else _labels(y_test, "y_test", as_texts=not is_named)
@@ -50,7 +53,10 @@ def load(
         number = {k: k for k in range(len(names))} | {name: k for k, name in enumerate(names)}
     learned = inputs(x, "x")
     named = _index_of(x, len(learned)) if ids is None else ids
-    train = _part(learned, _class_ids(given, number, "y"), named, "train")
+    own = _class_ids(given, number, "y")
+    labels = np.full(len(is_known), NO_LABEL)
+    labels[is_known] = own
+    train = _part(learned, labels, named, "train")
     clean_ids = None if truth is None else _class_ids(truth, number, "clean")
     if clean_ids is not None and len(clean_ids) != len(train):
         raise InputError(f"clean has {len(clean_ids)} labels for {len(train)} examples")
@@ -61,14 +67,16 @@ def load(
             inputs(x_test, "x_test", kinds), _class_ids(test, number, "y_test"), None, "test"
         )
     if not is_named:
-        parts = ((y, train.labels), (clean, clean_ids), (y_test, held.labels if held else None))
+        parts = ((y, own), (clean, clean_ids), (y_test, held.labels if held else None))
         values = _values(y, [(some, k) for some, k in parts if k is not None], len(names))
     elif isinstance(given[0] if given else None, str):
         values = LabelValues.like(y, map(str, names))
     else:
         values = LabelValues.class_ids(len(names), y)
-    return checked(
-        Dataset("arrays", train, tuple(names), test=held, clean=clean_ids, label_values=values)
+    return separated(
+        checked(
+            Dataset("arrays", train, tuple(names), test=held, clean=clean_ids, label_values=values)
+        )
     )
 
 
@@ -179,6 +187,27 @@ def _labels(y: object, what: str, *, as_texts: bool) -> list[int | str]:
     if not all(isinstance(label, int | str) for label in labels):
         raise InputError(f"{what} has labels that are neither integers nor texts")
     return [str(label) for label in labels] if as_texts else labels
+
+
+def _is_known(y: object) -> Bools:
+    """Return [n] whether there is a label, rather than None, NaN or what pandas has for it."""
+    array = np.asarray(_on_cpu(y))
+    # NumPy would make a text of what is missing from a list of texts.
+    labels = y if isinstance(y, list | tuple) else array.tolist()
+    if array.ndim != 1 or array.dtype.kind in "iub":
+        return np.ones(len(array) if array.ndim else 0, dtype=np.bool_)
+    return np.array([one is not None and not _is_nan(one) for one in labels], dtype=np.bool_)
+
+
+def _at(y: object, is_known: Bools) -> object:
+    """Return the labels that are known, in the same type; a column becomes an array."""
+    if is_known.all():
+        return y
+    if isinstance(y, list | tuple):
+        return [one for one, known in zip(y, is_known.tolist(), strict=True) if known]
+    if hasattr(y, "detach"):
+        return y[np.flatnonzero(is_known)]  # type: ignore[index]
+    return np.asarray(y)[is_known]
 
 
 def _must_be_there(labels: object, what: str) -> None:

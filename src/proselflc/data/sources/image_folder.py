@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from proselflc.data.dataset import (
+    NO_LABEL,
     Contents,
     ModelNeeds,
     Part,
@@ -45,7 +46,11 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNOREC
 
 
 def read(
-    path: Path, *, on_bad_image: OnBadImage = "error", needs: ModelNeeds | None = None
+    path: Path,
+    *,
+    on_bad_image: OnBadImage = "error",
+    needs: ModelNeeds | None = None,
+    unlabelled: str | None = None,
 ) -> Contents:
     """Return the contents of a folder with one folder per class, or below train/, test/ and val/.
 
@@ -53,7 +58,8 @@ def read(
     extension are ignored. Classes are those of train in natural order ("class 9" before
     "class 10"); ids are paths relative to `path`, with forward slashes. Links to folders, and to
     files outside `path`, are not followed but listed in `skipped`. Only headers are read here; a
-    file damaged further on shows when a batch decodes it.
+    file damaged further on shows when a batch decodes it. The images of a folder called
+    `unlabelled` beside the class folders of train have no label.
 
     For a model, only the splits asked for are read. A split, or the whole folder, may then also
     hold images and no folders, or folders none of which is named like a class, such as albums by
@@ -75,11 +81,24 @@ def read(
         level = scan(path, splits[split]) if splits[split] else top
         found[split], beside = _folders(path, splits[split], level, None if needs else split)
         skipped += [replace(one, split=split) for one in beside.left_out()]
-    names = needs.names if needs else in_order(found["train"].values())
+    if needs is None and unlabelled is not None and unlabelled not in found["train"].values():
+        raise InputError(
+            f'{path} has no folder "{unlabelled}" beside its class folders',
+            field="unlabelled",
+            fix="name the folder of the images without a label",
+        )
+    names = needs.names if needs else in_order({*found["train"].values()} - {unlabelled or ""})
     parts: dict[str, Part[Ints | None]] = {}
     for split, folder_of in found.items():
         labelled = _labelled if needs is None else _perhaps_labelled
-        images, labels = labelled(path, folder_of, names)
+        if needs is None and split != "train" and unlabelled in folder_of.values():
+            raise InputError(
+                f'the {split} split of {path} has a folder "{unlabelled}", but its images need '
+                "labels",
+                field="unlabelled",
+                fix="move them to train",
+            )
+        images, labels = labelled(path, folder_of, names, unlabelled)
         ids = tuple(text(image) for image in images)
         files = ImageFiles(tuple(path / image for image in images))
         classes = None if needs else [folder_of[image] for image in images]
@@ -123,10 +142,12 @@ def _folders(
 
 
 def _labelled(
-    path: Path, folder_of: Mapping[str, str], names: Sequence[str]
+    path: Path, folder_of: Mapping[str, str], names: Sequence[str], unlabelled: str | None
 ) -> tuple[list[str], Ints]:
     """Return the images by class and name, as the order of the disk is arbitrary, and labels."""
     place = {name: k for k, name in enumerate(names)}
+    if unlabelled is not None:
+        place[unlabelled] = NO_LABEL
     for image, name in folder_of.items():
         if name not in place:
             raise InputError(f"{path / image}: {unknown('class', name, names)}")
@@ -135,13 +156,16 @@ def _labelled(
 
 
 def _perhaps_labelled(
-    path: Path, folder_of: Mapping[str, str], names: Sequence[str]
+    path: Path, folder_of: Mapping[str, str], names: Sequence[str], unlabelled: str | None
 ) -> tuple[list[str], Ints | None]:
     """Return the images by name, and labels if some folder is named like a class."""
     images = sorted(folder_of)
     if "" in folder_of.values() or not set(folder_of.values()) & set(names):
         return images, None
-    return images, class_ids([folder_of[image] for image in images], names, str(path))
+    labels = np.full(len(images), NO_LABEL)
+    known = [i for i, image in enumerate(images) if folder_of[image] != unlabelled]
+    labels[known] = class_ids([folder_of[images[i]] for i in known], names, str(path))
+    return images, labels
 
 
 @dataclass

@@ -13,7 +13,8 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from io import BufferedReader
 from pathlib import Path
@@ -24,6 +25,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from proselflc.data.dataset import (
+    NO_LABEL,
     SPLITS,
     Contents,
     Dataset,
@@ -71,8 +73,8 @@ def read(path: Path, needs: ModelNeeds | None = None) -> Contents:
     | array | holds |
     |---|---|
     | `x` | [n, D] numbers (features), or uint8 images [n, H, W], [n, H, W, C] or [n, C, H, W] |
-    | `y` | [n] integers 0 … C−1 |
-    | `x_test`, `y_test` | the same for testing |
+    | `y` | [n] integers 0 … C−1, or −1 for an example without a label |
+    | `x_test`, `y_test` | the same for testing, all with a label |
     | `ids` | [n] texts or integers that name the training examples |
     | `clean` | [n] integers, the true labels of the training examples |
     | `names` | [C] texts, the class names |
@@ -131,34 +133,33 @@ def _twin(name: str) -> str:
 
 def arrays(path: Path, wanted: Collection[str]) -> dict[str, Array]:
     """Return those of the wanted arrays that an `.npz` file has. The others are not looked at."""
-    try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            infos = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
-            chosen = {name: infos[name] for name in wanted if name in infos}
-            _refuse_bombs(path, chosen)
-            found = {}
-            for name, info in chosen.items():
-                with archive.open(info) as stream:
-                    found[name] = _read(stream, info.file_size, f'"{name}" in {path}')
-            if not found:
-                raise InputError(
-                    f"{path} has none of the arrays {', '.join(wanted)}: it holds {_listed(infos)}"
-                )
-            return found
-    except InputError:
-        raise
-    except DAMAGE as error:
-        raise InputError(
-            f"{path} is not an .npz file or is damaged ({_reason(error)}): write it again with "
-            "np.savez"
-        ) from error
+    with _opened(path) as archive:
+        infos = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
+        chosen = {name: infos[name] for name in wanted if name in infos}
+        _refuse_bombs(path, chosen)
+        found = {}
+        for name, info in chosen.items():
+            with archive.open(info) as stream:
+                found[name] = _read(stream, info.file_size, f'"{name}" in {path}')
+        if not found:
+            raise InputError(
+                f"{path} has none of the arrays {', '.join(wanted)}: it holds {_listed(infos)}"
+            )
+        return found
 
 
 def names_of_arrays(path: Path) -> tuple[str, ...]:
     """Return the names of the arrays in an `.npz` file."""
+    with _opened(path) as archive:
+        return tuple(info.filename.removesuffix(".npy") for info in archive.infolist())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an `.npz` file; damage that is met while it is open is refused in one sentence."""
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            return tuple(info.filename.removesuffix(".npy") for info in archive.infolist())
+            yield archive
     except InputError:
         raise
     except DAMAGE as error:
@@ -277,13 +278,13 @@ def _require(found: Mapping[str, Array], name: str, path: Path) -> None:
 
 
 def _labels(values: Array, name: str, path: Path) -> Ints:
-    """Return [n] int64 class ids from 0; refuse anything else."""
+    """Return [n] int64 class ids from 0, and −1 for no label in "y"; refuse anything else."""
     wrong = ""
     if values.dtype.kind not in "iu":
         wrong = f"{values.dtype}"
     elif values.ndim != 1:
         wrong = f"shape {list(values.shape)}"
-    elif len(values) and int(values.min()) < 0:
+    elif len(values) and int(values.min()) < (NO_LABEL if name == "y" else 0):
         wrong = f"{int(values.min())}"
     elif len(values) and int(values.max()) > 1 << 31:
         wrong = f"{int(values.max())}"

@@ -10,7 +10,15 @@ from typing import Literal
 
 import numpy as np
 
-from proselflc.data.dataset import Contents, ModelNeeds, Part, Skipped, choose_splits, in_order
+from proselflc.data.dataset import (
+    NO_LABEL,
+    Contents,
+    ModelNeeds,
+    Part,
+    Skipped,
+    choose_splits,
+    in_order,
+)
 from proselflc.data.image import sift
 from proselflc.data.inputs import Features, ImageFiles, Inputs, Ints, Texts
 from proselflc.data.request import Request
@@ -35,6 +43,9 @@ from proselflc.data.tables.reading import known_columns, learned_columns, requir
 from proselflc.data.tables.table_file import Table, open_table
 from proselflc.errors import InputError, unknown
 
+# Cells that mean "no label" unless the request says what does, as pandas writes and reads them.
+# Not among them is "nan" beside other texts, which may be a name.
+UNKNOWN = ("NA", "N/A", "NaN", "NULL", "null", "None", "<NA>", "?")
 ALL_COLUMNS = Request()  # every column is found by its usual name
 SPLITS = {
     "train": "train",
@@ -73,8 +84,10 @@ def read(
     If the request names embeddings, what is left of the columns is not read: the examples get no
     features, for the caller to put embeddings in their place.
 
-    For a model, there need not be a label column, and it may be empty for a whole split, which
-    then has no labels.
+    Training rows whose label is empty, or stands for that, get `NO_LABEL`; see `label_cells`.
+
+    For a model, there need not be a label column, and its cells may be empty; a split in which all
+    are has no labels.
     """
     table = open_table(path, request.sheet)
     needed = None if needs is None else needs.columns
@@ -82,17 +95,20 @@ def read(
     label = roles.label if needs else require_label(table, roles.label)
     if len(table) == 0:
         raise InputError(f"{path} has column names but no rows: add one row per example")
-    given = [] if needs or label is None else _filled(table, label, "label")
+    given = [] if needs or label is None else label_cells(table, label, request.unlabelled)
     if label is not None and needs is None:
-        check_labels(table, label, given)
+        check_labels(table, label, [cell for cell in given if cell])
     rows_of = _split_rows(table, roles.split)
+    for split, rows in rows_of.items() if given else ():
+        if split != "train" and not all(given[i] for i in rows):
+            raise _missing(table, label or "", "label", [i for i in rows if not given[i]])
     true = [] if needs else _true_labels(table, roles.clean, rows_of["train"], given)
     if needs is not None:
         names = needs.names
         filled = {split: rows for split, rows in rows_of.items() if len(rows)}
         rows_of = {split: filled[split] for split in choose_splits(filled, needs.split, str(path))}
     else:
-        names = in_order([*(given[i] for i in rows_of["train"]), *true])
+        names = in_order([*(given[i] for i in rows_of["train"] if given[i]), *filter(None, true)])
     clean = _encode(table, true, names, roles.clean or "") if true else None
     class_ids = None if needs else _encode(table, given, names, label or "")
     reader = (
@@ -106,7 +122,10 @@ def read(
     skipped: list[Skipped] = []
     parts: dict[str, Part[Ints | None]] = {}
     for split, rows in rows_of.items():
-        labels = _known_labels(table, label, rows, names) if class_ids is None else class_ids[rows]
+        if class_ids is None:
+            labels = _known_labels(table, label, rows, names, request.unlabelled)
+        else:
+            labels = class_ids[rows]
         part = Part(inputs.take(rows), labels, tuple(ids[i] for i in rows))
         if isinstance(part.inputs, ImageFiles):
             classes = None if needs else [given[i] for i in rows]
@@ -122,16 +141,20 @@ def read(
 
 
 def read_labels(
-    path: Path, *, label_column: str | None = None, id_column: str | None = None
+    path: Path,
+    *,
+    label_column: str | None = None,
+    id_column: str | None = None,
+    unlabelled: str | None = None,
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return the ids and the label names of a table that replaces the labels of another.
 
     The ids come from the id column or the path column; they are None if there is neither and
-    labels follow row by row.
+    labels follow row by row. A missing label is "".
     """
     table = open_table(path)
     label = require_label(table, find_label(table, label_column))
-    labels = _filled(table, label, "label")
+    labels = label_cells(table, label, unlabelled)
     column = find_ids(table, id_column, (label,))
     if column is None:
         column = find_column(table, None, PATH, field="id_column", taken=(label,))
@@ -147,6 +170,29 @@ def read_labels(
             )
         seen.add(name)
     return tuple(ids), tuple(labels)
+
+
+def label_cells(table: Table, column: str, unlabelled: str | None = None) -> list[str]:
+    """Return the labels in a column, "" where there is none.
+
+    There is none in an empty cell, and in a cell that holds the text `unlabelled`, or if that is
+    None, one of `UNKNOWN`. Where all other labels are numbers, NaN is none in any spelling.
+    """
+    unknown = set(UNKNOWN if unlabelled is None else (unlabelled,))
+    cells = ["" if cell in unknown else cell for cell in table.texts(column)]
+    empty = _empty(cells, label=True)
+    for i in empty:
+        cells[i] = ""
+    return cells
+
+
+def words_for_no_label(path: Path, request: Request) -> list[str]:
+    """Return which of `UNKNOWN` a table has among its labels, each read as no label."""
+    if request.unlabelled is not None:
+        return []
+    table = open_table(path)
+    cells = set(table.texts(require_label(table, find_roles(table, request).label)))
+    return [word for word in UNKNOWN if word in cells]
 
 
 @dataclass(frozen=True)
@@ -244,12 +290,10 @@ def _needed_numbers(table: Table, columns: Sequence[str]) -> Features:
     return Features(values, tuple(columns))
 
 
-def _filled(
-    table: Table, column: str, what: Literal["id", "label", "path", "split", "text", "true label"]
-) -> list[str]:
+def _filled(table: Table, column: str, what: Literal["id", "path", "split", "text"]) -> list[str]:
     """Return the cells of a column in which every cell must be filled."""
     cells = table.texts(column)
-    empty = _empty(cells, label=what == "label")
+    empty = _empty(cells, label=False)
     if empty:
         raise _missing(table, column, what, empty)
     if what == "path":
@@ -279,18 +323,19 @@ def _missing(table: Table, column: str, what: str, rows: Sequence[int]) -> Input
 
 
 def _known_labels(
-    table: Table, column: str | None, rows: Ints, names: Sequence[str]
+    table: Table,
+    column: str | None,
+    rows: Ints,
+    names: Sequence[str],
+    unlabelled: str | None,
 ) -> Ints | None:
     """Return the class ids of these rows for a model, or None if they have no labels."""
     if column is None:
         return None
-    cells = table.texts(column)
-    empty = sorted(set(_empty(cells, label=True)) & set(rows.tolist()))
-    if len(empty) == len(rows):
+    cells = label_cells(table, column, "" if set(names) & set(UNKNOWN) else unlabelled)
+    if not any(cells[row] for row in rows):
         return None
-    if empty:
-        raise _missing(table, column, "label", empty)
-    places = {name: k for k, name in enumerate(names)}
+    places = {name: k for k, name in enumerate(names)} | {"": NO_LABEL}
     for row in rows:
         if cells[row] not in places:
             raise InputError(
@@ -324,12 +369,18 @@ def train_rows(table: Table, split: str | None) -> Ints:
 
 
 def _true_labels(table: Table, column: str | None, train: Ints, given: Sequence[str]) -> list[str]:
-    """Return the true labels of the training rows, or nothing if they are not known."""
+    """Return the true labels of the training rows, or nothing if they are not known.
+
+    That of a row without a label may be empty.
+    """
     if column is None or len(train) == 0:
         return []
-    cells = _filled(table, column, "true label")
+    cells = table.texts(column)
+    empty = [int(i) for i in train if given[i] and not cells[i]]
+    if empty:
+        raise _missing(table, column, "true label", empty)
     true = [cells[i] for i in train]
-    if not set(true) & {given[i] for i in train}:
+    if not set(true) & {given[i] for i in train if given[i]}:
         raise InputError(
             f'the column "{column}" of {table.path} shares no class with the labels: it should '
             "hold the true label of every row",
@@ -339,8 +390,8 @@ def _true_labels(table: Table, column: str | None, train: Ints, given: Sequence[
 
 
 def _encode(table: Table, labels: Sequence[str], names: Sequence[str], column: str) -> Ints:
-    """Return the class id of every label."""
-    class_ids = {name: k for k, name in enumerate(names)}
+    """Return the class id of every label; `NO_LABEL` for an empty one."""
+    class_ids = {name: k for k, name in enumerate(names)} | {"": NO_LABEL}
     for row, label in enumerate(labels):
         if label not in class_ids:
             raise InputError(

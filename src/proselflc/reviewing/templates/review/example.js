@@ -1,7 +1,7 @@
 // An example: its picture, its text or its columns, and how it was learned.
 
 import { bdi, chance, drawn, make, number, whole } from "./elements.js";
-import { nameOf, session } from "./session.js";
+import { isLabelled, nameOf, session } from "./session.js";
 
 const PIXELATED = 48; // pixels; smaller thumbnails are enlarged without smoothing
 
@@ -38,12 +38,13 @@ export const closeLook = (one, found) => {
   return [];
 };
 const columns = (one, list) => {
-  const head = ["column", "this example", `typical ${nameOf(one.given)}`, `typical ${nameOf(one.suggested)}`];
+  const classes = isLabelled(one) ? ["given", "suggested"] : ["suggested"];
+  const head = ["column", "this example", ...classes.map((which) => `typical ${nameOf(one[which])}`)];
   const typical = ([mean, std]) => `${number(mean)} ±\u00a0${number(std)}`;
   return make("table", {},
     make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, bdi(text))))),
     make("tbody", {}, ...list.map((row) => make("tr", {}, make("th", { scope: "row" }, bdi(row.name)),
-      make("td", {}, make("b", { textContent: number(row.value) })), make("td", { textContent: typical(row.given) }), make("td", { textContent: typical(row.suggested) })))));
+      make("td", {}, make("b", { textContent: number(row.value) })), ...classes.map((which) => make("td", { textContent: typical(row[which]) }))))));
 };
 
 // The small view, in a list.

@@ -12,7 +12,7 @@ export const offerClasses = () => {
   }
 };
 const LISTS = {
-  conflicting: "conflicting duplicates", duplicates: "all duplicates",
+  unlabelled: "without a label", conflicting: "conflicting duplicates", duplicates: "all duplicates",
   in_test: "also in the test set", outliers: "outliers",
 };
 export const offerLists = () => {

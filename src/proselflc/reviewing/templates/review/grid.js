@@ -2,7 +2,7 @@
 
 import { $, bdi, chance, make, say, whole } from "./elements.js";
 import { glimpse } from "./example.js";
-import { UNDECIDED, decision, eachFrom, itemAt, question, session } from "./session.js";
+import { UNDECIDED, decision, eachFrom, isLabelled, itemAt, question, session } from "./session.js";
 
 const TALLEST = 2e7; // pixels; browsers have a limit
 const MOST_SELECTED = 500; // decisions that the server accepts in one request
@@ -89,7 +89,7 @@ const fill = (where, one) => {
   cell.content = content;
   element.setAttribute("aria-label", `${question(one)}, ${chance(one.sure)} confidence, ${one.id}. ${decision(one) || "undecided"}`);
   element.replaceChildren(make("span", { className: "look" }, glimpse(one)),
-    make("span", { className: "labels" }, bdi(session.names[one.given]), " → ", make("b", {}, bdi(session.names[one.suggested]))),
+    make("span", { className: "labels" }, ...(isLabelled(one) ? [bdi(session.names[one.given]), " → "] : ["no label → "]), make("b", {}, bdi(session.names[one.suggested]))),
     make("span", { className: "numbers", textContent: decision(one) || `${chance(one.sure)} confidence` }));
 };
 

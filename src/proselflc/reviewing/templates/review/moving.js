@@ -6,7 +6,7 @@ import { clear, here, layOut, moveTo, selectNext } from "./grid.js";
 import { showOne } from "./one.js";
 import { takeOver } from "./progress.js";
 import { ask } from "./server.js";
-import { forget, itemAt, query, question, saveWhere, session } from "./session.js";
+import { forget, isLabelled, itemAt, query, question, saveWhere, session } from "./session.js";
 
 const FIFTY = 50;
 
@@ -102,7 +102,7 @@ export const otherMode = () => (session.mode === "grid" ? setMode("one", here())
 export const fifty = async () => {
   const one = await itemAt(here());
   if (!one) return;
-  const pair = { given: String(one.given), suggested: String(one.suggested) };
+  const pair = { given: isLabelled(one) ? String(one.given) : "", suggested: String(one.suggested) };
   if (session.view.given !== pair.given || session.view.suggested !== pair.suggested) {
     await filter({ ...pair, state: "open" });
     moveTo(0);

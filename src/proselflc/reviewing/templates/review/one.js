@@ -3,7 +3,7 @@
 import { $, bdi, chance, make, time, whole } from "./elements.js";
 import { closeLook, curve, firstLook, glimpse, pictureOf } from "./example.js";
 import { once } from "./server.js";
-import { UNDECIDED, decision, itemAt, nameOf, session } from "./session.js";
+import { UNDECIDED, decision, isLabelled, itemAt, nameOf, session } from "./session.js";
 
 const ACTIONS = {
   change: "· the audit would change it",
@@ -24,17 +24,19 @@ const detail = (index) => {
 
 export const showOne = (one) => {
   session.item = one;
-  const given = nameOf(one.given), suggested = nameOf(one.suggested), { total, place, start } = session;
+  const given = isLabelled(one) ? nameOf(one.given) : "no label", suggested = nameOf(one.suggested), { total, place, start } = session;
   $("place").textContent = total ? `${whole(Math.min(place + 1, total))} of ${whole(total)}` : "";
   $("question").replaceChildren(
     side("given", bdi(given)), make("span", { className: "arrow", ariaHidden: "true", textContent: "→" }),
     side("suggested", make("b", {}, bdi(suggested))));
   showStanding(one);
-  $("chances").replaceChildren(...bar("Given", given, one.quality, "given"), ...bar("Suggested", suggested, one.sure, "other"));
+  $("chances").replaceChildren(...(isLabelled(one) ? bar("Given", given, one.quality, "given") : []), ...bar("Suggested", suggested, one.sure, "other"));
   $("action").textContent = ACTIONS[one.action] || "";
   $("accept").firstChild.replaceChildren("Accept: ", bdi(suggested));
   $("keep").firstChild.replaceChildren("Keep: ", bdi(given));
   $("accept").hidden = one.given === one.suggested;
+  $("keep").hidden = !isLabelled(one);
+  $("near-given-name").parentElement.hidden = !isLabelled(one);
   $("id").textContent = one.id;
   $("copies").hidden = true;
   $("exhibit").replaceChildren(firstLook(one));

@@ -70,8 +70,10 @@ export const eachFrom = (first, last, tell) => {
 };
 
 // Texts about a suspect.
+// An example without a label has the given class -1.
+export const isLabelled = (one) => one.given >= 0;
 export const nameOf = (label) => (label === null || label === UNSURE ? "cannot tell" : session.names[label]);
-export const question = (one) => `Given ${nameOf(one.given)}, suggested ${nameOf(one.suggested)}`;
+export const question = (one) => !isLabelled(one) ? `No label, suggested ${nameOf(one.suggested)}` : `Given ${nameOf(one.given)}, suggested ${nameOf(one.suggested)}`;
 export const decision = (one) => {
   if (one.label === UNDECIDED) return "";
   if (one.label === UNSURE) return "cannot tell";

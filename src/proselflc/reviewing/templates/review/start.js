@@ -11,7 +11,7 @@ import { showStanding } from "./one.js";
 import { pick } from "./picker.js";
 import { takeOver } from "./progress.js";
 import { ask, once } from "./server.js";
-import { goBack, itemAt, session } from "./session.js";
+import { goBack, isLabelled, itemAt, session } from "./session.js";
 
 const isGrid = () => session.mode === "grid";
 const chosen = () => {
@@ -20,7 +20,7 @@ const chosen = () => {
 };
 const actions = {
   a: () => settle(chosen(), (one) => one.suggested),
-  k: () => settle(chosen(), (one) => one.given),
+  k: () => settle(chosen().filter(isLabelled), (one) => one.given),
   u: () => settle(chosen(), () => null),
   c: () => pick(chosen()),
   s: () => step(1), ArrowRight: () => step(1),
