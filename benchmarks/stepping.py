@@ -8,8 +8,8 @@ from pathlib import Path
 
 from proselflc.data.dataset import Dataset
 from proselflc.run.config import Config
+from proselflc.run.learned.network import TrainingRun
 from proselflc.run.prepare import prepare
-from proselflc.run.train import TrainingRun
 from proselflc.terminal import Silent
 from proselflc.training import processes
 from proselflc.training.run_directory import RunDirectory

@@ -46,8 +46,8 @@ from proselflc.data.inputs import Bytes, Images, Ints
 from proselflc.models import catalogue
 from proselflc.models.shape import ImageShape
 from proselflc.run.config import Config
+from proselflc.run.learned.network import TrainingRun
 from proselflc.run.prepare import prepare
-from proselflc.run.train import TrainingRun
 from proselflc.terminal import Display
 from proselflc.training import processes
 from proselflc.training.loop import train_steps

@@ -266,7 +266,7 @@ def test_a_run_that_stopped_goes_on_as_it_began(
     weights = str(tmp_path / "first" / "model.safetensors")
     out, arguments = tmp_path / "run", ("--model", "convnet", "--weights", weights)
     with monkeypatch.context() as early:
-        early.setattr("proselflc.run.train.TrainingRun.finish", _stop)
+        early.setattr("proselflc.run.learned.network.TrainingRun.finish", _stop)
         with pytest.raises(AssertionError, match="130"):
             train(data, out, *arguments)
     found = train(data, out, *arguments, "--resume")

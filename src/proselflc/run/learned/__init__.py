@@ -1,1 +1,1 @@
-"""Runs whose labels are learned by trees or estimators, and the choice of what learns."""
+"""What learns a run: a network in the loop, trees by rounds, an estimator by folds."""
