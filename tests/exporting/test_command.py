@@ -562,6 +562,9 @@ def test_a_run_that_is_too_short_to_correct_labels(
     answer = json.loads(capsys.readouterr().out)
     assert (answer["corrections"], answer["suspects"], answer["left"]) == (0, 0, 0)
     assert answer["warnings"][0]["code"] == "few_epochs"
+    exported(run, "--out", tmp_path / "again.csv", "--force")
+    said = capsys.readouterr().err
+    assert said == "0 of 108 labels were changed; the audit calls none suspect.\n"
     own = labels_of(Request(str(source)))
     assert labels_of(Request(str(source), labels=tmp_path / "l.csv")) == own
     again = ["train", "--data", str(source), "--labels", str(run), *short]

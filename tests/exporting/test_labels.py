@@ -16,6 +16,7 @@ import pytest
 from proselflc.auditing.audit import Audit
 from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.examples import write_parquet
+from proselflc.auditing.measured import Measured, MeasuredPrecision
 from proselflc.data.decisions import DecisionChange
 from proselflc.data.labels import Labels
 from proselflc.data.noise import fingerprint
@@ -387,6 +388,15 @@ def test_what_the_audit_would_change_is_changed(acting: Run) -> None:
     soft = corrected.table(soft=True)  # a suspect that is left for review has its given label
     assert [soft[f"p({name})"].to_pylist()[1] for name in NAMES] == [0, 1, 0]
     assert soft["p(cat)"].to_pylist()[2] == pytest.approx(0.6)
+
+
+def test_the_cost_of_all_suspects_is_a_range_if_it_was_measured(tmp_path: Path) -> None:
+    found = Measured(30, (0.2, 0.5, 0.7), MeasuredPrecision(suspects=(0.3, 0.6, 0.7)))
+    run = made(tmp_path / "run", actions=ACTIONS, changes=2, expected_precision=0.6, measured=found)
+    assert LabelExport(run, suspects=True).notes == (
+        "all suspects are followed: about 1 (1 to 2) of the 3 changed labels are right as given, "
+        "measured on 30 reviewed labels",
+    )
 
 
 def test_all_suspects_are_changed_at_a_stated_cost(

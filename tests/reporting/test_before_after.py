@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from proselflc.auditing.caveats import OWN_CORRECTIONS, label_warnings
+from proselflc.auditing.noise_range import Share
 from proselflc.data.decisions import DecisionChange, Sample
 from proselflc.data.labels import Labels
 from proselflc.reporting import command as report
@@ -22,7 +23,7 @@ from proselflc.reporting.before_after import changes, decided
 from proselflc.reporting.run_facts import read_runs
 from proselflc.reviewing.view import next_steps
 from proselflc.run.reader import Run
-from proselflc.run.review import Review, wilson
+from proselflc.run.review import Review
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_how_many_suggestions_were_confirmed(before: Path) -> None:
         "5 of 15 suspects were reviewed: 3 suggested labels are right, 1 given label is right, "
         "and 1 could not be decided."
     )
-    low, high = wilson(3, 4)
+    low, high = Share(3, 4).interval(1.96)
     expected = f"75% (95% interval {np.floor(100 * low):.0f} to {np.ceil(100 * high):.0f}%)"
     assert expected in said[1]
     assert len(said) == 2

@@ -23,6 +23,7 @@ from proselflc.cli import app as cli
 from proselflc.errors import InputError
 from proselflc.pages.values import share_in_words
 from proselflc.run import audit as auditing
+from proselflc.run import audit_words
 from proselflc.run.reader import Run, load_run
 from proselflc.training.run_directory import RunDirectory
 
@@ -351,12 +352,12 @@ def test_the_words_count_the_suspects_that_the_page_shows(run: Path, program: An
     counted = suspects.groupby(["given_label", "suggested_label"]).size()
     lines = program("audit", run).stdout.splitlines()
     start = lines.index("Most frequent suspects (given → suggested):") + 1
-    for line in lines[start : start + auditing.PAIRS]:
+    for line in lines[start : start + audit_words.PAIRS]:
         given, _, suggested, count = line.split()
         assert counted[given, suggested] == int(count)
     assert int(lines[start].split()[-1]) == counted.max()
     listed = json.loads(program("audit", run, "--json").stdout)["pairs"]
-    assert [one["count"] for one in listed] == sorted(counted, reverse=True)[: auditing.PAIRS]
+    assert [one["count"] for one in listed] == sorted(counted, reverse=True)[: audit_words.PAIRS]
 
 
 def test_a_run_that_is_in_memory_reads_its_files_anew(run: Path, resealed: Any) -> None:

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy.stats import binomtest
 
 from proselflc.auditing.examples import read_examples, write_parquet
 from proselflc.auditing.neighbours import neighbours_of
+from proselflc.auditing.noise_range import Share
 from proselflc.auditing.plain_features import PlainFeatures
 from proselflc.data.decisions import DecisionChange, Sample
 from proselflc.errors import InputError
 from proselflc.run.reader import Run
-from proselflc.run.review import UNDECIDED, UNSURE, Review, View, existing_review, wilson
+from proselflc.run.review import UNDECIDED, UNSURE, Review, View, existing_review
 
 
 @pytest.fixture
@@ -101,16 +101,6 @@ def test_what_decisions_say_together(make: Callable[..., Review]) -> None:
     assert review.label.tolist() == [1, 1, 1, UNSURE, UNDECIDED, UNDECIDED]
     assert review.remaining == pytest.approx((0.6 + 0.2, 0.6))
     assert existing_review(review.run) is not None
-
-
-@pytest.mark.parametrize(("k", "n"), [(0, 10), (7, 10), (10, 10), (430, 500)])
-def test_the_interval_is_wilsons(k: int, n: int) -> None:
-    expected = binomtest(k, n).proportion_ci(0.95, method="wilson")
-    assert wilson(k, n) == pytest.approx((expected.low, expected.high), abs=1e-9)
-
-
-def test_nothing_is_known_without_trials() -> None:
-    assert wilson(0, 0) == (0.0, 1.0)
 
 
 def test_a_sample_is_drawn_once(make: Callable[..., Review]) -> None:
@@ -244,7 +234,8 @@ def test_a_sample_of_an_older_version(make: Callable[..., Review]) -> None:
     found = review.sampled()
     assert found is not None
     assert (found.done, found.size, found.measured) == (2, 4, None)
-    assert found.wrong == pytest.approx((wilson(1, 2)[0], 0.5, wilson(1, 2)[1]))
+    low, high = Share(1, 2).interval(1.96)
+    assert found.wrong == pytest.approx((low, 0.5, high))
     assert found.confirmed == found.wrong
     table = read_examples(review.run.directory.examples)
     is_suspect = np.arange(24) < 11

@@ -23,7 +23,7 @@ from proselflc.data.noise_generators import Matrix
 FEWEST = 100  # examples that a share is taken of
 STEP = 1.25  # from one number of examples to the next
 MOST_SURE, MOST_PLANTED = 0.5, 0.9  # of the examples
-RANGE = 1.96  # standard errors of the first estimate that the range extends
+RANGE = 1.96  # standard errors of the first estimate that the range extends: 95 %
 NARROW = 1.64  # standard errors that the second may differ from the first
 # Of several shares the one with the smallest upper bound is taken, by this many standard errors.
 CAUTION_SUREST, CAUTION_PLANTED = 2.5, 5.0
@@ -57,8 +57,15 @@ class Share:
         return min(1.0, self.hits / self.trials) if self.trials else 1.0
 
     def interval(self, errors: float) -> tuple[float, float]:
-        """Return Wilson's interval for the chance of a hit, some standard errors wide."""
-        n, z, p = max(self.trials, 1e-9), errors, self.rate
+        """Return Wilson's interval for the chance of a hit, some standard errors wide.
+
+        (p + z²/2n ± z √(p (1 − p)/n + z²/4n²)) / (1 + z²/n), where p = hits/n and z is the number
+        of standard errors; from 0 to 1 without trials. It is written out because importing
+        scipy.stats takes long.
+        """
+        if not self.trials:
+            return 0.0, 1.0
+        n, z, p = self.trials, errors, self.rate
         middle = (p + z * z / (2 * n)) / (1 + z * z / n)
         width = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
         return max(0.0, middle - width), min(1.0, middle + width)

@@ -170,6 +170,8 @@ class ExportResult:
         if self.reviewed:
             verb = "was" if self.reviewed == 1 else "were"
             sentence += f", {self.reviewed:,} {verb} reviewed"
+        if any(warning.abstains for warning in self.warnings):
+            return f"{sentence}; the audit calls none suspect."
         left = f"{self.left:,}" if self.left else "no"
         suspects = "suspect was" if self.left == 1 else "suspects were"
         return f"{sentence}, and {left} {suspects} left for review."

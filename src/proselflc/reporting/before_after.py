@@ -10,12 +10,13 @@ from typing import Any
 
 from proselflc.auditing import caveats
 from proselflc.auditing.measured import Interval, in_words
+from proselflc.auditing.noise_range import RANGE, Share
 from proselflc.data.label_files import CHOICES
 from proselflc.pages.html_page import Cell, Table, name_cell, share_cell
 from proselflc.pages.values import NAME, number, percent, share, shorten, text
 from proselflc.reporting.run_facts import RunFacts
 from proselflc.reporting.tables import written_options
-from proselflc.run.review import Precision, Review, wilson
+from proselflc.run.review import Precision, Review
 
 MOST_CLASSES = 12  # in the table of classes
 MOST_OPTIONS = 5  # listed as different
@@ -261,7 +262,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _interval(hits: int, precision: Precision) -> str:
-    low, high = wilson(hits, precision.decided)
+    low, high = Share(hits, precision.decided).interval(RANGE)
     return _share((low, hits / precision.decided, high))
 
 

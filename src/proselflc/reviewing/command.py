@@ -178,7 +178,8 @@ def describe(review: Review, data: str | None = None) -> str:
         first = f"the first {sampled.done:,} of {sampled.size:,}"
         lines += _measurement(sampled, all_of_it if sampled.done == sampled.size else first)
     if not lines:
-        return "No suspect has been decided."
+        what = "suspect" if sampled is None else "label of the sample"
+        return f"No {what} has been decided."
     if sampled is not None and sampled.measured is not None:
         again = command("audit", review.run.path)
         lines.append(f"{printable(again)} makes the audit use this measurement.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from proselflc.errors import InputError, invalid_option, printable
 from proselflc.pages.values import share_in_words
 from proselflc.run import audit_words, neighbours, original
 from proselflc.run import folds as folds_of
+from proselflc.run.audit_words import PAIRS, given_to_suggested, indented, short_id, short_name
 from proselflc.run.folds import Data
 from proselflc.run.reader import Run, epochs_of, load_run
 from proselflc.run.summary import label_summary
@@ -35,8 +35,6 @@ from proselflc.wording import command
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PAIRS = 5  # of given and suggested label that are listed
-_ID, _NAME = 44, 24  # characters of an id and of a class name that are shown
 _REWRITTEN = ("examples", "audit", "summary")
 
 
@@ -174,20 +172,20 @@ def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
     found = suspect_pairs(table, PAIRS)
     if found:
         labelled = [
-            (f"{_short(pair.given_label)} → {_short(pair.suggested_label)}", f"{pair.count:,}")
+            (given_to_suggested(pair.given_label, pair.suggested_label), f"{pair.count:,}")
             for pair in found
         ]
-        lines += ["", "Most frequent suspects (given → suggested):", *_aligned(labelled)]
+        lines += ["", "Most frequent suspects (given → suggested):", *indented(labelled)]
     listed = worst_suspects(table, count) if count else []
     if listed:
         rows = [("id", "given → suggested", "quality")]
         for row in listed:
-            change = f"{_short(row['given_label'])} → {_short(row['suggested_label'])}"
-            rows.append((_short(row["id"], _ID), change, f"{row['quality']:.3f}"))
+            change = given_to_suggested(row["given_label"], row["suggested_label"])
+            rows.append((short_id(row["id"]), change, f"{row['quality']:.3f}"))
         least = (
             f"The {len(listed)} least likely to be right:" if len(listed) > 1 else "The suspect:"
         )
-        lines += ["", least, *_aligned(rows)]
+        lines += ["", least, *indented(rows)]
     return "\n".join(
         [
             *lines,
@@ -210,7 +208,7 @@ def _conflicts(table: pa.Table, count: int) -> list[str]:
     groups = table["duplicate_group"].take(rows).to_numpy()
     shown = rows[np.argsort(groups, kind="stable")][:count]
     listed = [
-        (_short(row["id"], _ID), _short(row["given_label"]))
+        (short_id(row["id"]), short_name(row["given_label"]))
         for row in table.select(("id", "given_label")).take(shown).to_pylist()
     ]
     many = len(set(groups.tolist()))
@@ -218,7 +216,7 @@ def _conflicts(table: pa.Table, count: int) -> list[str]:
     text = f"{len(rows):,} examples in {where} of duplicates have different labels; review them"
     if not count:
         return ["", f"{text} first."]
-    return ["", f"{text} first:", *_aligned([("id", "given"), *listed])]
+    return ["", f"{text} first:", *indented([("id", "given"), *listed])]
 
 
 def cautions(audit: Audit, *, abstaining: bool = False) -> list[str]:
@@ -242,7 +240,7 @@ def _next(run: Run, audit: Audit) -> list[str]:
         rows.append((_command("review", run), "# review them with the keyboard"))
     if audit.changes:
         rows.append((export_command(run), "# the corrected labels"))
-    return _aligned(rows)
+    return indented(rows)
 
 
 def export_command(run: Run, data: str | None = None) -> str:
@@ -309,22 +307,9 @@ def _verdict(audit: Audit) -> list[str]:
         lines.append(audit_words.unlabelled(audit.unlabelled))
     if audit.judge is not None and audit.judge.kind is not None:
         lines.append(
-            f"Second opinion ({_short(audit.judge.kind)}): a model that did not see the label it "
-            f"judges, right for about {audit.judge.accuracy:.0%} of the examples."
+            f"Second opinion ({short_name(audit.judge.kind)}): a model that did not see the label "
+            f"it judges, right for about {audit.judge.accuracy:.0%} of the examples."
         )
     if audit.folds is not None:
         lines.append(f"Each was assessed by one of {audit.folds} models that had not seen it.")
     return lines
-
-
-def _short(name: object, length: int = _NAME) -> str:
-    """Return an untrusted name, shortened to fit into a line."""
-    text = printable(str(name))
-    return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return lines whose cells are aligned."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    cells = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
-    return [("  " + "  ".join(row)).rstrip() for row in cells]

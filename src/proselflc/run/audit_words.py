@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from proselflc.auditing import measured
 from proselflc.auditing.audit import Audit
-from proselflc.pages.values import percent, share_in_words
+from proselflc.errors import printable
+from proselflc.pages.values import percent, share_in_words, shorten
+from proselflc.terminal import aligned
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+PAIRS = 5  # of given and suggested label that are listed
+LONGEST_ID, LONGEST_NAME = 44, 24  # characters of an id and of a class name that are shown
+
+
+def short_id(name: object) -> str:
+    """Return an untrusted id, shortened to fit into a line."""
+    return shorten(printable(str(name)), LONGEST_ID)
+
+
+def short_name(name: object) -> str:
+    """Return an untrusted class name, shortened to fit into a line."""
+    return shorten(printable(str(name)), LONGEST_NAME)
+
+
+def given_to_suggested(given: object, suggested: object) -> str:
+    """Return a change of label, such as "cat → dog"."""
+    return f"{short_name(given)} → {short_name(suggested)}"
+
+
+def indented(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the indented lines of a table of aligned columns."""
+    return [f"  {line}" for line in aligned(rows)]
 
 
 def noise_range(audit: Audit, to: str = " to ") -> str:

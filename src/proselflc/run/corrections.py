@@ -109,7 +109,9 @@ def label_run_notes(request: Request, dataset: Dataset) -> Iterator[str]:
         yield from found.notes
         decided = {one.example: one.label for one in found.standing.values()}
         many = sum(label is not None for label in decided.values())
-        yield f"{many:,} labels are from the decisions in {review}"
+        if many:
+            labels = "1 label is" if many == 1 else f"{many:,} labels are"
+            yield f"{labels} from the decisions in {review}"
     elif wanted.reviewed:
         yield f"{run.path} has not been reviewed yet, so no label is changed"
     ids: list[str] = table["id"].to_pylist()
@@ -167,6 +169,9 @@ def _cost(run: Run, many: int) -> str:
             f"all suspects are followed, and it is not known how many of {labels} are right as "
             f"given; {command('review', run.path, sample=REVIEWED)} measures it"
         )
-    wrong = round((1 - precision) * many)
-    said = f"all suspects are followed: about {wrong:,} of {labels} are right as given"
-    return f"{said}, {measured}" if measured else said
+    wrong = f"about {round((1 - precision) * many):,}"
+    if audit is not None and audit.measured and (shares := audit.measured.precision.suspects):
+        low, _, high = shares
+        wrong += f" ({round((1 - high) * many):,} to {round((1 - low) * many):,})"
+    sentence = f"all suspects are followed: {wrong} of {labels} are right as given"
+    return f"{sentence}, {measured}" if measured else sentence

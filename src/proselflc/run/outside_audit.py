@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,18 +15,14 @@ from proselflc.data.dataset import NO_LABEL
 from proselflc.data.memory_budget import require
 from proselflc.data.sources.predictions import read_predictions
 from proselflc.errors import InputError, printable
-from proselflc.pages.values import shorten
 from proselflc.run import original, prediction
+from proselflc.run.audit_words import PAIRS, given_to_suggested, indented, short_id
 from proselflc.run.reader import Run
-from proselflc.terminal import aligned
 from proselflc.training.run_directory import Json
 from proselflc.wording import option
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-PAIRS = 5  # of given and suggested label that are listed
-_ID, _NAME = 44, 24  # characters of an id and of a class name that are shown
 
 
 def audit_files(
@@ -150,19 +145,20 @@ class OutsideAudit:
         pairs = suspect_pairs(self.table(), PAIRS)
         if pairs:
             counts = [
-                (_change(one.given_label, one.suggested_label), f"{one.count:,}") for one in pairs
+                (given_to_suggested(one.given_label, one.suggested_label), f"{one.count:,}")
+                for one in pairs
             ]
-            lines += ["", "Most frequent suspects (given → suggested):", *_indented(counts)]
+            lines += ["", "Most frequent suspects (given → suggested):", *indented(counts)]
         listed = self.worst(worst)
         if listed:
             rows = [("id", "given → suggested", "quality", "action")]
             for row in listed:
-                change = _change(row["given_label"], row["suggested_label"])
+                change = given_to_suggested(row["given_label"], row["suggested_label"])
                 quality = f"{row['quality']:.3f}"
-                rows.append((_short(row["id"], _ID), change, quality, str(row["action"])))
+                rows.append((short_id(row["id"]), change, quality, str(row["action"])))
             many = len(listed)
             title = f"The {many} least likely to be right:" if many > 1 else "The suspect:"
-            lines += ["", title, *_indented(rows)]
+            lines += ["", title, *indented(rows)]
         return "\n".join([*lines, ""])
 
 
@@ -202,16 +198,3 @@ def _range(low: float, high: float, likely: float | None, digits: int) -> str:
     if f"{low:.{digits}%}" == f"{high:.{digits}%}":
         return f"{low:.{digits}%}"
     return words if likely is None else f"{words} (most likely {likely:.{digits}%})"
-
-
-def _change(given: object, suggested: object) -> str:
-    return f"{_short(given, _NAME)} → {_short(suggested, _NAME)}"
-
-
-def _short(name: object, length: int) -> str:
-    """Return an untrusted name, shortened to fit into a line."""
-    return shorten(printable(str(name)), length)
-
-
-def _indented(rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"  {line}" for line in aligned(rows)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -15,6 +14,7 @@ from proselflc.auditing import measured
 from proselflc.auditing.examples import check_examples
 from proselflc.auditing.measured import Interval, Measured, Reviewed
 from proselflc.auditing.neighbours import Examination
+from proselflc.auditing.noise_range import RANGE, Share
 from proselflc.data.batches import random_stream
 from proselflc.data.dataset import NO_LABEL
 from proselflc.data.decisions import Sample
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 UNDECIDED, UNSURE = -1, -2  # in place of the class that was decided
 _VIEWS = 32  # that are cached
-_Z = 1.959963984540054  # within which 95 % of a normal distribution lies
 
 Order: TypeAlias = Literal["quality", "teaching", "drawn"]
 State: TypeAlias = Literal["all", "open", "decided"]
@@ -50,12 +49,12 @@ class Precision:
     @property
     def interval_of_wrong(self) -> tuple[float, float]:
         """Return the 95 % interval of the share of suspects that are wrong."""
-        return wilson(self.wrong, self.decided)
+        return Share(self.wrong, self.decided).interval(RANGE)
 
     @property
     def interval_of_confirmed(self) -> tuple[float, float]:
         """Return the 95 % interval of the share of suggestions that are right."""
-        return wilson(self.confirmed, self.decided)
+        return Share(self.confirmed, self.decided).interval(RANGE)
 
 
 @dataclass(frozen=True)
@@ -426,18 +425,3 @@ def existing_review(run: Run) -> Review | None:
         return None
     found = Review(run)
     return found if (found.label != UNDECIDED).any() else None
-
-
-def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share; from 0 to 1 without trials.
-
-    (p + z²/2n ± z √(p (1 − p)/n + z²/4n²)) / (1 + z²/n), where p = hits/n and z = 1.96. It is
-    written out because importing scipy.stats would delay the page noticeably.
-    """
-    if trials == 0:
-        return 0.0, 1.0
-    z, n, p = _Z, trials, hits / trials
-    middle = p + z * z / (2 * n)
-    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
-    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy import stats
 
 from proselflc import InputError, PredictionsAudit, audit_predictions
 from proselflc.auditing.predictions import label_channel, outside
@@ -46,13 +45,6 @@ def test_confident_disagreement_is_that_of_cleanlab() -> None:
         numbers = np.bincount(given) / len(given)
         expected = 1 - (numbers * shares.diagonal()).sum()
         assert outside.confident_disagreement(p, given) == pytest.approx(expected)
-
-
-def test_limits_are_those_of_wilson() -> None:
-    for wrong, number in ((0, 20), (3, 50), (40, 400), (20, 20)):
-        interval = stats.binomtest(wrong, number).proportion_ci(0.9, method="wilson")
-        assert outside.limit(wrong / number, number, -1) == pytest.approx(interval.low, abs=1e-4)
-        assert outside.limit(wrong / number, number, 1) == pytest.approx(interval.high, abs=1e-4)
 
 
 def test_quality_is_bayes_rule_with_a_known_channel() -> None:

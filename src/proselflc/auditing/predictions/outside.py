@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.auditing.judge import is_informed
+from proselflc.auditing.noise_range import Share
 from proselflc.auditing.predictions import label_channel
 from proselflc.auditing.predictions.checks import (
     Probabilities,
@@ -195,7 +196,7 @@ def surest_disagreement(p: Probabilities, given: Ints, predicted: Ints) -> tuple
 
     The examples with the largest max p, whatever their labels, are those that the model knows best:
     where their labels differ from argmax p, the labels are wrong. The least share is the lower
-    95 % limit (`limit`) of the share that differs.
+    95 % limit of the share that differs.
 
     Args:
         p: [n, C].
@@ -206,19 +207,8 @@ def surest_disagreement(p: Probabilities, given: Ints, predicted: Ints) -> tuple
     number = min(len(p), max(20, math.ceil(SUREST * len(p))))
     surest = confidence >= np.partition(confidence, -number)[-number]
     number = int(surest.sum())
-    return number, limit(float((predicted != given)[surest].mean()), number, -1)
-
-
-def limit(share: float, number: int, sign: Literal[-1, 1]) -> float:
-    """Return the lower (−1) or upper (1) one-sided 95 % limit of a share, by Wilson's formula.
-
-    With s the share of m examples and z = 1.645, it is
-
-        (s + z²/2m ± z √(s(1 − s)/m + z²/4m²)) / (1 + z²/m)
-    """
-    square = _Z * _Z / number
-    root = math.sqrt(share * (1 - share) * square + square * square / 4)
-    return min(1.0, max(0.0, (share + square / 2 + sign * root) / (1 + square)))
+    share = Share(float((predicted != given)[surest].sum()), number)
+    return number, share.interval(_Z)[0]
 
 
 class Precision(NamedTuple):
