@@ -193,6 +193,7 @@ def predict(
     if accuracy is not None:
         n = len(predicted.examples)
         say(f"{n:,} examples, {accuracy:.1%} of the predictions match the labels")
+    say_notes(predicted.notes)
     say_notes(f"{file.id} was skipped: {file.reason}" for file in predicted.skipped)
     if json:
         print_json(

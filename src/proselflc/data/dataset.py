@@ -106,6 +106,7 @@ class Dataset:
         sample_weight: [n] the weight of each example of `train` in the loss, at least 0 and not
             all 0; None if all weigh the same.
         skipped: examples that could not be read.
+        notes: sentences about what may be unexpected in the file.
         unlabelled: training examples without a label, or None.
         label_values: the labels of the classes as the caller wrote them, whose type all returned
             labels have; None for class ids.
@@ -121,6 +122,7 @@ class Dataset:
     trusted: Bools | None = None
     sample_weight: Floats | None = None
     skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
     unlabelled: Unlabelled | None = None
     label_values: LabelValues | None = None
 
@@ -293,13 +295,21 @@ class Contents:
     names: tuple[str, ...] = ()  # C class names, where the contents are to be learned from
     clean: Ints | None = None  # [n] the true labels of the training part, if known
     skipped: tuple[Skipped, ...] = ()  # what could not be read
+    notes: tuple[str, ...] = ()  # sentences about what may be unexpected in the file
 
     def dataset(self) -> Dataset:
         """Return the contents as a data set to learn from, which every reader ensures they are."""
         assert all(part.labels is not None for part in self.parts.values())
         parts = cast(Any, self.parts)
         return checked(
-            Dataset(self.name, names=self.names, clean=self.clean, skipped=self.skipped, **parts)
+            Dataset(
+                self.name,
+                names=self.names,
+                clean=self.clean,
+                skipped=self.skipped,
+                notes=self.notes,
+                **parts,
+            )
         )
 
     def joined(self) -> Part[Ints | None]:
@@ -324,7 +334,7 @@ def contents_of(dataset: Dataset, names: Sequence[str]) -> Contents:
         split: replace(part, labels=renumbered(part.labels, dataset.names, names, dataset.name))
         for split, part in dataset.parts.items()
     }
-    return Contents(dataset.name, parts, skipped=dataset.skipped)
+    return Contents(dataset.name, parts, skipped=dataset.skipped, notes=dataset.notes)
 
 
 def choose_splits(available: Collection[str], choice: SplitChoice, what: str) -> tuple[str, ...]:

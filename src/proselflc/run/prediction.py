@@ -41,6 +41,7 @@ class PredictedExamples:
     confidence: Floats  # [n] the probabilities of the classes
     probabilities: Callable[[], Iterator[Floats]]  # yields [N, C] in the order of the examples
     skipped: tuple[Skipped, ...]  # examples that could not be read
+    notes: tuple[str, ...] = ()  # sentences about what may be unexpected in the data
 
     @property
     def accuracy(self) -> float | None:
@@ -93,7 +94,7 @@ def predict(
         classes[rows], confidence[rows] = p.argmax(1), p.max(1)
     again = batches if kept is None else partial(iter, kept)
     return PredictedExamples(
-        found.name, examples, run.names, classes, confidence, again, found.skipped
+        found.name, examples, run.names, classes, confidence, again, found.skipped, found.notes
     )
 
 

@@ -106,7 +106,11 @@ def label_data(
         check_label_run(config.request)
         dataset = open_data(config.request)
         _note_scarce_classes(config, dataset, report)
-        for note in (*columns.notes(config.request, dataset), *summary.notes(dataset)):
+        for note in (
+            *dataset.notes,
+            *columns.notes(config.request, dataset),
+            *summary.notes(dataset),
+        ):
             report(note)
     else:
         config = replace(config, request=Request(data=FROM_PYTHON))

@@ -98,9 +98,38 @@ def test_pandas_index_and_id_columns(tmp_path: Path) -> None:
     assert table.read(both, Request(id_column="index")).dataset().train.ids == ("0", "1")
     assert table.read(both, Request(id_column="text")).dataset().train.ids == ("x", "y")
     twice = written(tmp_path / "c.csv", "id,text,label\np,x,a\np,y,b\n")
-    refused(twice, 'the id "p" more than once')
+    refused(twice, 'the id "p" more than once', id_column="id")
     hole = written(tmp_path / "d.csv", "id,text,label\np,x,a\n,y,b\n")
-    refused(hole, r'line 3 of .*d\.csv has no id in the column "id"')
+    refused(hole, r'line 3 of .*d\.csv has no id in the column "id"', id_column="id")
+
+
+def test_repeated_ids_that_nobody_asked_for_are_not_ids(tmp_path: Path) -> None:
+    rows = "".join(f"{100 + k // 2},{k % 7}.5,{'ab'[k % 2]}\n" for k in range(40))
+    path = written(tmp_path / "a.csv", "ID,v,class\n" + rows)
+    data = table.read(path).dataset()
+    assert data.train.ids == tuple(map(str, range(40)))
+    assert features(data).columns == ("v",)
+    assert data.notes == (
+        'the column "ID" is named like ids, but holds 20 different values in 40 rows, so it is '
+        "ignored and rows are numbered from 0; if it describes the examples, learn from it with "
+        "categorical='ID'",
+    )
+    asked = table.read(path, Request(categorical=("id",))).dataset()
+    assert asked.train.inputs.columns == ("ID", "v")
+    assert asked.notes == ()
+    found = table.find_label_cells(path, Request())
+    assert found.ids == data.train.ids  # as export and review match them
+
+    hole = written(tmp_path / "b.csv", "id,index,text,label\np,0,x,a\n,1,y,b\n")
+    data = table.read(hole).dataset()
+    assert data.train.ids == ("0", "1")
+    assert "1 value in 2 rows, 1 empty, so it is ignored" in data.notes[0]
+    assert 'the ids are those of "index"' in data.notes[0]
+
+    parts = written(tmp_path / "c.csv", "id,v,label,split\n1,1,a,train\n2,2,b,train\n1,3,a,test\n")
+    data = table.read(parts).dataset()
+    assert data.train.ids == ("1", "2")
+    assert data.notes == ()
 
 
 def test_cells_with_line_breaks_stay_as_they_are(tmp_path: Path) -> None:

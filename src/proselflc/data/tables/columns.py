@@ -11,7 +11,7 @@ import numpy as np
 
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Floats
-from proselflc.data.request import Request
+from proselflc.data.request import KINDS_ASKED, Request
 from proselflc.data.tables.cells import MISSING, NotNumericError, is_number, short
 from proselflc.data.tables.table_file import Table
 from proselflc.errors import InputError, unknown
@@ -41,6 +41,33 @@ EXACT = 2**24  # integers up to here are exact in float32
 
 
 @dataclass(frozen=True)
+class NotIds:
+    """A column that is named like ids but does not tell the rows apart."""
+
+    column: str
+    rows: int
+    distinct: int  # number of different ids
+    empty: int  # number of rows without one
+
+    @property
+    def reason(self) -> str:
+        """Return why the column is not used."""
+        if self.distinct == 0:
+            return "named like ids, but all cells are missing"
+        values = "1 value" if self.distinct == 1 else f"{self.distinct:,} different values"
+        what = f"{values} in {self.rows:,} rows"
+        return f"named like ids, but holds {what}{f', {self.empty:,} empty' if self.empty else ''}"
+
+    def note(self, others: str) -> str:
+        """Return the sentence about it for the start of a run, with what names the rows instead."""
+        return (
+            f'the column "{short(self.column)}" is {self.reason}, so it is ignored and {others}; '
+            f"if it describes the examples, learn from it with "
+            f"{option_for('categorical', [self.column])}"
+        )
+
+
+@dataclass(frozen=True)
 class Roles:
     """The column of each role; None if there is none."""
 
@@ -51,6 +78,17 @@ class Roles:
     split: str | None
     clean: str | None
     ignored: tuple[str, ...] = ()
+    not_ids: tuple[NotIds, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences about the columns that were expected to hold ids."""
+        others = "rows are numbered from 0"
+        if self.ids is not None:
+            others = f'the ids are those of "{short(self.ids)}"'
+        elif self.files is not None:
+            others = "the ids are the paths"
+        return tuple(one.note(others) for one in self.not_ids)
 
 
 def find_roles(table: Table, request: Request, needed: Sequence[str] | None = None) -> Roles:
@@ -61,7 +99,10 @@ def find_roles(table: Table, request: Request, needed: Sequence[str] | None = No
     inputs = [find_column(table, name, ()) for name in named]
     label = find_label(table, request.label_column, (*ignored, *(needed or ()), *inputs))
     taken = (label, *ignored, *(needed or ()))
-    ids = find_ids(table, request.id_column, taken)
+    named_ids = usual_ids(table, (*taken, *asked_columns(table, request)))
+    ids = named_ids[0] if named_ids else None
+    if request.id_column is not None:
+        ids, named_ids = find_ids(table, request.id_column, taken), []
     is_chosen = bool(inputs) or needed is not None
     paths, texts = ((), ()) if is_chosen else (PATH, TEXT)
     files_column = find_column(table, request.path_column, paths, field="path_column", taken=taken)
@@ -76,7 +117,48 @@ def find_roles(table: Table, request: Request, needed: Sequence[str] | None = No
     taken = (*roles.values(), *ignored)
     split = find_column(table, None, SPLIT, taken=taken)
     clean = find_column(table, None, CLEAN, taken=taken)
-    return Roles(label, ids, files_column, texts_column, split, clean, ignored)
+    not_ids = []
+    for column in named_ids:
+        found = _not_ids(table, column, split)
+        if found is None:
+            ids = column
+            break
+        ids = None
+        not_ids.append(found)
+    return Roles(label, ids, files_column, texts_column, split, clean, ignored, tuple(not_ids))
+
+
+def asked_columns(table: Table, request: Request) -> tuple[str, ...]:
+    """Return the columns whose kind the request names, so that they are learned from."""
+    found = (
+        find_column(table, name, (), field=field)
+        for field in KINDS_ASKED
+        for name in getattr(request, field)
+    )
+    return tuple(name for name in found if name is not None)
+
+
+def _not_ids(table: Table, column: str, split: str | None) -> NotIds | None:
+    """Return why a column cannot name the rows; None if it names each row of a split apart."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = table.arrow([column])[0]
+    if pa.types.is_nested(cells.type):
+        return None  # which is refused where it is read
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+        cells = pc.utf8_trim_whitespace(cells)
+        cells = pc.if_else(pc.equal(cells, ""), pa.scalar(None, cells.type), cells)
+    names, keys = ["id"], [cells]
+    if split is not None:
+        names, keys = ["id", "split"], [cells, table.arrow([split])[0]]
+    empty = cells.null_count
+    pairs = pa.Table.from_arrays(keys, names=names).group_by(names).aggregate([]).num_rows
+    if not empty and pairs == len(cells):
+        return None
+    return NotIds(column, len(cells), pc.count_distinct(cells, mode="only_valid").as_py(), empty)
 
 
 def find_column(
@@ -199,8 +281,13 @@ def find_ids(table: Table, name: str | None, taken: Sequence[str | None]) -> str
     """Return the column of ids, or None; of several usual names the first one counts."""
     if name is not None:
         return find_column(table, name, (), field="id_column")
+    return next(iter(usual_ids(table, taken)), None)
+
+
+def usual_ids(table: Table, taken: Sequence[str | None]) -> list[str]:
+    """Return the columns with a usual name of ids, the most usual first."""
     lower = {normalize(c): c for c in table.columns if c not in taken}
-    return next((lower[usual] for usual in ID if usual in lower), None)
+    return [lower[usual] for usual in ID if usual in lower]
 
 
 def is_about_labels(table: Table, column: str) -> bool:

@@ -18,10 +18,12 @@ from proselflc.data.tables.columns import (
     MAX_NOTED,
     MIN_ROWS,
     Roles,
+    asked_columns,
     find_roles,
     looks_like_ids,
     option_for,
     quote_names,
+    usual_ids,
 )
 from proselflc.data.tables.kinds import Column, Found
 from proselflc.data.tables.mixed import MixedColumns
@@ -86,13 +88,16 @@ def summarize(path: Path, request: Request) -> TableSummary:
     roles = find_roles(table, request)
     train = train_rows(table, roles.split)
     named = _named(roles)
+    reasons = {one.column: one.reason for one in roles.not_ids}
+    for name in usual_ids(table, (*named, *asked_columns(table, request))):
+        named[name] = "ignored"
     asked = asked_kinds(table, [c for c in table.columns if c not in named], request)
     labels = None if roles.label is None else _codes(table, roles.label, train)
     rows = []
     for name, cells in in_blocks(table, table.columns):
         role = named.get(name)
         found = find(table, name, cells, train, asked.get(name))
-        notes = list(found.notes)
+        notes = [reasons[name]] if name in reasons else list(found.notes)
         kind = role or found.kind.kind
         if role is None and found.kind.kind == "ignored":
             notes.insert(0, found.kind.reason)

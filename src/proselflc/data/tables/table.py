@@ -24,9 +24,9 @@ from proselflc.data.inputs import Features, ImageFiles, Inputs, Ints, Texts
 from proselflc.data.request import Request
 from proselflc.data.tables.cells import NotNumericError, is_number, short
 from proselflc.data.tables.columns import (
-    ID,
     PATH,
     Roles,
+    asked_columns,
     check_labels,
     find_column,
     find_ids,
@@ -37,6 +37,7 @@ from proselflc.data.tables.columns import (
     option_for,
     refusal,
     require_label,
+    usual_ids,
 )
 from proselflc.data.tables.kinds import ColumnKind
 from proselflc.data.tables.reading import known_columns, learned_columns, require_columns
@@ -137,7 +138,7 @@ def read(
             if split == "train" and clean is not None:
                 clean = clean[keep]
         parts[split] = part
-    return Contents(str(path), parts, names, clean, tuple(skipped))
+    return Contents(str(path), parts, names, clean, tuple(skipped), roles.notes)
 
 
 def read_labels(
@@ -248,7 +249,8 @@ class _Reader:
         if self.needed is not None:
             require_columns(table, self.needed)
             return _needed_numbers(table, self.needed)
-        apart = {c for c in table.columns if normalize(c) in ID or is_about_labels(table, c)}
+        apart = {c for c in table.columns if is_about_labels(table, c)}
+        apart |= {c for c in usual_ids(table, ()) if c not in asked_columns(table, self.request)}
         known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
         left = [c for c in table.columns if c not in apart and c not in known]
         return learned_columns(table, left, self.request, self.train)
