@@ -144,14 +144,34 @@ def test_sheets_are_named_and_chosen(tmp_path: Path) -> None:
 def test_formulas_are_not_computed_and_rows_are_named(tmp_path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
-    for row in (["v", "w", "label"], [1, "=1+1", "a"], [2, "=A1", None]):
+    for row in (["v", "w", "label"], [1, "=1+1", "a"], [2, "=A1", None], [3, 4, "b"]):
         book.active.append(row)
     book.save(tmp_path / "a.xlsx")
     found = open_table(tmp_path / "a.xlsx")
-    assert found.texts("w") == ["", ""]  # nothing has computed them
+    assert found.texts("w") == ["", "", "4"]  # nothing has computed them
     assert found.where(1) == "row 3"
-    with pytest.raises(InputError, match=r'row 3 .* has no label in the column "label"'):
-        table.read(tmp_path / "a.xlsx")
+    data = table.read(tmp_path / "a.xlsx").dataset()
+    assert data.train.labels.tolist() == [0, -1, 1]
+    assert data.notes == (
+        f'found in {tmp_path / "a.xlsx"}: sheet "Sheet"',
+        "2 formulas have no computed value and count as missing, the first in cell B2; to use "
+        "them, open the file in a spreadsheet and save it",
+    )
+
+
+def test_what_was_found_of_a_file_is_said_where_it_is_not_usual(tmp_path: Path) -> None:
+    rows = [("größe", "preis", "label"), *(("ä", f"{k},5", "ab"[k % 2]) for k in range(30))]
+    text = "".join(";".join(row) + "\n" for row in rows)
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode("cp1252"))
+    assert table.read(path).notes == (
+        f'found in {path}: separated by semicolons, Windows-1252, decimal commas in "preis"',
+    )
+    path.write_text("v,label\n1,a\n2,b\n")
+    assert table.read(path).notes == ()
+    tabs = tmp_path / "a.tsv"
+    tabs.write_text("v\tlabel\n1\ta\n2\tb\n")
+    assert table.read(tabs).notes == ()
 
 
 def test_bombs_are_refused_before_they_unpack(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -40,6 +40,7 @@ class Loaded:
     form: str  # how the file is written
     unit: str = "row"  # of positions in messages
     first: int = 1  # position of the first row
+    notes: tuple[str, ...] = ()  # sentences about cells that could not be read
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -61,6 +62,11 @@ class Loaded:
     def arrow(self, columns: Sequence[str]) -> list[pa.ChunkedArray]:
         """Return some columns as Arrow has them."""
         return [self.table.column(self.columns.index(name)) for name in columns]
+
+    @property
+    def finding(self) -> str:
+        """Return what was found out about the file; empty where its name says it all."""
+        return self.form.partition(" ")[2] if self.form.startswith("Excel, ") else ""
 
     def where(self, row: int) -> str:
         """Return the position of a row in its file."""
@@ -178,20 +184,68 @@ def open_excel(path: Path, sheet: str | None) -> Loaded:
         )
     page = next(page for page in book.worksheets if sheet in (None, page.title))
     try:
-        return _of_sheet(path, page)
+        formulas = None
+        if _has_formulas(content):
+            both = openpyxl.load_workbook(content, read_only=True, keep_links=False)
+            formulas = both[page.title]
+        return _of_sheet(path, page, formulas)
     except InputError:
         raise
     except Exception as error:
         raise _damaged(path, error) from None
 
 
-def _of_sheet(path: Path, page: Any) -> Loaded:
+def _has_formulas(content: io.BytesIO) -> bool:
+    """Return whether a sheet of an Excel file has formulas."""
+    with zipfile.ZipFile(content) as archive:
+        for part in archive.namelist():
+            if part.startswith("xl/worksheets/"):
+                with archive.open(part) as stream:
+                    before = b""
+                    for block in iter(partial(stream.read, 1 << 20), b""):
+                        if b"<f>" in before + block or b"<f " in before + block:
+                            return True
+                        before = block[-2:]
+    return False
+
+
+class _Formulas:
+    """Counts the formulas of a sheet that no program has computed, so that they have no value."""
+
+    def __init__(self, page: Any | None) -> None:
+        if page is not None:
+            page.reset_dimensions()
+        self._rows = iter(()) if page is None else page.iter_rows()
+        self.count, self.first = 0, ""
+
+    def look(self, values: Sequence[object]) -> None:
+        """Compare the next row with its values."""
+        for value, cell in zip(values, next(self._rows, ()), strict=False):
+            if value is None and cell.data_type == "f":
+                self.first = self.first or str(cell.coordinate)
+                self.count += 1
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence about these formulas, or nothing."""
+        if not self.count:
+            return ()
+        what = "1 formula has no computed value and counts as missing, in cell "
+        if self.count > 1:
+            what = f"{self.count:,} formulas have no computed value and count as missing, the "
+            what += "first in cell "
+        return (f"{what}{self.first}; to use them, open the file in a spreadsheet and save it",)
+
+
+def _of_sheet(path: Path, page: Any, formula_page: Any | None = None) -> Loaded:
     page.reset_dimensions()  # what a file claims about its size may be anything
+    formulas = _Formulas(formula_page)
     header: list[str] = []
     first, blank = 0, 0
     blocks: list[list[list[str | None]]] = []
     rows: list[list[str | None]] = []
     for number, cells in enumerate(page.iter_rows(values_only=True), 1):
+        formulas.look(cells)
         row = [_cell(cell) for cell in cells]
         while row and row[-1] in (None, ""):
             row.pop()
@@ -225,7 +279,8 @@ def _of_sheet(path: Path, page: Any) -> Loaded:
         if not name:
             raise InputError(f"column {k + 1} of {path} has cells but no name: name or remove it")
     form = f'Excel, sheet "{short(page.title)}"'
-    return Loaded(path, tuple(header), _of_blocks(blocks, tuple(header)), form, "row", first)
+    found = _of_blocks(blocks, tuple(header))
+    return Loaded(path, tuple(header), found, form, "row", first, formulas.notes)
 
 
 def _check_parts(path: Path, content: io.BytesIO) -> None:

@@ -90,6 +90,16 @@ class Parquet:
         """Return how the file is written."""
         return "Parquet"
 
+    @property
+    def finding(self) -> str:
+        """Return what was found out about the file: nothing that its name does not say."""
+        return ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences about cells that could not be read: none."""
+        return ()
+
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Return some of the columns as an Arrow table."""
         import pyarrow.parquet as pq

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from proselflc.data.inputs import Features, Floats, Ints
+from proselflc.data.inputs import Features, Floats, Inputs, Ints
 from proselflc.data.request import KINDS_ASKED, Request
 from proselflc.data.tables import kinds
 from proselflc.data.tables.cells import NotNumericError, short
@@ -70,6 +70,19 @@ def learned_columns(
             f"{option_for('text', [found[0].kind.name])}",
         )
     return MixedColumns(tuple(cells), tuple(found))
+
+
+def file_notes(table: Table, inputs: Inputs) -> Iterator[str]:
+    """Yield what was found out about the file, in one sentence, and about cells of it."""
+    commas = []
+    if isinstance(inputs, MixedColumns):
+        commas = [kind.name for kind in inputs.kinds if kind.form == "comma"]
+    said = [table.finding] if table.finding else []
+    if commas:
+        said.append(f"decimal commas in {quote_names(commas, _NAMED)}")
+    if said:
+        yield f"found in {table.path}: {', '.join(said)}"
+    yield from table.notes
 
 
 def known_columns(table: Table, known: Sequence[ColumnKind]) -> MixedColumns:

@@ -40,7 +40,12 @@ from proselflc.data.tables.columns import (
     usual_ids,
 )
 from proselflc.data.tables.kinds import ColumnKind
-from proselflc.data.tables.reading import known_columns, learned_columns, require_columns
+from proselflc.data.tables.reading import (
+    file_notes,
+    known_columns,
+    learned_columns,
+    require_columns,
+)
 from proselflc.data.tables.table_file import Table, open_table
 from proselflc.errors import InputError, unknown
 
@@ -120,6 +125,7 @@ def read(
         else _Reader(request, None, needs.kinds, needed)
     )
     inputs, ids = _inputs(table, roles, reader)
+    notes = (*file_notes(table, inputs), *roles.notes)
     skipped: list[Skipped] = []
     parts: dict[str, Part[Ints | None]] = {}
     for split, rows in rows_of.items():
@@ -138,7 +144,7 @@ def read(
             if split == "train" and clean is not None:
                 clean = clean[keep]
         parts[split] = part
-    return Contents(str(path), parts, names, clean, tuple(skipped), roles.notes)
+    return Contents(str(path), parts, names, clean, tuple(skipped), notes)
 
 
 def read_labels(

@@ -89,6 +89,18 @@ class Delimited:
         packed = " in gzip" if is_packed(self.path) else ""
         return f"separated by {name}, {NAMES[self.encoding]}{quotes}{packed}"
 
+    @property
+    def finding(self) -> str:
+        """Return what was found out about the file; empty for the usual separator in UTF-8."""
+        usual = _DELIMITERS[table_suffix(self.path)][0]
+        is_usual = self.delimiter == usual and self.encoding == "utf-8-sig" and self.has_quotes
+        return "" if is_usual else self.form
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences about cells that could not be read: none."""
+        return ()
+
     def where(self, row: int) -> str:
         """Return the line on which a row begins; this reads the file again.
 
