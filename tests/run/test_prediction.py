@@ -204,8 +204,7 @@ def test_a_model_gets_the_columns_it_was_made_for(
     [
         ("a,b\n1,2\n", 'lacks the column "class" that the model was trained on'),
         ("x,b\n1,2\n", 'lacks the columns "a" and "class" that'),
-        ("a,class\n1,\n", "holds nothing in line 2: fill it in or drop the row\n"),
-        ("a,class\n1,nan\n", "number is expected: fill it in or drop the row\n"),
+        ("a,class\n1,inf\n", "number is expected: fill it in or drop the row\n"),
         ("a,class\n1,x\n", 'holds "x", which is not a number, in line 2: fix the cells\n'),
     ],
 )
@@ -218,3 +217,37 @@ def test_columns_that_a_model_needs_must_be_there(
     err = capsys.readouterr().err
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_missing_cells_of_a_model_of_numbers_are_the_training_median(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pandas as pd  # type: ignore[import-untyped]
+
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": np.array(["low", "high"])[Y]})
+    run = proselflc.fit(frame[["a", "b"]], frame["label"], epochs=3, out=tmp_path / "run")
+    medians = frame[["a", "b"]].astype(np.float32).median()
+    capsys.readouterr()
+    new = tmp_path / "new.csv"
+    new.write_text("a,b\n0.1,NA\n,?\n1,1\n")
+    assert command(["predict", str(run.path), "--data", str(new), "--json"]) == 0
+    _, err = capsys.readouterr()
+    assert err == (
+        'note: 3 cells of "a" and "b" are missing and count as the training median of their '
+        "column\n"
+    )
+    filled = pd.DataFrame({"a": [0.1, medians["a"], 1], "b": [medians["b"], medians["b"], 1]})
+    expected = run.predict(filled).probabilities
+    holes = pd.DataFrame({"a": [0.1, None, 1], "b": [None, None, 1]})
+    assert np.array_equal(run.predict(holes).probabilities, expected)
+    out = tmp_path / "p.npz"
+    assert command(["predict", str(run.path), "--data", str(new), "--out", str(out)]) == 0
+    with np.load(out) as file:
+        assert np.allclose(file["probabilities"], expected, atol=1e-6)
+
+    new.write_text("a,b\n0.1,NA\n,word\n1,1\n")
+    capsys.readouterr()
+    assert command(["predict", str(run.path), "--data", str(new)]) == 2
+    assert 'holds "word", which is not a number, in line 3' in capsys.readouterr().err
+    with pytest.raises(proselflc.InputError, match='"b" holds "word", which is not a number'):
+        run.predict(pd.DataFrame({"a": [0.1, None], "b": ["1", "word"]}))

@@ -284,6 +284,7 @@ class ModelNeeds:
     split: SplitChoice = None  # None for the test part if there is one, else for everything
     columns: tuple[str, ...] | None = None
     kinds: tuple[ColumnKind, ...] | None = None  # of the columns, if they are of several kinds
+    fill: tuple[float, ...] | None = None  # what stands for missing cells of columns of numbers
 
 
 @dataclass(frozen=True)

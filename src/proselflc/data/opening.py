@@ -117,6 +117,7 @@ def open_inputs(
     split: SplitChoice = None,
     columns: tuple[str, ...] | None = None,
     kinds: tuple[ColumnKind, ...] | None = None,
+    fill: tuple[float, ...] | None = None,
 ) -> Contents:
     """Open what a model is to judge: all that `open_data` opens, and the same without labels.
 
@@ -135,7 +136,7 @@ def open_inputs(
         )
     _must_be_no_spreadsheet(request)
     _check_columns(request)
-    needs = ModelNeeds(names, split, columns, kinds)
+    needs = ModelNeeds(names, split, columns, kinds, fill)
     if request.features is None:
         found = _contents(request, needs)
     elif not request.data:
@@ -146,7 +147,7 @@ def open_inputs(
     else:
         from proselflc.data.sources import npz
 
-        found = _contents(request, replace(needs, split="all", columns=None, kinds=None))
+        found = _contents(request, replace(needs, split="all", columns=None, kinds=None, fill=None))
         parts = npz.attach(found.parts, request.features, found.name)
         found = replace(found, parts=parts)
     chosen = choose_splits(found.parts, split, found.name)

@@ -71,6 +71,11 @@ class Preprocessing(ABC):
             **{key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()},
         }
 
+    @property
+    def identity(self) -> Json:
+        """Return what decides the tensors of inputs without gaps, to compare two of a kind."""
+        return {key: value for key, value in self.to_json().items() if key != "median"}
+
 
 @dataclass(frozen=True)
 class Standardization(Preprocessing):
@@ -83,11 +88,13 @@ class Standardization(Preprocessing):
         mean: D numbers.
         std: D numbers, 0 for a constant column.
         columns: D names if the table has them, by which later tables are matched.
+        median: D numbers, which stand for missing cells of later tables; only with columns.
     """
 
     mean: Numbers
     std: Numbers
     columns: tuple[str, ...] | None = None
+    median: Numbers | None = None
     kind = "features"
 
     @classmethod
@@ -103,7 +110,21 @@ class Standardization(Preprocessing):
         std = np.sqrt(np.asarray(squares / len(values)))
         constant = (values.max(axis=0) == values.min(axis=0)) | (std == 0)
         std[constant] = 0.0
-        return cls(tuple(map(float, mean)), tuple(map(float, std)), train.columns)
+        median = None
+        if train.columns is not None:
+            median = tuple(float(np.median(values[:, k])) for k in range(values.shape[1]))
+        return cls(tuple(map(float, mean)), tuple(map(float, std)), train.columns, median)
+
+    @property
+    def fill(self) -> Numbers:
+        """Return D numbers that stand for missing cells: the medians, or in old runs the means."""
+        return self.mean if self.median is None else self.median
+
+    def to_json(self) -> Json:
+        fields = super().to_json()
+        if self.median is None:
+            fields.pop("median", None)
+        return fields
 
     @property
     def shape(self) -> FeatureShape:
@@ -148,6 +169,8 @@ class Standardization(Preprocessing):
         columns = self.columns
         if columns is not None and not len(columns) == len(set(columns)) == len(self.mean):
             raise ValueError("columns must name every column once")
+        if self.median is not None and len(self.median) != len(self.mean):
+            raise ValueError("median must hold as many numbers as mean")
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,10 @@ def from_json(value: object) -> Preprocessing:
     if kind not in _KINDS:
         raise InputError(unknown("preprocessing", kind, _KINDS))
     names = [field.name for field in fields(_KINDS[kind])]  # type: ignore[arg-type]
-    if set(value) != {"kind", *names}:
+    optional = {"median"}  # which older runs do not have
+    if not {"kind", *names} - optional <= set(value) <= {"kind", *names}:
         raise InputError(f"{_SOURCE} is damaged: expected the fields kind, {', '.join(names)}")
-    found = convert({name: value[name] for name in names}, _KINDS[kind], _SOURCE)
+    found = convert({name: value[name] for name in names if name in value}, _KINDS[kind], _SOURCE)
     try:
         found.validate()
     except ValueError as error:

@@ -136,7 +136,7 @@ def _teacher(path: Path, context: RunContext) -> FrozenTeacher:
             field=TEACHER,
             fix=f"give a run on the same classes as {option(TEACHER)}",
         )
-    if saved.preprocessing.to_json() != context.preprocessing.to_json():
+    if saved.preprocessing.identity != context.preprocessing.identity:
         raise InputError(
             f"the teacher {path} preprocesses its inputs differently (other means for scaling, or "
             "another size)",

@@ -74,12 +74,14 @@ def predict(
     fit into memory are computed again when they are asked for.
     """
     scaling = run.preprocessing
-    columns = scaling.columns if isinstance(scaling, Standardization) else None
+    columns, fill = None, None
+    if isinstance(scaling, Standardization) and scaling.columns is not None:
+        columns, fill = scaling.columns, scaling.fill
     kinds = scaling.kinds if isinstance(scaling, TableEncoding) else None
     if kinds is not None:
         columns = tuple(kind.name for kind in kinds)
     named = _with_trained_columns(run, request)
-    found = open_inputs(named, run.names, split=split, columns=columns, kinds=kinds)
+    found = open_inputs(named, run.names, split=split, columns=columns, kinds=kinds, fill=fill)
     examples = found.joined()
 
     def batches() -> Iterator[Floats]:

@@ -29,10 +29,12 @@ from proselflc.data.decisions import Decisions, read_decisions
 from proselflc.data.inputs import Floats, Inputs, Ints
 from proselflc.data.labels import Labels, LabelValues, Returned, returned
 from proselflc.data.memory_budget import require
-from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.preprocessing import Preprocessing, Standardization
 from proselflc.data.serving import loader
 from proselflc.data.sources import arrays, npz
+from proselflc.data.tables import frames
 from proselflc.data.tables.encoding import TableEncoding
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 from proselflc.files import manifest
 from proselflc.files.regular import decoded, is_regular
@@ -294,10 +296,15 @@ class Run:
         return self._saved.read()
 
     def predict(self, x: object, *, batch_size: int = 512, workers: int = 2) -> Predictions:
-        """Predict arrays, texts or image paths; see `proselflc.fit` for x."""
+        """Predict arrays, data frames, texts or image paths; see `proselflc.fit` for x.
+
+        Missing numbers of a data frame count as the median of their column in training.
+        """
         scaling = self.preprocessing
         kinds = scaling.kinds if isinstance(scaling, TableEncoding) else None
         taken = arrays.inputs(x, kinds=kinds)
+        if isinstance(scaling, Standardization) and isinstance(taken, MixedColumns):
+            taken = frames.numbers(x, "x", scaling.columns, scaling.fill)
         return self.predict_inputs(taken, batch_size=batch_size, workers=workers)
 
     def predict_inputs(

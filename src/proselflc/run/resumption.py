@@ -81,7 +81,7 @@ def facts(prepared: PreparedRun) -> dict[str, object]:
         "fingerprint": prepared.labels.fingerprint,
         "batches": len(prepared.train),
         "processes": prepared.begun_in,
-        "preprocessing": prepared.preprocessing.to_json(),
+        "preprocessing": prepared.preprocessing.identity,
         "weights": None if weight is None else hashlib.sha256(weight.tobytes()).hexdigest(),
     }
 

@@ -317,12 +317,15 @@ def option_for(field: str, columns: Sequence[str]) -> str:
     return option(field, tuple(columns[:kept])) + (" …" if kept < len(columns) else "")
 
 
-def refusal(table: Table, columns: Sequence[str]) -> InputError:
-    """Return the error about columns that a model of numbers needs and that do not hold any."""
-    found = [name for name in columns if not _holds(table, name)]
+def refusal(table: Table, columns: Sequence[str], *, with_gaps: bool = False) -> InputError:
+    """Return the error about columns that a model of numbers needs and that do not hold any.
+
+    With gaps, missing cells are no fault.
+    """
+    found = [name for name in columns if not _holds(table, name, with_gaps)]
     first, others = found[0], found[1:]
     cells = table.texts(first)
-    row = next(row for row, cell in enumerate(cells) if not is_number(cell))
+    row = next(row for row, cell in enumerate(cells) if not _is_fine(cell, with_gaps))
     content = f'"{short(cells[row])}", which is not a number,' if cells[row] else "nothing"
     also = ""
     if others:
@@ -335,12 +338,16 @@ def refusal(table: Table, columns: Sequence[str]) -> InputError:
     )
 
 
-def _holds(table: Table, column: str) -> bool:
-    """Return whether all cells of a column are numbers."""
+def _is_fine(cell: str, with_gaps: bool) -> bool:
+    return is_number(cell) or (with_gaps and cell.lower() in MISSING)
+
+
+def _holds(table: Table, column: str, with_gaps: bool) -> bool:
+    """Return whether all cells of a column are numbers, or missing where there may be gaps."""
     try:
         table.numbers([column])
     except NotNumericError:
-        return False
+        return with_gaps and all(_is_fine(cell, True) for cell in table.texts(column))
     return True
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from proselflc.data.inputs import Features
 from proselflc.data.tables import kinds
 from proselflc.data.tables.cells import short
 from proselflc.data.tables.kinds import Column, ColumnKind, Found
@@ -62,6 +66,27 @@ def of_frame(x: Any, what: str, known: tuple[ColumnKind, ...] | None = None) -> 
             fix="add other columns",
         )
     return MixedColumns(tuple(columns), tuple(found))
+
+
+def numbers(x: Any, what: str, columns: Sequence[str] | None, fill: Sequence[float]) -> Features:
+    """Return the columns of numbers that a model was trained on, filled where they are missing."""
+    known = tuple(ColumnKind(name, "number", "point") for name in columns or column_names(x))
+    for name, column in _arrow_columns(x, what).items():
+        found = kinds.find(name, column, "number")
+        if found.misfits and name in {kind.name for kind in known}:
+            raise InputError(
+                f'{what}: the column "{short(name)}" holds "{short(found.misfit)}", which is not a '
+                "number as in training",
+                fix="fix the cells",
+            )
+    cells = of_frame(x, what, known).cells
+    if len(cells) != len(fill):
+        raise InputError(f"this model was made for {len(fill)} columns, got {len(cells)}")
+    filled = [
+        np.where(column.is_missing, value, column.values)
+        for column, value in zip(cells, fill, strict=True)
+    ]
+    return Features(np.stack(filled, axis=1).astype(np.float32), tuple(k.name for k in known))
 
 
 def _read(what: str, kind: ColumnKind, column: Any) -> Column:

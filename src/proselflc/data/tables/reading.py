@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -12,7 +12,13 @@ from proselflc.data.inputs import Features, Floats, Inputs, Ints
 from proselflc.data.request import KINDS_ASKED, Request
 from proselflc.data.tables import kinds
 from proselflc.data.tables.cells import NotNumericError, short
-from proselflc.data.tables.columns import find_column, names_to_show, option_for, quote_names
+from proselflc.data.tables.columns import (
+    find_column,
+    names_to_show,
+    option_for,
+    quote_names,
+    refusal,
+)
 from proselflc.data.tables.kinds import Column, ColumnKind, Found, InfiniteError
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.data.tables.table_file import Table
@@ -90,6 +96,60 @@ def known_columns(table: Table, known: Sequence[ColumnKind]) -> MixedColumns:
     kind = {one.name: one for one in known}
     blocks = in_blocks(table, list(kind))
     return MixedColumns(tuple(read(table, kind[name], column) for name, column in blocks))
+
+
+def needed_numbers(
+    table: Table,
+    columns: Sequence[str],
+    fill: Sequence[float] | None,
+    report: Callable[[str], None],
+) -> Features:
+    """Return the columns that a model of numbers needs, which cannot be ignored.
+
+    Args:
+        table: the table.
+        columns: names of the columns.
+        fill: what stands for missing cells of each column; None to refuse them.
+        report: receives a sentence about these.
+    """
+    values = np.empty((len(table), len(columns)), np.float32)
+    gaps: dict[str, int] = {}
+    for k, (name, cells) in enumerate(in_blocks(table, columns)):
+        try:
+            numbers = table.numbers([name])[:, 0]
+        except NotNumericError:
+            if fill is None or not _is_numbers_and_gaps(name, cells):
+                raise refusal(table, columns, with_gaps=fill is not None) from None
+            numbers = kinds.read(ColumnKind(name, "number", "point"), cells).values.astype(float)
+        missing = np.isnan(numbers)
+        if fill is not None and missing.any():
+            gaps[name] = int(missing.sum())
+            numbers = np.where(missing, fill[k], numbers)
+        with np.errstate(all="ignore"):  # too large for float32 becomes infinite
+            values[:, k] = numbers
+        odd = np.flatnonzero(~np.isfinite(values[:, k]))
+        if len(odd):
+            cell = "nothing or NaN" if np.isnan(numbers[odd[0]]) else f"{numbers[odd[0]]}"
+            raise InputError(
+                f'the column "{short(name)}" of {table.path} holds {cell} in '
+                f"{table.where(int(odd[0]))}, where a finite number is expected",
+                fix="fill it in or drop the row",
+            )
+    if gaps:
+        many, shown = sum(gaps.values()), quote_names(list(gaps), _NAMED)
+        report(
+            f"1 cell of {shown} is missing and counts as the training median of its column"
+            if many == 1
+            else f"{many:,} cells of {shown} are missing and count as the training median of "
+            "their column"
+        )
+    return Features(values, tuple(columns))
+
+
+def _is_numbers_and_gaps(name: str, cells: pa.ChunkedArray) -> bool:
+    """Return whether all cells are numbers or missing."""
+    found = kinds.find(name, cells, "number")
+    return found.misfits == 0 and found.kind.form != "comma"
 
 
 def asked_kinds(

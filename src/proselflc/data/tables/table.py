@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Literal
 
@@ -22,7 +22,7 @@ from proselflc.data.dataset import (
 from proselflc.data.image import sift
 from proselflc.data.inputs import Features, ImageFiles, Inputs, Ints, Texts
 from proselflc.data.request import Request
-from proselflc.data.tables.cells import NotNumericError, is_number, short
+from proselflc.data.tables.cells import is_number, short
 from proselflc.data.tables.columns import (
     PATH,
     Roles,
@@ -35,7 +35,6 @@ from proselflc.data.tables.columns import (
     is_about_labels,
     normalize,
     option_for,
-    refusal,
     require_label,
     usual_ids,
 )
@@ -44,6 +43,7 @@ from proselflc.data.tables.reading import (
     file_notes,
     known_columns,
     learned_columns,
+    needed_numbers,
     require_columns,
 )
 from proselflc.data.tables.table_file import Table, open_table
@@ -122,10 +122,11 @@ def read(
         if request.features is not None
         else _Reader(request, rows_of["train"], kinds)
         if needs is None
-        else _Reader(request, None, needs.kinds, needed)
+        else _Reader(request, None, needs.kinds, needed, needs.fill)
     )
     inputs, ids = _inputs(table, roles, reader)
-    notes = (*file_notes(table, inputs), *roles.notes)
+    about = () if reader is None else tuple(reader.notes)
+    notes = (*file_notes(table, inputs), *roles.notes, *about)
     skipped: list[Skipped] = []
     parts: dict[str, Part[Ints | None]] = {}
     for split, rows in rows_of.items():
@@ -247,6 +248,8 @@ class _Reader:
     train: Ints | None = None  # [n] rows of the training part
     kinds: tuple[ColumnKind, ...] | None = None  # of a model, or of a table beside this one
     needed: Sequence[str] | None = None  # columns of a model
+    fill: Sequence[float] | None = None  # what stands for their missing cells
+    notes: list[str] = field(default_factory=list)  # about the cells
 
     def __call__(self, table: Table, roles: Roles) -> Inputs:
         if self.kinds is not None:
@@ -254,7 +257,7 @@ class _Reader:
             return known_columns(table, self.kinds)
         if self.needed is not None:
             require_columns(table, self.needed)
-            return _needed_numbers(table, self.needed)
+            return needed_numbers(table, self.needed, self.fill, self.notes.append)
         apart = {c for c in table.columns if is_about_labels(table, c)}
         apart |= {c for c in usual_ids(table, ()) if c not in asked_columns(table, self.request)}
         known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
@@ -277,25 +280,6 @@ def _inputs(table: Table, roles: Roles, reader: _Reader | None) -> tuple[Inputs,
     else:
         inputs = reader(table, roles)
     return inputs, ids if roles.ids is None else _filled(table, roles.ids, "id")
-
-
-def _needed_numbers(table: Table, columns: Sequence[str]) -> Features:
-    """Return the columns that a model of numbers needs, which cannot be ignored."""
-    try:
-        numbers = table.numbers(columns)
-    except NotNumericError:
-        raise refusal(table, columns) from None
-    with np.errstate(all="ignore"):  # too large for float32 becomes infinite, which is refused next
-        values = numbers.astype(np.float32)
-    if not np.isfinite(values).all():
-        row, k = np.argwhere(~np.isfinite(values))[0]
-        cell = "nothing or NaN" if np.isnan(numbers[row, k]) else f"{numbers[row, k]}"
-        raise InputError(
-            f'the column "{columns[k]}" of {table.path} holds {cell} in {table.where(int(row))}, '
-            "where a finite number is expected",
-            fix="fill it in or drop the row",
-        )
-    return Features(values, tuple(columns))
 
 
 def _filled(table: Table, column: str, what: Literal["id", "path", "split", "text"]) -> list[str]:
