@@ -234,3 +234,24 @@ def test_what_is_no_image_is_none(tmp_path: Path, content: bytes) -> None:
 def test_texts_and_numbers_have_none() -> None:
     assert encode(Texts(("a",)), 0, 900) is None
     assert encode(Features(np.zeros((1, 2), np.float32)), 0, 900) is None
+
+
+def test_cells_of_several_kinds_are_shown_as_they_are_written(
+    sheet: Callable[..., ReviewView],
+) -> None:
+    rows = [f"{20 + k},{'north' if k % 5 else 'south'},2021-03-{k + 1:02d},yes" for k in range(28)]
+    rows += ["7000,west,NA,no", ",north,2021-04-01,yes"]
+    shown = sheet("age,region,since,member", rows)
+    found = {row["name"]: row for row in shown.detail(28)["columns"]}  # type: ignore[attr-defined]
+    assert set(found) == {"age", "region", "since", "member"}
+    assert found["age"]["value"] == "7000"
+    assert isinstance(found["age"]["given"], list)
+    assert (found["region"]["value"], found["since"]["value"]) == ("west", "missing")
+    assert found["region"]["given"].startswith("north (")
+    assert found["since"]["given"].startswith("2021-03-")
+    assert found["member"]["given"].startswith("true (")
+    assert shown.detail(28)["moreColumns"] == 0
+    first = shown.detail(28)["columns"][0]  # type: ignore[index]
+    assert first["name"] == "age"  # the most unusual
+    (item,) = shown.items(np.array([29]), beside=28)
+    assert {"name": "age", "value": "missing"} in item["columns"]  # type: ignore[operator]

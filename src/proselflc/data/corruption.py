@@ -21,6 +21,7 @@ from proselflc.data.noise_generators import CLASSES_MEANT, Matrix, Pairs
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.data.tables.cells import format_row, neutralize
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError, invalid_option, printable
 from proselflc.files.regular import whole_file
 from proselflc.wording import option
@@ -142,7 +143,7 @@ def corrupt_labels(
         rate=spec.rate,
         generator=noise.stream(seed),
         coarse=dataset.coarse,
-        features=dataset.train.inputs.numbers,
+        features=_numbers(dataset.train.inputs),
         transition=transition,
         human=human,
         pairs=pairs,
@@ -156,6 +157,15 @@ def corrupt_labels(
             fix=f"try another {option('seed')} or a lower rate",
         )
     return result
+
+
+def _numbers(inputs: Inputs) -> npt.NDArray[Any] | None:
+    """Return [n, …] the inputs as numbers, for noise that depends on them."""
+    if not isinstance(inputs, MixedColumns):
+        return inputs.numbers
+    from proselflc.data.tables.encoding import TableEncoding
+
+    return TableEncoding.fit(inputs).dense(inputs)
 
 
 def unexpected_effects(dataset: Dataset, result: Noise) -> list[str]:
@@ -322,6 +332,8 @@ def _labels_alone(out: Path) -> str:
 def _columns(inputs: Inputs, out: Path) -> tuple[str, ...]:
     if inputs.strings is not None:
         return (inputs.strings[0],)
+    if isinstance(inputs, MixedColumns):
+        return tuple(kind.name for kind in inputs.kinds)
     if inputs.medium != "table" or inputs.numbers is None:
         raise InputError(
             f"a table cannot hold {inputs.kind}",
@@ -332,6 +344,10 @@ def _columns(inputs: Inputs, out: Path) -> tuple[str, ...]:
 
 
 def _cells(inputs: Inputs, out: Path) -> Iterator[tuple[str, ...]]:
+    if isinstance(inputs, MixedColumns):
+        for k in range(len(inputs)):
+            yield tuple(column.cell(k) for column in inputs.cells)
+        return
     if inputs.strings is None:
         assert inputs.numbers is not None
         for row in inputs.numbers:

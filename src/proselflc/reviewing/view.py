@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import io
 import math
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 
 import numpy as np
 
 from proselflc.data.dataset import NO_LABEL
-from proselflc.data.inputs import Features, Floats, Inputs, Ints
+from proselflc.data.inputs import Bools, Features, Floats, Inputs, Ints
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 from proselflc.models.factory import names_code
 from proselflc.pages.svg import means
 from proselflc.pages.thumbnails import SMALL, bare, resized
 from proselflc.pages.values import TITLE, code_warning, shorten, shorten_middle
+from proselflc.reviewing.mixed_rows import MixedRows
 from proselflc.reviewing.neighbours import Neighbours
 from proselflc.run import audit_words, original
 from proselflc.run.corrections import audit_of, has_actions
@@ -224,6 +226,11 @@ class ReviewView:
             found["cut"] = max(0, len(text) - LONGEST_TEXT)
         if self._features is not None:
             found["columns"], found["moreColumns"] = self._columns(self._features, index)
+        elif self._mixed is not None:
+            suggested = int(review.suggested[index])
+            found["columns"], found["moreColumns"] = self._mixed.columns(
+                index, self._class_of(index), suggested, MOST_COLUMNS
+            )
         return found
 
     def neighbours(self, index: int) -> Json:
@@ -252,6 +259,12 @@ class ReviewView:
     def _features(self) -> Features | None:
         return self.inputs if isinstance(self.inputs, Features) else None
 
+    @cached_property
+    def _mixed(self) -> MixedRows | None:
+        if not isinstance(self.inputs, MixedColumns):
+            return None
+        return MixedRows(self.inputs, self._members)
+
     def _text(self, index: int) -> str | None:
         if self.inputs is None or self.inputs.medium != "text":
             return None
@@ -268,6 +281,9 @@ class ReviewView:
                     for j in order
                 ]
             }
+        if self._mixed is not None:
+            label = self._class_of(beside)
+            return {"columns": self._mixed.few(index, beside, label, FEW_COLUMNS)}
         return {}
 
     def _likeliest(self, index: int) -> list[tuple[int, float]]:
@@ -337,17 +353,21 @@ class ReviewView:
 
     def _typical_of(self, label: int) -> tuple[Floats, Floats]:
         """Return mean and standard deviation [D] over the examples of a class except suspects."""
-        features, review = self._features, self.review
+        features = self._features
         assert features is not None
-        members = review.given == label
-        members[review.all_suspects] = False
-        if not members.any():
-            members = review.given == label
+        members = self._members(label)
         if not members.any():
             D = features.values.shape[1]
             return np.zeros(D, np.float32), np.zeros(D, np.float32)
         values = features.values[members]
         return values.mean(0), values.std(0)
+
+    def _members(self, label: int) -> Bools:
+        """Return [n] which examples have a label and are not suspects, or all that have it."""
+        review = self.review
+        members = review.given == label
+        members[review.all_suspects] = False
+        return members if members.any() else review.given == label
 
     def _recent(self) -> list[list[Json]]:
         """Return the reviewer's last standing decisions, grouped by request, the oldest first."""

@@ -134,7 +134,7 @@ class Column:
             return "true" if value else "false"
         if self.kind.kind == "date":
             return dates.text(float(value), self.kind.form == "time")
-        return str(value)
+        return str(int(value)) if value == round(value) else str(value)
 
 
 def find(
@@ -383,7 +383,7 @@ def _of_plain_words(
     if all(PurePath(word).suffix.lower() in IMAGES for word in words):
         return replace(about, kind=_ignored(name, "names of image files"))
     if distinct == total >= MIN_ROWS and spaces < 1 and length <= LONG:
-        return replace(about, kind=_ignored(name, "id-like: different in every row"), notes=notes)
+        return replace(about, kind=_ignored(name, "id-like: different in every row"), misfit="")
     is_text = distinct > FEW and (2 * distinct > total or length > LONG)
     if is_text:
         return replace(about, kind=ColumnKind(name, "text"), notes=notes)

@@ -37,14 +37,16 @@ export const closeLook = (one, found) => {
   }
   return [];
 };
+// A number of a table of numbers, or the text of any other cell.
+const cell = (value) => (typeof value === "string" ? value : number(value));
 const columns = (one, list) => {
   const classes = isLabelled(one) ? ["given", "suggested"] : ["suggested"];
   const head = ["column", "this example", ...classes.map((which) => `typical ${nameOf(one[which])}`)];
-  const typical = ([mean, std]) => `${number(mean)} ±\u00a0${number(std)}`;
+  const typical = (usual) => (typeof usual === "string" ? usual : `${number(usual[0])} ±\u00a0${number(usual[1])}`);
   return make("table", {},
     make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, bdi(text))))),
     make("tbody", {}, ...list.map((row) => make("tr", {}, make("th", { scope: "row" }, bdi(row.name)),
-      make("td", {}, make("b", { textContent: number(row.value) })), ...classes.map((which) => make("td", { textContent: typical(row[which]) }))))));
+      make("td", {}, make("b", { dir: "auto", textContent: cell(row.value) })), ...classes.map((which) => make("td", { textContent: typical(row[which]) }))))));
 };
 
 // The small view, in a list.
@@ -52,7 +54,7 @@ export const glimpse = (one) => {
   if (session.start.kind === "image") return picture(one, "small");
   if (session.start.kind === "text") return make("span", { className: "text", dir: "auto", textContent: one.text || "" });
   if (session.start.kind === "table") {
-    return make("span", { className: "text" }, ...(one.columns || []).flatMap((row) => [bdi(row.name), ` ${number(row.value)} `, make("br")]));
+    return make("span", { className: "text" }, ...(one.columns || []).flatMap((row) => [bdi(row.name), ` ${cell(row.value)} `, make("br")]));
   }
   return make("span", { className: "blank", textContent: "not shown" });
 };
