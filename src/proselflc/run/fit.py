@@ -14,6 +14,7 @@ from proselflc.data.dataset import Dataset, checked, separated
 from proselflc.data.labels import LabelValues
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import arrays, python_dataset
+from proselflc.data.tables.frames import AskedColumns
 from proselflc.errors import InputError
 from proselflc.files.regular import fleeting
 from proselflc.models.weights import load_strictly, read_state
@@ -33,6 +34,10 @@ def fit(
     clean: object | None = None,
     names: Sequence[str] | None = None,
     ids: Sequence[str] | None = None,
+    categorical: str | Sequence[str] = (),
+    numeric: str | Sequence[str] = (),
+    text: str | Sequence[str] = (),
+    ignore_column: str | Sequence[str] = (),
     method: str = "proselflc",
     parameters: Mapping[str, Any] | None = None,
     model: str | nn.Module | None = None,
@@ -75,8 +80,10 @@ def fit(
     `proselflc train --help`.
 
     Args:
-        x: numbers [n, D], images (bytes, or floats in 0 … 1), n texts or n paths of image files;
-            or, without y, a PyTorch or Hugging Face data set, or a `proselflc.Dataset`.
+        x: a data frame (pandas, polars or pyarrow) with columns of any kind, whose cells may be
+            missing; or numbers [n, D], images (bytes, or floats in 0 … 1), n texts or n paths of
+            image files; or, without y, a PyTorch or Hugging Face data set, or a
+            `proselflc.Dataset`.
         y: n labels, integers or texts, in a list, an array, a column of a data frame or a tensor.
             None and NaN stand for no label: such examples are predicted and get a suggestion, but
             are neither learned nor judged. (−1 is a label like any other.)
@@ -89,6 +96,8 @@ def fit(
         clean: n true labels if they are known, for evaluation only.
         names: C class names; y then holds class ids.
         ids: n distinct names of the examples; defaults to the index of a data frame that has one.
+        categorical, numeric, text: columns of a data frame whose kind should not be guessed.
+        ignore_column: columns of a data frame to leave out.
         method: name of a method, see `proselflc methods`.
         parameters: parameters of the method, such as {"epsilon": 0.2}.
         model: name of a model, see `proselflc models`, or a module that maps a batch to logits
@@ -141,6 +150,15 @@ def fit(
         eval_steps=eval_steps,
         eval_examples=eval_examples,
     )
+    asked = AskedColumns.of(
+        categorical=categorical, numeric=numeric, text=text, ignore_column=ignore_column
+    )
+    if asked and y is None:
+        raise InputError(
+            "categorical=, numeric=, text= and ignore_column= name columns of a data frame, but x "
+            "is a data set",
+            fix="leave them out, or give a data frame and y",
+        )
     if isinstance(x, Dataset):
         dataset = separated(checked(x))
         if dataset.label_values is None:  # the caller's labels are the class ids
@@ -148,7 +166,16 @@ def fit(
     elif y is None:
         dataset = python_dataset.load(x)
     else:
-        dataset = arrays.load(x, y, x_test=x_test, y_test=y_test, clean=clean, names=names, ids=ids)
+        dataset = arrays.load(
+            x,
+            y,
+            x_test=x_test,
+            y_test=y_test,
+            clean=clean,
+            names=names,
+            ids=ids,
+            asked=asked,
+        )
     module = model if isinstance(model, nn.Module) else None
     made_by = model if isinstance(model, str) and ":" in model else None
     result = run_in(out, made_by=made_by, module=module)

@@ -30,6 +30,7 @@ def load(
     clean: object | None = None,
     names: Sequence[str] | None = None,
     ids: Sequence[str] | None = None,
+    asked: frames.AskedColumns | None = None,
 ) -> Dataset:
     """Return a data set of what is in memory already; see `inputs` for x.
 
@@ -51,7 +52,7 @@ def load(
         number: dict[object, int] = {name: k for k, name in enumerate(names)}
     else:
         number = {k: k for k in range(len(names))} | {name: k for k, name in enumerate(names)}
-    learned = inputs(x, "x")
+    learned = inputs(x, "x", asked=asked)
     named = _index_of(x, len(learned)) if ids is None else ids
     own = _class_ids(given, number, "y")
     labels = np.full(len(is_known), NO_LABEL)
@@ -64,7 +65,10 @@ def load(
     if test is not None:
         kinds = learned.kinds if isinstance(learned, MixedColumns) else None
         held = _part(
-            inputs(x_test, "x_test", kinds), _class_ids(test, number, "y_test"), None, "test"
+            inputs(x_test, "x_test", kinds, asked),
+            _class_ids(test, number, "y_test"),
+            None,
+            "test",
         )
     if not is_named:
         parts = ((y, own), (clean, clean_ids), (y_test, held.labels if held else None))
@@ -95,11 +99,16 @@ def _values(y: object, found: Iterable[tuple[object, Ints]], num_classes: int) -
     return LabelValues.like(y, [values[k] for k in range(num_classes)])
 
 
-def inputs(x: object, what: str = "x", kinds: tuple[ColumnKind, ...] | None = None) -> Inputs:
+def inputs(
+    x: object,
+    what: str = "x",
+    kinds: tuple[ColumnKind, ...] | None = None,
+    asked: frames.AskedColumns | None = None,
+) -> Inputs:
     """Return the inputs in an array, a frame or a list, which `what` names in messages.
 
     A data frame of finite numbers is numbers [n, D]. Any other has columns of several kinds, which
-    are those of `kinds` if a model knows them.
+    are those of `kinds` if a model knows them, or those that are asked for.
 
     Other inputs are numbers [n, D]; images as uint8, or as floats in 0 … 1, shaped [n, H, W],
     [n, H, W, C] or [n, C, H, W]; n texts; or n paths (`pathlib.Path`) of image files. Arrays,
@@ -109,11 +118,21 @@ def inputs(x: object, what: str = "x", kinds: tuple[ColumnKind, ...] | None = No
         raise InputError(f"{what} is one {type(x).__name__}: give a list of them")
     columns: tuple[str, ...] | None = None
     if frames.is_frame(x):
+        if asked and kinds is None:
+            asked.check(frames.column_names(x), what)
+            x = frames.without(x, asked.ignore_column)
         columns = frames.column_names(x)
-        numbers = None if kinds is not None else _numbers(x)
+        is_typed = kinds is not None or bool(asked and asked.kinds) or frames.has_categories(x)
+        numbers = None if is_typed else _numbers(x)
         if numbers is None:
-            return frames.of_frame(x, what, kinds)
+            return frames.of_frame(x, what, kinds, asked)
         x = numbers
+    elif asked:
+        raise InputError(
+            f"categorical=, numeric=, text= and ignore_column= name columns, but {what} is not a "
+            "data frame",
+            fix="leave them out, or give a data frame",
+        )
     if isinstance(x, Sequence) and x and all(isinstance(one, Path) for one in x):
         return ImageFiles(tuple(x))
     try:

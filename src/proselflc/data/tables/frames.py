@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,7 +14,47 @@ from proselflc.data.tables import kinds
 from proselflc.data.tables.cells import short
 from proselflc.data.tables.kinds import Column, ColumnKind, Found
 from proselflc.data.tables.mixed import MixedColumns
-from proselflc.errors import InputError
+from proselflc.errors import InputError, unknown
+
+
+@dataclass(frozen=True)
+class AskedColumns:
+    """What the caller says about the columns of a data frame, by their names."""
+
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    ignore_column: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, **names: str | Sequence[str]) -> AskedColumns:
+        """Return the names as tuples; one name may be a text."""
+        return cls(**{k: (v,) if isinstance(v, str) else tuple(v) for k, v in names.items()})
+
+    def __bool__(self) -> bool:
+        return bool(self.kinds or self.ignore_column)
+
+    @property
+    def kinds(self) -> tuple[tuple[str, Literal["category", "number", "text"]], ...]:
+        """Return pairs of a name and the kind that is asked for it."""
+        return (
+            *((name, "category") for name in self.categorical),
+            *((name, "number") for name in self.numeric),
+            *((name, "text") for name in self.text),
+        )
+
+    def check(self, names: Sequence[str], what: str) -> None:
+        """Refuse names that the frame does not have, and those that are given twice."""
+        given = [*(name for name, _ in self.kinds), *self.ignore_column]
+        for name in given:
+            if name not in names:
+                raise InputError(f"{what}: {unknown('column', short(name), names)}")
+            if given.count(name) > 1:
+                raise InputError(
+                    f'{what}: the column "{short(name)}" is named twice, among categorical=, '
+                    "numeric=, text= and ignore_column=",
+                    fix="name it once",
+                )
 
 
 def is_frame(x: object) -> bool:
@@ -28,7 +69,30 @@ def column_names(x: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in (x.columns if names is None else names))
 
 
-def of_frame(x: Any, what: str, known: tuple[ColumnKind, ...] | None = None) -> MixedColumns:
+def without(x: Any, ignored: Sequence[str]) -> Any:
+    """Return a data frame without some columns."""
+    if not ignored:
+        return x
+    kept = [k for k, name in enumerate(column_names(x)) if name not in ignored]
+    if hasattr(x, "iloc"):
+        return x.iloc[:, kept]
+    names = column_names(x)
+    return x.select([names[k] for k in kept])  # polars and Arrow
+
+
+def has_categories(x: Any) -> bool:
+    """Return whether a column is a category by its type, whatever its values are."""
+    if hasattr(x, "column_names"):
+        return any(_is_category(column) for column in x.columns)
+    return any(str(dtype).startswith(("category", "Categorical", "Enum")) for dtype in x.dtypes)
+
+
+def of_frame(
+    x: Any,
+    what: str,
+    known: tuple[ColumnKind, ...] | None = None,
+    asked: AskedColumns | None = None,
+) -> MixedColumns:
     """Return the columns of a data frame, of kinds that are known or are found.
 
     Types count: what pandas calls a category and texts are never numbers.
@@ -37,6 +101,7 @@ def of_frame(x: Any, what: str, known: tuple[ColumnKind, ...] | None = None) -> 
         x: the data frame.
         what: its name in messages.
         known: kinds of the columns that a model was trained on.
+        asked: the kinds that the caller names.
     """
     cells = _arrow_columns(x, what)
     if known is not None:
@@ -48,12 +113,13 @@ def of_frame(x: Any, what: str, known: tuple[ColumnKind, ...] | None = None) -> 
                     fix="add it",
                 )
         return MixedColumns(tuple(_read(what, kind, cells[kind.name]) for kind in known))
+    named = dict(asked.kinds) if asked else {}
     found: list[Found] = []
     columns: list[Column] = []
     for name, column in cells.items():
-        asked = "category" if _is_category(column) else None
+        wanted = named.get(name, "category" if _is_category(column) else None)
         try:
-            one = kinds.find(name, column, asked)  # type: ignore[arg-type]
+            one = kinds.find(name, column, wanted)
         except InputError as error:
             raise InputError(f"{what}: {error.reason}", fix=error.fix) from None
         found.append(one)

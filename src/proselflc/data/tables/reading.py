@@ -11,7 +11,7 @@ import numpy as np
 from proselflc.data.inputs import Features, Floats, Inputs, Ints
 from proselflc.data.request import KINDS_ASKED, Request
 from proselflc.data.tables import kinds
-from proselflc.data.tables.cells import NotNumericError, short
+from proselflc.data.tables.cells import NotNumericError, is_number, short
 from proselflc.data.tables.columns import (
     find_column,
     names_to_show,
@@ -21,6 +21,7 @@ from proselflc.data.tables.columns import (
 )
 from proselflc.data.tables.kinds import Column, ColumnKind, Found, InfiniteError
 from proselflc.data.tables.mixed import MixedColumns
+from proselflc.data.tables.parquet import Parquet
 from proselflc.data.tables.table_file import Table
 from proselflc.errors import InputError
 from proselflc.wording import option
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CELLS = 1 << 22  # cells that are converted together, 32 MB of float64
+_FIRST = 100  # rows that tell most columns of words from numbers
 _NAMED = 10  # columns named in a message
 _ASKED: dict[str, Literal["category", "number", "text"]] = {
     "categorical": "category",
@@ -249,6 +251,8 @@ def require_columns(table: Table, needed: Sequence[str]) -> None:
 
 def _numbers(table: Table, columns: Sequence[str]) -> Floats | None:
     """Return [n, D] the columns if they all hold finite numbers, or None."""
+    if not _may_be_numbers(table, columns):
+        return None
     values = np.empty((len(table), len(columns)), np.float32)
     step = max(1, _CELLS // max(1, len(table)))
     for start in range(0, len(columns), step):
@@ -261,6 +265,17 @@ def _numbers(table: Table, columns: Sequence[str]) -> Floats | None:
         if not np.isfinite(values[:, start : start + step]).all():
             return None
     return values
+
+
+def _may_be_numbers(table: Table, columns: Sequence[str]) -> bool:
+    """Return whether the first cells of columns in memory are numbers, so that all may be."""
+    if isinstance(table, Parquet):
+        return True  # reading a column only to look at its first cells would cost more
+    for column in table.arrow(columns):
+        head = column.slice(0, _FIRST).to_pylist()
+        if not all(not isinstance(cell, str) or is_number(cell.strip()) for cell in head):
+            return False
+    return True
 
 
 def _row(cells: pa.ChunkedArray, cell: str) -> int:

@@ -134,7 +134,10 @@ def read(
             labels = _known_labels(table, label, rows, names, request.unlabelled)
         else:
             labels = class_ids[rows]
-        part = Part(inputs.take(rows), labels, tuple(ids[i] for i in rows))
+        if len(rows) == len(table):  # all of them, in their order
+            part = Part(inputs, labels, tuple(ids))
+        else:
+            part = Part(inputs.take(rows), labels, tuple(ids[i] for i in rows))
         if isinstance(part.inputs, ImageFiles):
             classes = None if needs else [given[i] for i in rows]
             keep, bad = sift(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t", ".tab": "\t"}
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_FEW = 10_000  # distinct cells up to which equal ones are one object
 _ROWS = 1 << 15  # rows that are Python strings at a time
 _CHARACTERS = 1 << 28  # and their total length, about; an Arrow array of strings holds 2 GiB
 
@@ -61,7 +62,15 @@ class Delimited:
 
     def texts(self, column: str) -> list[str]:
         """Return the cells without surrounding white space; "" if empty."""
-        return [cell.strip() for cell in self.cells[self.columns.index(column)].to_pylist()]
+        known: dict[str, str] = {}  # so that the cells of a few classes are a few objects
+        found: list[str] = []
+        for chunk in self.cells[self.columns.index(column)].chunks:
+            cells = (cell.strip() for cell in chunk.to_pylist())
+            if len(known) < _FEW:
+                found += [known.setdefault(cell, cell) for cell in cells]
+            else:
+                found += cells
+        return found
 
     def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return the cells of some columns as numbers [n, D]."""
