@@ -239,8 +239,9 @@ def table_of_published(found: list[dict[str, Any]]) -> str:
             if by == "ours":
                 span = f"{_number(one['noise_low'])} – {_number(one['noise_high'])}"
                 cells += [f"{_number(one['estimated'])} ({span})", _number(one["rate"])]
-                span = f"{_number(one['precision_low'], 2)} – {_number(one['precision_high'], 2)}"
-                cells += [f"{_number(one['stated_precision'], 2)} ({span})"]
+                low, high = one["precision_low"], one["precision_high"]
+                span = "" if low is None else f" ({low:.2f} – {high:.2f})"
+                cells += [f"{_number(one['stated_precision'], 2)}{span}"]
                 cells += [_number(one["changed"])]
                 cells.append(f"{one['gain']:+.3f}")
             else:

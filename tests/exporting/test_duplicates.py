@@ -78,7 +78,11 @@ def test_a_summary_as_json(run: Path, tmp_path: Path, capfd: pytest.CaptureFixtu
     assert json.loads(capfd.readouterr().out) == {
         **{"run": str(run), "examples": 6, "groups": 2, "conflicting": 2, "in_test": 1},
         **{"outliers": 1, "written": {"out": str(out)}, "notes": []},
+        "warnings": [
+            {"code": one.code, "message": one.message} for one in load_run(run).audit.warnings
+        ],
     }
+    assert load_run(run).audit.warnings
 
 
 def test_a_run_without_neighbours_gets_them(

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
+from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.neighbours import Examination
 from proselflc.data.inputs import Ints
 from proselflc.errors import invalid_option
@@ -16,6 +17,7 @@ from proselflc.exporting.formats import FORMATS, Format, write_table
 from proselflc.files.regular import whole_file
 from proselflc.options import check_out
 from proselflc.run import neighbours
+from proselflc.run.corrections import audit_of
 from proselflc.run.reader import Run
 from proselflc.wording import option
 
@@ -41,6 +43,7 @@ class DuplicateExport:
         outliers: number of examples that are far from all others.
         written: paths of files by option.
         notes: sentences about what may be unexpected.
+        warnings: reasons to be careful with the audit.
     """
 
     examples: int
@@ -50,6 +53,7 @@ class DuplicateExport:
     outliers: int
     written: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    warnings: tuple[AuditWarning, ...] = ()
 
 
 def check(options: Export) -> None:
@@ -92,6 +96,7 @@ def export(run: Run, options: Export, stream: IO[bytes] | None = None) -> Duplic
         outliers=int(found.is_outlier.sum()),
         written=written,
         notes=run.notes,
+        warnings=() if (audit := audit_of(run)) is None else audit.warnings,
     )
 
 
