@@ -1,6 +1,6 @@
 """Wrong labels in raw tables: ours by default and with each learner, beside cleanlab's.
 
-    python benchmarks/tables.py [--seeds 0 1 2] [--tables penguins …] [--who default …] [--report]
+    python benchmarks/tables.py [--seeds 1 2 3] [--tables penguins …] [--who default …] [--report]
 
 The tables of `real_tables.py` are written as CSV files as they come, with some labels flipped to
 another class (symmetric) or to the next one (pair), and learned from the file. Ours is
@@ -10,8 +10,10 @@ our own preparation of the columns: dense numbers for logistic regression and th
 codes of categories and gaps for boosting. A label right after is the suggestion that is followed:
 ours where the audit would change the label, cleanlab's where it flags an issue.
 
-Rules were chosen with seeds 100 and above. Every cell is kept in `.work/tables` under a hash of
-what it measured, so that an interrupted benchmark continues.
+Rules were chosen with seeds 100 and 101. Seed 0 was looked at while the learners were built, and
+that showed on which tables they were behind, so seeds 1, 2 and 3 are reported; some cells of seed 1
+had been measured with earlier rules, but chose nothing. Every cell is kept in `.work/tables` under
+a hash of what it measured, so that an interrupted benchmark continues.
 """
 
 from __future__ import annotations
@@ -55,12 +57,12 @@ from proselflc.training.recipe import Recipe
 Array = npt.NDArray[Any]
 
 KEPT = Path(__file__).parent / ".work" / "tables"
-SEEDS = (0, 1, 2)
+SEEDS = (1, 2, 3)
 NOISES = tuple((kind, rate) for kind in ("symmetric", "pair") for rate in (0.05, 0.15, 0.30))
 OURS = {"default": None, "mlp": "mlp", "boosting": "boosting"}
 CLEANLAB = ("cleanlab LR", "cleanlab RF", "cleanlab HGB")
 MEASURES = ("auroc", "f1", "before", "after", "seconds")
-VERSION = 2  # of what is measured: raise it when the library changes
+VERSION = 5  # of what is measured: raise it when the library changes
 
 
 def flipped(y: Array, classes: int, kind: str, rate: float, seed: int) -> Array:

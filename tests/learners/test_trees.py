@@ -106,3 +106,15 @@ def test_a_damaged_ensemble_is_refused() -> None:
         TreeEnsemble.from_state(state, 4, 3)
     with pytest.raises(InputError, match="expected the arrays"):
         TreeEnsemble.from_state({"weight": torch.zeros(2)}, 5, 3)
+
+
+@pytest.mark.parametrize("present", [[0, 1], [1, 3], [0, 2, 3], [0, 1, 2, 3]])
+def test_a_fitted_ensemble_predicts_what_its_arrays_predict(present: list[int]) -> None:
+    x, columns, y = messy(len(present))
+    y = np.array(present)[y % len(present)]
+    fitted = Boosting(rounds=15).fit(LabelledTable(x, y, max(present) + 1, columns))
+    module = fitted.module()
+    assert isinstance(module, TreeEnsemble)
+    new = torch.from_numpy(messy(len(present), seed=1)[0])
+    for ours, saved in zip(fitted.staged(new.numpy()), module.staged(new), strict=True):
+        np.testing.assert_array_equal(ours, torch.softmax(saved, 1).numpy())

@@ -20,6 +20,7 @@ from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.learners import learner
 from proselflc.learners.boosting import LEAVES, PENALTY, SHARE_OF_COLUMNS
+from proselflc.learners.forest import out_of_bag
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.fold_splits import split_examples
 from proselflc.run.reader import Run, load_run
@@ -69,7 +70,7 @@ def test_every_round_is_recorded_as_an_epoch(finished: Run) -> None:
 
 
 def test_the_held_out_predictions_are_those_of_scikit_learn(finished: Run) -> None:
-    """The mean over the rounds of a model that was fitted without the fold."""
+    """The mean over the rounds of a model fitted without the fold, and a forest out of bag."""
     from proselflc.data.opening import open_data
     from proselflc.data.tables.encoding import for_trees
 
@@ -87,12 +88,16 @@ def test_the_held_out_predictions_are_those_of_scikit_learn(finished: Run) -> No
         categorical_features=categorical,
         random_state=0,
     ).fit(x[split.train], part.labels[split.train])
-    expected = np.mean(list(estimator.staged_predict_proba(x[split.validation])), 0)
+    mean = np.mean(list(estimator.staged_predict_proba(x[split.validation])), 0)
+    forest = out_of_bag(x, part.labels, 3)[split.validation]
+    expected = np.sqrt(np.maximum(mean, 1e-6) * np.maximum(forest, 1e-6))
+    expected /= expected.sum(1, keepdims=True)
     found = held_out.of_run(finished.directory, finished.labels)
     assert found is not None
     np.testing.assert_allclose(
-        np.asarray(found.p[split.validation], float), expected, atol=1e-3
+        np.asarray(found.p[split.validation], float), expected, atol=2e-3
     )  # float16
+    assert found.is_calibrated
 
 
 def test_a_saved_model_predicts_the_raw_table(finished: Run, table: Path) -> None:

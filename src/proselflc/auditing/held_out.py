@@ -32,10 +32,12 @@ class FoldsFile:
     Attributes:
         folds: number of folds.
         fingerprint: fingerprint of the labels that they were made from.
+        is_calibrated: see `HeldOut`.
     """
 
     folds: Annotated[int, msgspec.Meta(ge=2)]
     fingerprint: str
+    is_calibrated: bool = False
 
 
 def form(num_examples: int, num_classes: int) -> tuple[np.dtype[Any], tuple[int, int]]:
@@ -99,4 +101,5 @@ def of_run(directory: RunDirectory, labels: Labels) -> HeldOut | None:
             fix=fix,
         )
     path = directory.checked(directory.folds_p)
-    return HeldOut(facts.folds, read(path, (len(labels.given), len(labels.names))))
+    p = read(path, (len(labels.given), len(labels.names)))
+    return HeldOut(facts.folds, p, facts.is_calibrated)

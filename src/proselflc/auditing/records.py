@@ -54,10 +54,13 @@ class HeldOut:
             model trained on the others.
         p: [n, C], or [n, 1 + k] from `largest_probabilities`; NaN for an example without a
             prediction.
+        is_calibrated: whether p are chances as they stand, as those of trees and of a forest are;
+            a network is too sure of large classes.
     """
 
     folds: int
     p: npt.NDArray[np.floating] | npt.NDArray[np.void]
+    is_calibrated: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -177,10 +180,7 @@ class Records:
         m = self.mean_prediction(rows, given, num_classes, epochs=epochs)
         if self.witness is None:
             return m
-        h = np.maximum(self.witness.p[rows].astype(np.float32), _LEAST)
-        both: Floats = np.sqrt(np.maximum(m, _LEAST) * h)
-        both /= both.sum(1, keepdims=True)
-        return both
+        return together(m, self.witness.p[rows].astype(np.float32))
 
     def sparse_mean_prediction(
         self, rows: slice, given: Ints, num_classes: int, *, epochs: int | None = None
@@ -202,6 +202,14 @@ class Records:
             # The number of listed classes, and what is computed from each.
             width = 4 * (KEPT_CLASSES + 1 if self.held_out else 2 * len(self.observed) + 6)
         return slices(num_examples, width)
+
+
+def together(one: Floats, other: Floats) -> Floats:
+    """Return √(one · other), scaled to sum to 1, for two opinions [N, C]; neither can be a veto."""
+    h = np.maximum(other, _LEAST)
+    both: Floats = np.sqrt(np.maximum(one, _LEAST) * h)
+    both /= both.sum(1, keepdims=True)
+    return both
 
 
 def slices(n: int, width: int) -> Iterator[slice]:

@@ -18,7 +18,7 @@ from proselflc.training.observations import TOP_CLASSES
 
 # The factor of the log-odds in the chance of being wrong: a mean over the epochs is less confident
 # than a trained model.
-SLOPE, SLOPE_OUT_OF_SAMPLE = 3.0, 1.5
+SLOPE, SLOPE_OUT_OF_SAMPLE, SLOPE_CALIBRATED = 3.0, 1.5, 2.0
 _EVEN = 0.5  # share of the mean transition that is added to every pair of classes
 _LEAST = 1e-7  # float16 has no smaller p
 _ROUNDS = 60
@@ -33,9 +33,10 @@ class LabelOdds:
         s_k = p_k / √n_k · w_ki        (w_ii = 1)
 
     where w_ki says how much more often than average class k gets the label i (`lift`), and the
-    root keeps large classes from swamping rare ones. The label is wrong with the chance
+    root keeps large classes from swamping rare ones. Calibrated predictions (`HeldOut`) need no
+    such help: there it is 1. The label is wrong with the chance
 
-        P = σ(a log(Σ_{k≠i} s_k / s_i) + b)        a = 3, or 1.5 out of sample
+        P = σ(a log(Σ_{k≠i} s_k / s_i) + b)        a = 3, or 1.5 out of sample, or 2 if calibrated
 
     where b makes the mean of P over all examples that were seen the rate of wrong labels. For
     trusted labels P = 0. The class k ≠ i with the largest s_k is suggested where P > ½.
@@ -58,7 +59,10 @@ class LabelOdds:
             self.log_odds[rows], self.other[rows] = self._supports.compare(rows)
         if trusted is not None:
             self.log_odds[trusted & ~np.isnan(self.log_odds)] = -np.inf
-        self.slope = SLOPE if records.held_out is None else SLOPE_OUT_OF_SAMPLE
+        self.slope = SLOPE
+        if records.held_out is not None:
+            calibrated = records.held_out.is_calibrated
+            self.slope = SLOPE_CALIBRATED if calibrated else SLOPE_OUT_OF_SAMPLE
         self.given = given
 
     @property
@@ -133,6 +137,14 @@ def lift(joint: Matrix) -> Matrix:
     return weights
 
 
+def _root(records: Records, given: Ints, num_classes: int) -> Doubles:
+    """Return [C] what the support of each class is divided by: √n_k, or 1 if calibrated."""
+    if records.held_out is not None and records.held_out.is_calibrated:
+        return np.ones(num_classes)
+    root: Doubles = np.sqrt(np.maximum(np.bincount(given, minlength=num_classes), 1))
+    return root
+
+
 class _DenseSupports:
     """The support of every class for every example.
 
@@ -148,8 +160,7 @@ class _DenseSupports:
 
     @cached_property
     def _root(self) -> Floats:
-        numbers = np.bincount(self.given, minlength=len(self.weights))
-        return np.sqrt(np.maximum(numbers, 1)).astype(np.float32)
+        return _root(self.records, self.given, len(self.weights)).astype(np.float32)
 
     def _supports(self, rows: slice) -> tuple[Doubles, Floats]:
         """Return [rows] the support of the given label, and [rows, C] of the others, else 0."""
@@ -213,7 +224,7 @@ class _SparseSupports:
         squares = (C - 1) * (granted**2).sum() + ((2 * granted[true] + more) * more).sum()
         rms = np.sqrt(squares / (C * (C - 1)))
         # s_k = m_k · w_ki / √n_k, where w_ki / √n_k = usual_k + more_ki
-        self.root = np.sqrt(np.maximum(np.bincount(given, minlength=C), 1))
+        self.root = _root(records, given, C)
         self.usual: Doubles = granted / rms / self.root
         more = more / rms / self.root[true]
         order = np.argsort(label * C + true)

@@ -183,10 +183,13 @@ class Compared:
     Attributes:
         witness: a second opinion.
         examination: duplicates, conflicts, leakage and outliers.
+        forest: [n, C] the part of the witness that trees contribute; None for other inputs than
+            tables with named columns.
     """
 
     witness: Witness | None = None
     examination: Examination | None = None
+    forest: Floats | None = None
 
 
 def audit_labels(

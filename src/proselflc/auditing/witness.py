@@ -16,14 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.auditing.plain_features import PlainFeatures, plain_features
-from proselflc.auditing.records import Doubles, Witness
+from proselflc.auditing.records import Doubles, Witness, together
 from proselflc.data.batches import random_stream
 from proselflc.data.inputs import Floats, Inputs, Ints
 from proselflc.data.memory_budget import is_dense, keeps_all
 from proselflc.data.preprocessing import Preprocessing
+from proselflc.data.serving import fit as fit_preprocessing
 from proselflc.data.sources import npz
+from proselflc.data.tables.encoding import for_trees
 from proselflc.errors import InputError
 from proselflc.files.regular import is_regular, whole_file
+from proselflc.learners.forest import out_of_bag
 from proselflc.training.run_directory import RunDirectory
 from proselflc.wording import command
 
@@ -56,15 +59,47 @@ def of_inputs(
     if not can_judge(len(given), num_classes):
         return None
     features = plain_features(inputs, preprocessing)
-    return None if features is None else of_features(features, given, num_classes)
+    if features is None:
+        return None
+    trees = by_forest(inputs, given, num_classes, preprocessing)
+    return of_features(features, given, num_classes, trees)
 
 
-def of_features(features: PlainFeatures, given: Ints, num_classes: int) -> Witness | None:
-    """Return a second opinion on the labels of n examples, by their features."""
+def by_forest(
+    inputs: Inputs, given: Ints, num_classes: int, preprocessing: Preprocessing | None = None
+) -> Floats | None:
+    """Return [n, C] the chances by trees that did not see a row; None if these are not for trees.
+
+    Numbers without names of columns may be embeddings, which trees judge badly.
+    """
+    is_table = inputs.medium == "table" and inputs.columns is not None
+    if not is_table or not can_judge(len(given), num_classes):
+        return None
+    rows, _ = for_trees(preprocessing or fit_preprocessing(inputs), inputs)
+    return out_of_bag(rows, given, num_classes)
+
+
+def of_features(
+    features: PlainFeatures, given: Ints, num_classes: int, trees: Floats | None = None
+) -> Witness | None:
+    """Return a second opinion on the labels of n examples, by their features.
+
+    The opinion on a table is √(h f), scaled to sum to 1, where h is the chance by ridge regression
+    and f the chance by the trees of a forest that did not see the row.
+
+    Args:
+        features: of the n examples.
+        given: [n] labels.
+        num_classes: C.
+        trees: [n, C] f, from `by_forest`; None if there is none, and h is the opinion.
+    """
     if not can_judge(len(given), num_classes):
         return None
     p = witness(features.values, given, num_classes)
-    return Witness(p.astype(np.float16), features.kind)
+    if trees is None:
+        return Witness(p.astype(np.float16), features.kind)
+    both = together(p, trees)
+    return Witness(both.astype(np.float16), f"{features.kind} and a forest of trees")
 
 
 def can_judge(num_examples: int, num_classes: int) -> bool:

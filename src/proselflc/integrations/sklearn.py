@@ -6,6 +6,7 @@ import contextlib
 import copy
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +24,7 @@ from proselflc import methods
 from proselflc.auditing import verdict
 from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.examples import ACTIONS
-from proselflc.auditing.records import HeldOut, Records, Witness, slices
+from proselflc.auditing.records import Records, Witness, slices
 from proselflc.data.batches import one_thread
 from proselflc.data.dataset import Dataset, Part, checked
 from proselflc.data.inputs import Bools, Features, Floats, Ints
@@ -382,7 +383,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             second = Witness(second.p[place], second.kind)
         held = run.records.held_out
         if held is not None:
-            held = HeldOut(held.folds, held.p[place])
+            held = replace(held, p=held.p[place])
         records = Records([epoch[place] for epoch in run.dynamics], held, second)
         found = verdict.assess(records, given[counts], tuple(map(str, self.classes_)))
         judgement = found.scores

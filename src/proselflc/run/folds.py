@@ -118,6 +118,8 @@ def _is_done(run: Run, folds: int, seed: int) -> bool:
         return False
     if found is None or found.folds != folds:
         return False
+    if found.is_calibrated and not is_learner(str(run.config.get("model"))):
+        return False  # trees have judged the table of a network, and these are other folds
     return run.directory.read_json(run.directory.folds_done).get("seed") == seed
 
 

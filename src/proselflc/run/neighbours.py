@@ -76,7 +76,9 @@ def compare(
     if features is None:
         return Compared(None, examination)
     own = replace(features, values=features.values[: len(given)])
-    return Compared(witness.of_features(own, given, num_classes), examination)
+    trees = witness.by_forest(inputs, given, num_classes, preprocessing)
+    second = witness.of_features(own, given, num_classes, trees)
+    return Compared(second, examination, trees)
 
 
 def of_run(run: Run, *, data: str | None = None) -> Neighbours:

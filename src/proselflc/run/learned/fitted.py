@@ -3,8 +3,8 @@
 It has the same directory as a network's: every round is recorded as an epoch. Trees memorise the
 labels that they are grown from, so the rows are also divided into folds, and each row is predicted
 by a model that did not see it. The audit judges the labels by the mean of these predictions over
-the rounds. The saved model is then fitted again, with each doubtful row weighted between its given
-and its suggested label.
+the rounds, and by a forest (`judges`). The saved model is then fitted again, with each doubtful row
+weighted between its given and its suggested label.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from proselflc import methods, wording
-from proselflc.auditing import held_out, verdict
+from proselflc.auditing import verdict
 from proselflc.auditing.caveats import label_warnings
 from proselflc.auditing.fitting import Fitting
-from proselflc.auditing.records import HeldOut, Records
+from proselflc.auditing.records import Records
 from proselflc.auditing.verdict import Compared
 from proselflc.data.batches import Batch
 from proselflc.data.dataset import Dataset, Part
@@ -43,6 +43,8 @@ from proselflc.models.factory import names_code
 from proselflc.run import neighbours, resumption
 from proselflc.run.config import Config
 from proselflc.run.fold_splits import split_examples
+from proselflc.run.learned import judges
+from proselflc.run.learned.judges import FOLDS
 from proselflc.run.observers import History
 from proselflc.run.prepare import LabelledData, noise_seed
 from proselflc.run.summary import history_line, measures_of, write_model, write_results
@@ -55,7 +57,6 @@ from proselflc.training.run_directory import Json, RunDirectory
 from proselflc.training.strategy import CorrectedBatch, RunContext, Strategy
 from proselflc.wording import option
 
-FOLDS = 5
 MOST_RECORDS = 30  # rounds that are recorded, evenly spaced
 METHODS = ("proselflc", "cce")  # those that mean something without a loss
 _ROWS = 1 << 16  # recorded at once
@@ -243,11 +244,11 @@ class FittedRun:
         """Write the model, the neighbours, the audit and the summary."""
         prepared, directory, labels = self.prepared, self.directory, self.prepared.labels
         self.recorder.end()
-        held = None
-        if self.splits:
-            held = HeldOut(len(self.splits), self.p.numpy())
-            self._write_folds(held)
+        held, seed = None, prepared.config.recipe.seed
         compared = self._compared() if self.is_audited else Compared()
+        if self.splits:
+            held = judges.judged(self.p.float().numpy(), len(self.splits), compared)
+            judges.write(directory, labels, held, seed)
         fitted, corrected = self.fitted, 0
         if self.is_audited and prepared.config.method != "cce" and fitted.module() is not None:
             records = Records(
@@ -266,7 +267,7 @@ class FittedRun:
             self.history.lines,
             method=prepared.config.method,
             data=prepared.dataset.name,
-            seed=prepared.config.recipe.seed,
+            seed=seed,
             steps=prepared.learner.rounds,
             seconds=round(self.seconds, 3),
             measured=self._measures(fitted),
@@ -364,19 +365,6 @@ class FittedRun:
             self.prepared.preprocessing,
             self._note,
         )
-
-    def _write_folds(self, held: HeldOut) -> None:
-        """Write the predictions of the folds as `audit(folds=…)` does."""
-        directory, labels = self.directory, self.prepared.labels
-        directory.folds.mkdir(exist_ok=True)
-        kept = held_out.kept(self.p.float().numpy(), labels.given)
-        held_out.write(directory.folds_p, (len(labels.given), len(labels.names)), [kept])
-        facts = {
-            "folds": held.folds,
-            "seed": self.prepared.config.recipe.seed,
-            "fingerprint": labels.fingerprint,
-        }
-        directory.write_json(directory.folds_done, facts)
 
     def _complete(self, done: int) -> None:
         """Note that a model has been fitted, and save the state every few seconds."""

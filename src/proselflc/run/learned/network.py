@@ -21,6 +21,7 @@ from proselflc.errors import InputError
 from proselflc.files.manifest import Written
 from proselflc.models.factory import names_code
 from proselflc.run import neighbours, resumption, unlabelled
+from proselflc.run.learned import judges
 from proselflc.run.observers import (
     Checkpointer,
     History,
@@ -191,15 +192,20 @@ class TrainingRun:
             self.records.recorder.end()
             write_model(directory, prepared, training.evaluated)
             write_transition(directory, training.strategy)
+            seed, labels = prepared.config.recipe.seed, prepared.labels
             compared = self._compared() if self.is_audited else Compared()
+            train = prepared.dataset.train.inputs
+            held = judges.of_network(train, labels, prepared.preprocessing, compared, seed)
+            if held is not None:
+                judges.write(directory, labels, held, seed)
             write_results(
                 directory,
                 self.records.written,
-                prepared.labels,
+                labels,
                 self.history.lines,
                 method=prepared.config.method,
                 data=prepared.dataset.name,
-                seed=prepared.config.recipe.seed,
+                seed=seed,
                 steps=training.step,
                 seconds=round(self.meter.seconds, 3),
                 measured=measured,
@@ -207,6 +213,7 @@ class TrainingRun:
                 notes=self.notes,
                 warnings=tuple(label_warnings(prepared.config.table())),
                 compared=compared,
+                held_out=held,
             )
         self.accelerator.wait_for_everyone()
 
