@@ -40,7 +40,7 @@ from proselflc.learners import learner as learners
 from proselflc.learners.catalogue import make
 from proselflc.learners.learner import Doubles, Fitted, LabelledTable, Learner
 from proselflc.models.factory import names_code
-from proselflc.run import neighbours, resumption
+from proselflc.run import neighbours, resumption, unlabelled
 from proselflc.run.config import Config
 from proselflc.run.fold_splits import split_examples
 from proselflc.run.learned import judges
@@ -260,6 +260,10 @@ class FittedRun:
                 table = prepared.table.corrected(found.suggested, found.quality)
                 fitted = prepared.learner.fit(table)
         write_model(directory, prepared, fitted.module())
+        apart = prepared.dataset.unlabelled
+        if apart is not None:
+            *_, p = fitted.staged(prepared.rows(apart.part.inputs))
+            unlabelled.write(directory, p.shape, [p.astype(np.float32)])
         write_results(
             directory,
             self.written,
