@@ -139,7 +139,7 @@ def _names(estimator: Any) -> tuple[str, ...] | None:
     return None if names is None else tuple(map(str, names))
 
 
-def _labels(y: Any) -> tuple[Bools, npt.NDArray[Any]]:
+def _labels(y: Any) -> tuple[Bools, Any]:
     """Return [n] which labels are there, and the labels."""
     if y is None:
         return np.ones(0, np.bool_), y

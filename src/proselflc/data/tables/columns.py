@@ -119,12 +119,12 @@ def find_roles(table: Table, request: Request, needed: Sequence[str] | None = No
     clean = find_column(table, None, CLEAN, taken=taken)
     not_ids = []
     for column in named_ids:
-        found = _not_ids(table, column, split)
-        if found is None:
+        odd = _not_ids(table, column, split)
+        if odd is None:
             ids = column
             break
         ids = None
-        not_ids.append(found)
+        not_ids.append(odd)
     return Roles(label, ids, files_column, texts_column, split, clean, ignored, tuple(not_ids))
 
 
