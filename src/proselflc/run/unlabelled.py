@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from proselflc.auditing import held_out
 from proselflc.auditing.examples import distribution_lists, top_lists
@@ -40,8 +41,13 @@ def predict(directory: RunDirectory, prepared: PreparedRun, training: Training) 
     part = Part(apart.part.inputs, np.zeros(m, np.int64), apart.part.ids)
     batches, accelerator = prepared.for_evaluation(part), training.accelerator
     z = logits_of_all(training.evaluated, batches, m, C, accelerator, directory.path)
-    if not accelerator.is_main_process:
-        return
+    if accelerator.is_main_process:
+        write(directory, z)
+
+
+def write(directory: RunDirectory, z: Tensor) -> None:
+    """Write the predictions of logits [m, C] for the examples without a label."""
+    m, C = z.shape
 
     def pieces() -> Iterator[Stored]:
         for rows in slices(m, C):
