@@ -86,7 +86,8 @@ class Roles:
         """Return sentences about the columns that were expected to hold ids."""
         others = "rows are numbered from 0"
         if self.ids is not None:
-            others = f'the ids are those of "{short(self.ids)}"'
+            name = f'"{short(self.ids)}"' if self.ids else "the column without a name"
+            others = f"the ids are those of {name}"
         elif self.files is not None:
             others = "the ids are the paths"
         return tuple(one.note(others) for one in self.not_ids)
@@ -284,8 +285,11 @@ def check_labels(table: Table, column: str, cells: Sequence[str]) -> None:
     what = "a different label in every row" if many == n else f"{many:,} labels in {n:,} rows"
     usual = [c for c in table.columns if normalize(c) in (*LABEL, *GIVEN) and c != column]
     named = option_for("label_column", usual[:1]) if usual else option("label_column")
+    looks = "looks like an id"
+    if all(map(is_number, distinct)):
+        looks += " or like regression, and proselflc learns classes"
     raise InputError(
-        f'the column "{short(column)}" of {table.path} holds {what}, so it looks like an id',
+        f'the column "{short(column)}" of {table.path} holds {what}, so it {looks}',
         field="label_column",
         fix=f"name the column of the labels with {named}",
     )
