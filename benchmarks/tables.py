@@ -191,6 +191,17 @@ def report(found: Sequence[dict[str, Any]], who: Sequence[str], seeds: Sequence[
         for table in tables:
             cells = [f"{mean(one, measure, table=table):.3f}" for one in who]
             lines.append(f"| {table} | {' | '.join(cells)} |")
+    rivals = [one for one in who if one in CLEANLAB]
+    if "default" in who and rivals:
+        lines += ["", "Where the default is behind the best of cleanlab's three:", ""]
+        for measure, title in (("auroc", "AUROC"), ("f1", "F1"), ("after", "labels right after")):
+            behind = {
+                table: mean("default", measure, table=table)
+                - max(mean(one, measure, table=table) for one in rivals)
+                for table in tables
+            }
+            worse = [f"{table} {gap:+.3f}" for table, gap in behind.items() if gap < 0]
+            lines.append(f"- {title}: {', '.join(worse) or 'nowhere'}")
     chosen: dict[str, dict[str, int]] = {}
     for each in found:
         if each["who"] == "default":

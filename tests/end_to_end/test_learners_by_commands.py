@@ -97,7 +97,7 @@ def test_predictions_of_the_raw_table(program: Any, run: Path, table: Path, tmp_
 def test_killed_in_the_middle_of_its_rounds_it_ends_with_the_same_bits(
     assert_same: Any, program: Any, table: Path, tmp_path: Path, model: str
 ) -> None:
-    options = ("train", table, "--label", "tree", "--model", model, "--seed", 3)
+    options: tuple[object, ...] = ("train", table, "--label", "tree", "--model", model, "--seed", 3)
     options += ("--epochs", 150) if model == BOOSTING else ()
     whole, out = tmp_path / "whole", tmp_path / "run"
     program(*options, "--out", whole)

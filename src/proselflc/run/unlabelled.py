@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from proselflc.auditing import held_out
 from proselflc.auditing.examples import distribution_lists, top_lists
@@ -20,7 +19,7 @@ from proselflc.auditing.records import slices
 from proselflc.data.dataset import Part
 from proselflc.data.labels import Labels
 from proselflc.run.prepare import PreparedRun
-from proselflc.training.inference import logits_of_all
+from proselflc.training.inference import Logits, logits_of_all
 from proselflc.training.loop import Training
 from proselflc.training.observations import TOP, TOP_CLASSES
 from proselflc.training.run_directory import RunDirectory
@@ -45,7 +44,7 @@ def predict(directory: RunDirectory, prepared: PreparedRun, training: Training) 
         write(directory, z)
 
 
-def write(directory: RunDirectory, z: Tensor) -> None:
+def write(directory: RunDirectory, z: Logits) -> None:
     """Write the predictions of logits [m, C] for the examples without a label."""
     m, C = z.shape
 
