@@ -202,6 +202,11 @@ def report(found: Sequence[dict[str, Any]], who: Sequence[str], seeds: Sequence[
             }
             worse = [f"{table} {gap:+.3f}" for table, gap in behind.items() if gap < 0]
             lines.append(f"- {title}: {', '.join(worse) or 'nowhere'}")
+    lines += ["", "Cells with fewer right labels after than before, and the largest loss:", ""]
+    for one in who:
+        losses = [c["before"] - c["after"] for c in found if c["who"] == one]
+        lost = [loss for loss in losses if loss > 0]
+        lines.append(f"- {one}: {len(lost)} of {len(losses)}, {max(lost, default=0):.3f}")
     chosen: dict[str, dict[str, int]] = {}
     for each in found:
         if each["who"] == "default":
