@@ -12,7 +12,8 @@ ours where the audit would change the label, cleanlab's where it flags an issue.
 
 Rules were chosen with seeds 100 and 101. Seed 0 was looked at while the learners were built, and
 that showed on which tables they were behind, so seeds 1, 2 and 3 are reported; some cells of seed 1
-had been measured with earlier rules, but chose nothing. Every cell is kept in `.work/tables` under
+had been measured with earlier rules, but chose nothing. The tables are the same for all seeds, so
+the rules have seen these tables, though not these flips. Every cell is kept in `.work/tables` under
 a hash of what it measured, so that an interrupted benchmark continues.
 """
 
