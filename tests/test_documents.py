@@ -22,6 +22,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "examples")]
 
 import audit_a_folder  # noqa: E402
 import fill_documents  # noqa: E402
+import messy_table  # noqa: E402
 import table_with_wrong_labels  # noqa: E402
 import text_from_tsv  # noqa: E402
 
@@ -108,6 +109,7 @@ def partly_labelled(path: Path) -> None:
 FILES: dict[str, Callable[[Path], object]] = {
     "pictures": lambda path: audit_a_folder.make_folder(path, size=160),
     "patients.csv": table_with_wrong_labels.make_table,
+    "penguins.csv": messy_table.make_table,
     "partly.csv": partly_labelled,
     "titles.tsv": text_from_tsv.make_tsv,
     "backbone": backbone,

@@ -16,13 +16,14 @@ EXAMPLES = ROOT / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
 import audit_a_folder  # noqa: E402
+import messy_table  # noqa: E402
 import own_loop  # noqa: E402
 import table_with_wrong_labels  # noqa: E402
 import text_from_tsv  # noqa: E402
 
 # huggingface_text.py has a test beside that of what it shows.
 TESTED = {"own_loop", "audit_a_folder", "table_with_wrong_labels", "text_from_tsv", "ddp"}
-TESTED |= {"huggingface_text"}
+TESTED |= {"huggingface_text", "messy_table"}
 
 
 def test_no_example_is_forgotten() -> None:
@@ -60,7 +61,7 @@ def test_audit_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (tmp_path / "run" / "report.html").stat().st_size > 100_000  # with pictures
 
 
-@pytest.mark.parametrize("example", [table_with_wrong_labels, text_from_tsv])
+@pytest.mark.parametrize("example", [table_with_wrong_labels, messy_table, text_from_tsv])
 def test_tables(
     example: Any,
     tmp_path: Path,

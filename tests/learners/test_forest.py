@@ -44,6 +44,6 @@ def test_a_label_does_not_change_the_opinion_of_its_own_row(
 def test_few_rows_and_one_class(rows: int) -> None:
     x = np.full((rows, 2), np.nan, np.float32)
     one = out_of_bag(x, np.ones(rows, np.int64), 3)
-    np.testing.assert_array_equal(one, np.tile(np.float32([0, 1, 0]), (rows, 1)))
+    np.testing.assert_array_equal(one, np.tile(np.array([0, 1, 0], np.float32), (rows, 1)))
     both = out_of_bag(x, np.arange(rows) % 2, 2)
     np.testing.assert_allclose(both.sum(1), 1, rtol=1e-5)

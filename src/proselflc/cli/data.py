@@ -132,23 +132,36 @@ def _times(cost: float | None) -> str:
 
 
 def models(*, json: bool = False) -> None:
-    """List the models, the inputs they take and where the paper uses them.
+    """List the models and learners, the inputs they take and where the paper uses them.
 
     Args:
         json: print the list as JSON.
     """
+    from proselflc.learners.boosting import LEARNING_RATE, ROUNDS
+    from proselflc.learners.catalogue import LEARNERS, is_installed
     from proselflc.models.catalogue import MODELS
     from proselflc.models.shape import KINDS
 
     takes = {name: [KINDS[kind] for kind in model.takes] for name, model in MODELS.items()}
     if json:
         columns = ("title", "where", "takes", "optimizer", "lr", "weight_decay")
-        print_json(
-            {
-                name: {key: getattr(model, key) for key in columns} | {"takes": takes[name]}
-                for name, model in MODELS.items()
+        networks = {
+            name: {key: getattr(model, key) for key in columns} | {"takes": takes[name]}
+            for name, model in MODELS.items()
+        }
+        learners = {
+            name: {
+                **dict.fromkeys(columns),
+                "title": title,
+                "where": "–",
+                "takes": ["tables"],
+                "lr": LEARNING_RATE,
+                "rounds": ROUNDS,
+                "installed": is_installed(name),
             }
-        )
+            for name, (title, _) in LEARNERS.items()
+        }
+        print_json(networks | learners)
         return
     print_table(
         ("name", "takes", "paper", "optimiser", "description"),
@@ -161,12 +174,21 @@ def models(*, json: bool = False) -> None:
                 model.title,
             )
             for name, model in MODELS.items()
+        ]
+        + [
+            (
+                name,
+                "tables",
+                "–",
+                f"{ROUNDS} rounds, lr {LEARNING_RATE:g}",
+                title if is_installed(name) else f"{title}; not installed",
+            )
+            for name, (title, _) in LEARNERS.items()
         ],
     )
     sys.stdout.write(
-        "\nA table can also be learned by boosting (scikit-learn's trees), lightgbm, xgboost or "
-        "catboost\nwhere they are installed, or sklearn:package.Class; auto, the default for "
-        "tables, chooses\nbetween mlp and boosting.\n"
+        "\nFor a table, --model auto is the default: it chooses between mlp and boosting. A table "
+        "can also\nbe audited with any classifier of scikit-learn, by sklearn:package.Class.\n"
         "--model also takes package.module:factory, timm:NAME and torchvision:NAME.\n"
     )
 

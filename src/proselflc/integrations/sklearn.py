@@ -26,8 +26,10 @@ from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.examples import ACTIONS
 from proselflc.auditing.records import Records, Witness, slices
 from proselflc.data.batches import one_thread
-from proselflc.data.dataset import Dataset, Part, checked
-from proselflc.data.inputs import Bools, Features, Floats, Ints
+from proselflc.data.dataset import Dataset, checked
+from proselflc.data.inputs import Bools, Floats, Ints
+from proselflc.data.tables.encoding import TableEncoding
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError, invalid_option
 from proselflc.exporting.labels import issues_frame
 from proselflc.learners.catalogue import is_learner
@@ -36,12 +38,20 @@ from proselflc.run.fit import fit
 from proselflc.run.learned.choice import AUTO
 
 try:
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: F401
 except ImportError:
     raise ImportError(
         f"scikit-learn {sklearn.__version__} is too old; ProSelfLCClassifier needs 1.6 or newer: "
         "pip install -U scikit-learn"
     ) from None
+
+from proselflc.integrations.sklearn_rows import (
+    GivenLabels,
+    distinct_rows,
+    rows_to_predict,
+    training_rows,
+    weights_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -72,7 +82,8 @@ _fitting = threading.Lock()  # torch has one generator for all threads
 class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # untyped
     """A classifier that learns from partly wrong labels and finds the wrong ones.
 
-    The columns are standardised. The result depends on the rows and their weights alone, not on
+    Numbers are standardised; categories, dates, texts and missing cells of a data frame are encoded
+    as `proselflc.fit` does. The result depends on the rows and their weights alone, not on
     their order: a row that occurs k times, or has weight k, counts k times; a row of weight 0 is
     ignored. This holds for every method that is a criterion, such as proselflc; other methods do
     not accept weights.
@@ -213,29 +224,35 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Fit the classifier.
 
         Args:
-            X: [n, D] numbers, an array or a data frame.
-            y: [n] labels of any type.
+            X: [n, D] numbers; or a data frame (pandas, polars or pyarrow) with D columns of any
+                kind, whose cells may be missing.
+            y: [n] labels of any type. Rows whose label is None or NaN are not learned.
             sample_weight: [n] weights of the rows, at least 0; equal by default.
         """
-        # The network computes in float32; scikit-learn refuses values that do not fit in it.
         goes_on = bool(self.warm_start) and hasattr(self, "model_")
-        X, y = validate_data(self, X, y, dtype=np.float32, reset=not goes_on)
-        check_classification_targets(y)
-        classes, given = np.unique(y, return_inverse=True)
+        rows, labels = training_rows(self, X, y, reset=not goes_on)
+        check_classification_targets(labels.classes)
         if goes_on:
-            self._check_goes_on(classes)
-        self.classes_ = classes
-        weight = self._by_class(_weights(sample_weight, X), given)
+            self._check_goes_on(labels.classes)
+        self.classes_, given = labels.classes, labels.codes
+        weight = self._by_class(weights_of(sample_weight, len(rows)) * labels.known, given)
         counts = weight > 0
-        part, weights, place = _distinct_rows(
-            X[counts], given[counts], weight[counts], merged=methods.weighs(self.method)
+        part, weights, place = distinct_rows(
+            rows.take(np.flatnonzero(counts)),
+            given[counts],
+            weight[counts],
+            merged=methods.weighs(self.method),
         )
         names = tuple(map(str, self.classes_))
         dataset = checked(Dataset("y", part, names, sample_weight=weights))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         batch_size = self._batch_size(len(part))
         with _fitting, contextlib.ExitStack() as stack:
-            model = self._model(seed, goes_on)
+            fitted = self.preprocessing_ if goes_on else None
+            if isinstance(part.inputs, MixedColumns) and not self._has_learner() and not goes_on:
+                fitted = TableEncoding.fit(part.inputs)
+            width = fitted.width if isinstance(fitted, TableEncoding) else self.n_features_in_
+            model = self._model(seed, width, goes_on)
             size = SMALL if isinstance(model, str) else sum(w.numel() for w in model.parameters())
             if size * batch_size < SMALL:
                 stack.enter_context(one_thread())  # on a busy machine much faster than two
@@ -247,7 +264,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             run = fit(
                 dataset,
                 model=model,
-                preprocessing=self.preprocessing_ if goes_on else None,
+                preprocessing=fitted,
                 seed=seed,
                 quiet=not self.verbose,
                 notes=bool(self.verbose),
@@ -259,18 +276,18 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rounds = run.config.get("epochs") if self._has_learner() else self.epochs
         self.history_, self.n_iter_ = run.history, int(str(rounds))
         self._widths = self._hidden()
-        self._audit(run, given, counts, place)
+        self._audit(run, labels, counts, place)
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Return the probabilities [n, C] of the classes, in the order of `classes_`."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float32, reset=False)
-        p = np.empty((len(X), len(self.classes_)))
+        rows = rows_to_predict(self, X)
+        p = np.empty((len(rows), len(self.classes_)))
         dtype = next((weight.dtype for weight in self.model_.parameters()), torch.float32)
         with torch.inference_mode():
-            for some in slices(len(X), 256):
-                x = self.preprocessing_(Features(X[some]))
+            for some in slices(len(rows), 256):
+                x = self.preprocessing_(rows.take(np.arange(len(rows))[some]))
                 logits = self.model_(x.to(dtype))
                 p[some] = torch.softmax(logits.double(), 1).numpy()
         return p
@@ -349,7 +366,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 fix="leave them, or set warm_start=False",
             )
 
-    def _model(self, seed: int, goes_on: bool) -> nn.Module | str:
+    def _model(self, seed: int, width: int, goes_on: bool) -> nn.Module | str:
         """Return a new model, or a copy of the fitted one for a warm start."""
         if goes_on:
             fitted = copy.deepcopy(self.model_)
@@ -364,7 +381,7 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            return mlp(self.n_features_in_, len(self.classes_), hidden=self._hidden())
+            return mlp(width, len(self.classes_), hidden=self._hidden())
 
     def _hidden(self) -> tuple[int, ...]:
         """Return the widths of the hidden layers."""
@@ -376,8 +393,9 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return tuple(map(int, widths))
 
-    def _audit(self, run: Run, given: Ints, counts: Bools, place: Ints) -> None:
+    def _audit(self, run: Run, labels: GivenLabels, counts: Bools, place: Ints) -> None:
         """Judge the labels of all rows that count, by the records of the distinct ones."""
+        given = labels.codes
         second = run.records_of_training.witness
         if second is not None:
             second = Witness(second.p[place], second.kind)
@@ -394,32 +412,13 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.label_quality_[counts] = judgement.quality
         suggested = given.copy()
         suggested[counts] = judgement.suggested
-        self._given_labels = self.classes_[given]
-        self._suggested_labels = self.classes_[suggested]
+        self._given_labels = labels.with_codes(given)
+        self._suggested_labels = labels.with_codes(suggested)
         self.label_issues_ = suggested != given
         change = np.zeros(len(given), np.bool_)
         change[counts] = judgement.change
         self.label_actions_ = np.array(ACTIONS)[self.label_issues_.astype(np.int8) + change]
-        self.corrected_labels_ = self.classes_[np.where(change, suggested, given)]
-
-
-def _distinct_rows(
-    X: Floats, given: Ints, weight: npt.NDArray[np.float64], *, merged: bool
-) -> tuple[Part, Floats | None, Ints]:
-    """Return the m distinct pairs of row and label, in an order that does not depend on that of X.
-
-    Also returned are the sums of their weights [m], scaled so that the largest is 1, or None if all
-    are 1; and the position [n] of each row among them. If rows may not be merged, all are kept.
-    """
-    first = place = np.arange(len(X))
-    if merged:
-        pairs = np.column_stack((X, given))
-        _, first, place = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
-    place = place.reshape(-1)  # its shape differs in numpy 2.0
-    total = np.bincount(place, weight)
-    scaled: Floats = (total / total.max()).astype(np.float32)
-    part = Part(Features(X[first]), given[first], tuple(map(str, range(len(first)))))
-    return part, None if (scaled == 1).all() else scaled, place
+        self.corrected_labels_ = labels.with_codes(np.where(change, suggested, given))
 
 
 def _check_taken(method: object, own: Mapping[str, Any]) -> None:
@@ -431,13 +430,3 @@ def _check_taken(method: object, own: Mapping[str, Any]) -> None:
         raise InputError(
             f"method {method} has no {_NESTED}{extra}: it takes {listed}", field=f"method.{extra}"
         )
-
-
-def _weights(sample_weight: object | None, X: Floats) -> npt.NDArray[np.float64]:
-    """Return the sample weights [n], which must be at least 0."""
-    weight: npt.NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    if (weight < 0).any():
-        raise ValueError("sample_weight has negative values: weights must be at least 0")
-    if not (weight > 0).any():
-        raise ValueError("sample_weight is zero for every row: there is nothing to learn from")
-    return weight

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from typing import TypeAlias
 
 from torch import Tensor, nn
@@ -29,6 +30,11 @@ LEARNERS: dict[str, tuple[str, Make]] = {
         )
     },
 }
+
+
+def is_installed(name: str) -> bool:
+    """Return whether a learner can be used here: its library is installed."""
+    return name not in libraries.LIBRARIES or find_spec(name) is not None
 
 
 def is_learner(name: str | None) -> bool:

@@ -365,9 +365,10 @@ class ReviewView:
     def _members(self, label: int) -> Bools:
         """Return [n] which examples have a label and are not suspects, or all that have it."""
         review = self.review
-        members = review.given == label
+        having: Bools = review.given == label
+        members = having.copy()
         members[review.all_suspects] = False
-        return members if members.any() else review.given == label
+        return members if members.any() else having
 
     def _recent(self) -> list[list[Json]]:
         """Return the reviewer's last standing decisions, grouped by request, the oldest first."""

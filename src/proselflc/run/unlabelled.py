@@ -6,7 +6,7 @@ the run, so that an audit can write the rows again without the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,12 +14,12 @@ import torch
 
 from proselflc.auditing import held_out
 from proselflc.auditing.examples import distribution_lists, top_lists
+from proselflc.auditing.held_out import Stored
 from proselflc.auditing.records import slices
 from proselflc.data.dataset import Part
-from proselflc.data.inputs import Floats
 from proselflc.data.labels import Labels
 from proselflc.run.prepare import PreparedRun
-from proselflc.training.inference import logits_of_all
+from proselflc.training.inference import Logits, logits_of_all
 from proselflc.training.loop import Training
 from proselflc.training.observations import TOP, TOP_CLASSES
 from proselflc.training.run_directory import RunDirectory
@@ -41,19 +41,19 @@ def predict(directory: RunDirectory, prepared: PreparedRun, training: Training) 
     batches, accelerator = prepared.for_evaluation(part), training.accelerator
     z = logits_of_all(training.evaluated, batches, m, C, accelerator, directory.path)
     if accelerator.is_main_process:
-        p = (torch.softmax(z[rows], 1).numpy() for rows in slices(m, C))
-        write(directory, (m, C), p)
+        write(directory, z)
 
 
-def write(directory: RunDirectory, shape: tuple[int, int], p: Iterable[Floats]) -> None:
-    """Write the probabilities for the examples without a label.
+def write(directory: RunDirectory, z: Logits) -> None:
+    """Write the predictions of logits [m, C] for the examples without a label."""
+    m, C = z.shape
 
-    Args:
-        directory: of the run.
-        shape: m examples and C classes.
-        p: [k, C] probabilities of the next k examples, one array after the other.
-    """
-    held_out.write(directory.unlabelled, shape, (held_out.kept(some, some.argmax(1)) for some in p))
+    def pieces() -> Iterator[Stored]:
+        for rows in slices(m, C):
+            p = torch.softmax(z[rows], 1).numpy()
+            yield held_out.kept(p, p.argmax(1))
+
+    held_out.write(directory.unlabelled, (m, C), pieces())
 
 
 def with_unlabelled(table: pa.Table, labels: Labels, directory: RunDirectory) -> pa.Table:

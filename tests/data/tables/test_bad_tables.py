@@ -109,7 +109,7 @@ def test_constant_id_like_and_leaking_columns_are_noted_by_name(messy: Path) -> 
         "learning from 2 numbers (no, v), 2 categories (same, copy), "
         'ignoring "key" (id-like: different in every row)'
     )
-    assert same == 'the column "same": constant'
+    assert same == 'the column "same" is constant'
     assert ids.endswith("--ignore-column no")
     assert leak.startswith('"copy" predicts every label perfectly')
 
@@ -130,3 +130,23 @@ def test_what_predicts_the_label(values: np.ndarray, labels: np.ndarray, leaks: 
     assert summary.leaks(values, gone, labels.astype(np.int64), False) == leaks
     gone[0] = True
     assert summary.leaks(values, gone, labels.astype(np.int64), False) == leaks
+
+
+def test_many_notes_are_few_sentences(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    heading = [f"c{k}" for k in range(50)] + [f"m{k}" for k in range(12)] + ["label"]
+    rows = [
+        ",".join(["7"] * 50 + ["oops" if row == 9 else str(row)] * 12 + ["xy"[row % 2]])
+        for row in range(60)
+    ]
+    path.write_text(lines(",".join(heading), *rows))
+    notes = list(summary.notes(table.read(path).dataset()))
+    assert 'the 50 columns "c0", "c1"' in notes[1]
+    assert notes[1].endswith('"c7" and 42 more are constant')
+    assert sum('"oops" in line 11' in note for note in notes) == 8
+    assert any(note.startswith("4 more such notes are shown by") for note in notes)
+
+
+def test_integers_that_differ_in_every_row_may_be_regression(tmp_path: Path) -> None:
+    counted = lines("v,label", *(f"{k % 5},{k * 3}" for k in range(40)))
+    assert "looks like an id or like regression" in said(tmp_path / "a.csv", counted)

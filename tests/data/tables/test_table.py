@@ -783,3 +783,20 @@ def test_numbers_alone_are_a_matrix_as_before_there_were_kinds(tmp_path: Path) -
     inputs = table.read(path).dataset().train.inputs
     assert isinstance(inputs, Features)
     assert inputs.values.tobytes() == values.astype(np.float32).tobytes()
+
+
+def test_a_title_among_measurements_is_one_column_of_many(tmp_path: Path) -> None:
+    rows = [
+        f"The film {k} {k % 7},{k},{k / 2},{'' if k % 5 else k},{'ab'[k % 2]}" for k in range(30)
+    ]
+    path = written(tmp_path / "a.csv", "\n".join(["title,votes,rating,budget,label", *rows]))
+    data = table.read(path).dataset()
+    assert data.train.inputs.columns == ("title", "votes", "rating", "budget")
+    alone = table.read(path, Request(text_column="title")).dataset()
+    assert texts(alone)[1] == "The film 1 1"
+    judged = table.read(path, needs=ModelNeeds(("a", "b"))).parts["train"]
+    assert isinstance(judged.inputs, Texts)  # by a model of texts
+    few = written(tmp_path / "b.csv", "title,votes,label\nx,1,a\ny,2,b\n")
+    assert texts(table.read(few).dataset()) == ("x", "y")
+    asked = table.read(few, Request(text=("title",))).dataset()
+    assert asked.train.inputs.columns == ("title", "votes")

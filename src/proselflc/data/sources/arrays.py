@@ -42,8 +42,8 @@ def load(
     if (x_test is None) != (y_test is None):
         raise InputError("x_test and y_test go together: give both or none")
     is_named = names is not None
-    is_known = _is_known(y)
-    y = _at(y, is_known)
+    known = is_known(y)
+    y = _at(y, known)
     given = _labels(y, "y", as_texts=not is_named)
     truth = None if clean is None else _labels(clean, "clean", as_texts=not is_named)
     test = None if y_test is None else _labels(y_test, "y_test", as_texts=not is_named)
@@ -55,8 +55,8 @@ def load(
     learned = inputs(x, "x", asked=asked)
     named = _index_of(x, len(learned)) if ids is None else ids
     own = _class_ids(given, number, "y")
-    labels = np.full(len(is_known), NO_LABEL)
-    labels[is_known] = own
+    labels = np.full(len(known), NO_LABEL)
+    labels[known] = own
     train = _part(learned, labels, named, "train")
     clean_ids = None if truth is None else _class_ids(truth, number, "clean")
     if clean_ids is not None and len(clean_ids) != len(train):
@@ -173,7 +173,10 @@ def _index_of(x: object, n: int) -> list[str] | None:
 
 def _numbers(x: object) -> npt.NDArray[Any] | None:
     """Return the values of a data frame if all of them are finite numbers, or None."""
-    array: npt.NDArray[Any] = np.asarray(x)
+    try:
+        array: npt.NDArray[Any] = np.asarray(x)
+    except (TypeError, ValueError):  # numbers beside dates, which have no type in common
+        return None
     if array.dtype.kind not in "fiub":
         if not all(isinstance(one, Number) for one in array.flat):
             return None
@@ -208,7 +211,7 @@ def _labels(y: object, what: str, *, as_texts: bool) -> list[int | str]:
     return [str(label) for label in labels] if as_texts else labels
 
 
-def _is_known(y: object) -> Bools:
+def is_known(y: object) -> Bools:
     """Return [n] whether there is a label, rather than None, NaN or what pandas has for it."""
     array = np.asarray(_on_cpu(y))
     # NumPy would make a text of what is missing from a list of texts.

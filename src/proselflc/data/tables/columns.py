@@ -37,6 +37,7 @@ NEARLY = 0.9  # share of different labels from which they look like ids
 MAX_NOTED = 8  # columns, or groups of classes, named in a note
 MIN_ROWS = 20  # with fewer rows, measurements are distinct by chance
 FIRST_ROWS = 1000  # enough to tell most columns from ids
+MANY_NUMBERS = 3  # columns of numbers beside which a text is one column of many
 EXACT = 2**24  # integers up to here are exact in float32
 
 
@@ -85,14 +86,25 @@ class Roles:
         """Return sentences about the columns that were expected to hold ids."""
         others = "rows are numbered from 0"
         if self.ids is not None:
-            others = f'the ids are those of "{short(self.ids)}"'
+            name = f'"{short(self.ids)}"' if self.ids else "the column without a name"
+            others = f"the ids are those of {name}"
         elif self.files is not None:
             others = "the ids are the paths"
         return tuple(one.note(others) for one in self.not_ids)
 
 
-def find_roles(table: Table, request: Request, needed: Sequence[str] | None = None) -> Roles:
-    """Return the roles of the columns; refuse a table with both paths and texts."""
+def find_roles(
+    table: Table,
+    request: Request,
+    needed: Sequence[str] | None = None,
+    *,
+    is_predicted: bool = False,
+) -> Roles:
+    """Return the roles of the columns; refuse a table with both paths and texts.
+
+    A column with a usual name of texts is one column of many if most others hold numbers, unless
+    the table is to be predicted by a model of texts.
+    """
     found = (find_column(table, name, ()) for name in request.ignore_column)
     ignored = tuple(dict.fromkeys(column for column in found if column is not None))
     named = (name for name in (request.path_column, request.text_column) if name is not None)
@@ -106,7 +118,14 @@ def find_roles(table: Table, request: Request, needed: Sequence[str] | None = No
     is_chosen = bool(inputs) or needed is not None
     paths, texts = ((), ()) if is_chosen else (PATH, TEXT)
     files_column = find_column(table, request.path_column, paths, field="path_column", taken=taken)
-    texts_column = find_column(table, request.text_column, texts, field="text_column", taken=taken)
+    asked = asked_columns(table, request)
+    texts_column = find_column(
+        table, request.text_column, texts, field="text_column", taken=(*taken, *asked)
+    )
+    if request.text_column is None and texts_column is not None and not is_predicted:
+        others = [c for c in table.columns if c not in (*taken, ids, texts_column)]
+        if asked or _are_measured(table, others):
+            texts_column = None
     roles = {
         "label_column": label,
         "id_column": ids,
@@ -119,12 +138,12 @@ def find_roles(table: Table, request: Request, needed: Sequence[str] | None = No
     clean = find_column(table, None, CLEAN, taken=taken)
     not_ids = []
     for column in named_ids:
-        found = _not_ids(table, column, split)
-        if found is None:
+        odd = _not_ids(table, column, split)
+        if odd is None:
             ids = column
             break
         ids = None
-        not_ids.append(found)
+        not_ids.append(odd)
     return Roles(label, ids, files_column, texts_column, split, clean, ignored, tuple(not_ids))
 
 
@@ -136,6 +155,16 @@ def asked_columns(table: Table, request: Request) -> tuple[str, ...]:
         for name in getattr(request, field)
     )
     return tuple(name for name in found if name is not None)
+
+
+def _are_measured(table: Table, columns: Sequence[str]) -> bool:
+    """Return whether at least three columns, and most of them, begin with numbers."""
+    measured = 0
+    for column in columns:
+        cells = [str(c).strip() for c in table.arrow([column])[0].slice(0, 100).to_pylist()]
+        there = [cell for cell in cells if cell.lower() not in MISSING]
+        measured += bool(there) and all(map(is_number, there))
+    return measured >= MANY_NUMBERS and 2 * measured > len(columns)
 
 
 def _not_ids(table: Table, column: str, split: str | None) -> NotIds | None:
@@ -196,7 +225,7 @@ def normalize(name: str) -> str:
 def names_to_show(table: Table, name: str) -> list[str]:
     """Return all column names, or of very many those that resemble `name`."""
     if len(table.columns) <= 30:
-        return list(table.columns)
+        return [column or '""' for column in table.columns]  # pandas' index has no name
     return get_close_matches(name, table.columns, n=5) or [*table.columns[:30], "…"]
 
 
@@ -256,8 +285,11 @@ def check_labels(table: Table, column: str, cells: Sequence[str]) -> None:
     what = "a different label in every row" if many == n else f"{many:,} labels in {n:,} rows"
     usual = [c for c in table.columns if normalize(c) in (*LABEL, *GIVEN) and c != column]
     named = option_for("label_column", usual[:1]) if usual else option("label_column")
+    looks = "looks like an id"
+    if all(map(is_number, distinct)):
+        looks += " or like regression, and proselflc learns classes"
     raise InputError(
-        f'the column "{short(column)}" of {table.path} holds {what}, so it looks like an id',
+        f'the column "{short(column)}" of {table.path} holds {what}, so it {looks}',
         field="label_column",
         fix=f"name the column of the labels with {named}",
     )

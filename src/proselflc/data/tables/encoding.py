@@ -147,6 +147,16 @@ class EncodedColumn:
             yield column.values.astype(np.float32), False
 
     @property
+    def width_for_trees(self) -> int:
+        """Return the number of columns for trees."""
+        if self.kind.kind == "text":
+            return WIDTH
+        if self.kind.kind != "date":
+            return 1
+        is_time = self.kind.form == "time"
+        return 5 * (not is_time) + (self.has_times or is_time)
+
+    @property
     def _cycles(self) -> tuple[tuple[float, float], ...]:
         """Return the start and the length in days of the cycles of a date."""
         if self.kind.kind != "date":
@@ -311,14 +321,17 @@ def for_trees(preprocessing: Preprocessing, inputs: Inputs) -> tuple[Floats, Boo
         return np.asarray(values, np.float32), np.zeros(values.shape[1], np.bool_)
     if not isinstance(preprocessing, TableEncoding):
         raise InputError(f"trees learn from the columns of a table, got {inputs.kind}")
-    parts: list[Floats] = []
+    total = sum(known.width_for_trees for known in preprocessing.encoded)
+    result = np.empty((len(inputs), total), np.float32)  # filled as it is made: rows may be many
     categorical: list[bool] = []
     for known, column in zip(preprocessing.encoded, preprocessing.select(inputs), strict=True):
         for part, is_category in known.for_trees(column):
             width = 1 if part.ndim == 1 else part.shape[1]
-            parts.append(part.reshape(len(part), width))
+            at = len(categorical)
+            result[:, at : at + width] = part.reshape(len(part), width)
             categorical += [is_category] * width
-    return np.concatenate(parts, axis=1), np.array(categorical)
+    assert len(categorical) == total
+    return result, np.array(categorical)
 
 
 def _hashed(column: Column) -> Floats:

@@ -28,6 +28,7 @@ Values: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64] | npt.NDAr
 TRUE = frozenset({"true", "yes", "y", "t", "on", "1"})
 FALSE = frozenset({"false", "no", "n", "f", "off", "0"})
 
+CONSTANT = "constant"  # note about a column with one value
 FITTING = 0.95  # share of the cells of a number or a date that fit; the others become missing
 MIXED = 0.05  # share of numbers from which a column of words is said to hold both
 FEW = 40  # distinct values up to which words are categories, whatever their number
@@ -391,7 +392,7 @@ def _of_plain_words(
 
 
 def _constant(about: Found) -> tuple[str, ...]:
-    return ("constant",) if about.distinct == 1 and not about.missing else ()
+    return (CONSTANT,) if about.distinct == 1 and not about.missing else ()
 
 
 def _ignored(name: str, reason: str) -> ColumnKind:

@@ -25,10 +25,11 @@ from proselflc.data.tables.columns import (
     quote_names,
     usual_ids,
 )
-from proselflc.data.tables.kinds import Column, Found
+from proselflc.data.tables.kinds import CONSTANT, Column, Found
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.data.tables.reading import asked_kinds, find, in_blocks, read
 from proselflc.data.tables.table_file import Table, open_table
+from proselflc.wording import command
 
 _PLURAL = {
     "number": "numbers",
@@ -152,9 +153,7 @@ def notes(dataset: Dataset) -> Iterator[str]:
     if isinstance(inputs, MixedColumns):
         if inputs.found:
             yield in_short(inputs.found)
-        for one in inputs.found:
-            for note in one.notes:
-                yield f'the column "{short(one.kind.name)}": {note}'
+        yield from _about_columns(inputs.found)
         for column in inputs.cells:
             found = list(remarks(column, labels))
             if ID in found:
@@ -178,6 +177,20 @@ def notes(dataset: Dataset) -> Iterator[str]:
             f"labels does; if so, ignore {'them' if len(leaking) > 1 else 'it'} with "
             f"{option_for('ignore_column', leaking)}"
         )
+
+
+def _about_columns(found: Sequence[Found]) -> Iterator[str]:
+    """Yield the notes of columns; those of constant ones together, and not too many of others."""
+    constant = [one.kind.name for one in found if CONSTANT in one.notes]
+    if constant:
+        what = "the column" if len(constant) == 1 else f"the {len(constant):,} columns"
+        verb = "is" if len(constant) == 1 else "are"
+        yield f"{what} {quote_names(constant, MAX_NOTED)} {verb} constant"
+    others = [(one.kind.name, note) for one in found for note in one.notes if note != CONSTANT]
+    for name, note in others[:MAX_NOTED]:
+        yield f'the column "{short(name)}": {note}'
+    if len(others) > MAX_NOTED:
+        yield f"{len(others) - MAX_NOTED:,} more such notes are shown by {command('columns')}"
 
 
 def in_short(found: Sequence[Found]) -> str:

@@ -97,7 +97,7 @@ def read(
     """
     table = open_table(path, request.sheet)
     needed = None if needs is None else needs.columns
-    roles = find_roles(table, request, needed)
+    roles = find_roles(table, request, needed, is_predicted=needs is not None)
     label = roles.label if needs else require_label(table, roles.label)
     if len(table) == 0:
         raise InputError(f"{path} has column names but no rows: add one row per example")

@@ -259,11 +259,10 @@ class FittedRun:
             if corrected:
                 table = prepared.table.corrected(found.suggested, found.quality)
                 fitted = prepared.learner.fit(table)
-        write_model(directory, prepared, fitted.module())
         apart = prepared.dataset.unlabelled
         if apart is not None:
-            *_, p = fitted.staged(prepared.rows(apart.part.inputs))
-            unlabelled.write(directory, p.shape, [p.astype(np.float32)])
+            unlabelled.write(directory, self._logits(fitted, apart.part.inputs))
+        write_model(directory, prepared, fitted.module())
         write_results(
             directory,
             self.written,
@@ -350,11 +349,15 @@ class FittedRun:
         dataset, result = self.prepared.dataset, {}
         for name, part in (("validation", dataset.validation), ("test", dataset.test)):
             if part is not None:
-                *_, p = fitted.staged(self.prepared.rows(part.inputs))
-                z = torch.from_numpy(np.log(np.maximum(p, _LEAST))).float()
+                z = self._logits(fitted, part.inputs)
                 y = torch.from_numpy(part.labels)
                 result[name] = measures_of(name, z, y, dataset.num_classes)
         return dict(result)
+
+    def _logits(self, fitted: Fitted, inputs: Inputs) -> Tensor:
+        """Return [m, C] the logarithms of the last predictions for m rows."""
+        p = learners.predictions(fitted, self.prepared.rows(inputs))
+        return torch.from_numpy(np.log(np.maximum(p, _LEAST))).float()
 
     def _compared(self) -> Compared:
         """Return what the inputs say about the labels, and write the neighbours."""
