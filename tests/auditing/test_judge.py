@@ -15,7 +15,9 @@ from proselflc.auditing.judge import (
     confused_pairs,
     corrected_accuracy,
     is_informed,
+    recognised_classes,
     skill,
+    tells_wrong_labels,
 )
 
 
@@ -119,3 +121,40 @@ def test_what_agrees_by_chance_is_counted_over_all_orders() -> None:
     assert chance_agreement(given[:0], given[:0], 4) == 1
     everything = np.zeros(10, np.int64)
     assert chance_agreement(everything, everything, 2) == 1  # so there is no skill in it
+
+
+@pytest.mark.parametrize(
+    ("agreed", "chance", "low", "expected"),
+    [
+        (0.88, 0.5, 0.10, True),  # two classes that are told apart, one label in ten wrong
+        (0.60, 0.1, 0.38, True),  # ten classes, many wrong labels
+        (0.77, 0.1, 0.10, True),  # more mistakes than wrong labels, but most labels are predicted
+        (0.84, 0.5, 0.04, False),  # mistakes are three times as frequent as wrong labels
+        (0.70, 0.5, 0.15, False),  # an outcome that is half chance
+        (0.89, 0.83, 0.04, False),  # one large class, and the others are not recognised
+    ],
+)
+def test_when_wrong_labels_can_be_told_from_mistakes(
+    agreed: float, chance: float, low: float, expected: bool
+) -> None:
+    assert tells_wrong_labels(agreed, chance, low) is expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**31), n=st.integers(1, 60), C=st.integers(2, 5))
+def test_recognised_classes_are_those_of_a_loop(seed: int, n: int, C: int) -> None:
+    generator = np.random.default_rng(seed)
+    predicted, labels = generator.integers(0, C, n), generator.integers(0, C, n)
+    of_all = sum(a == b for a, b in zip(predicted, labels, strict=True)) / n
+    found = recognised_classes(predicted, labels, C)
+    for k in range(C):
+        own = [a == k for a, b in zip(predicted, labels, strict=True) if b == k]
+        if own and abs(sum(own) / len(own) - of_all / 2) > 1e-9:
+            assert found[k] == (sum(own) / len(own) > of_all / 2)
+
+
+def test_a_rare_class_that_is_hardly_predicted_is_not_recognised() -> None:
+    labels = np.repeat([0, 1], [90, 10])
+    predicted = np.zeros(100, np.int64)
+    predicted[90:93] = 1
+    assert recognised_classes(predicted, labels, 2).tolist() == [True, False]

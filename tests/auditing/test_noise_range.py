@@ -49,10 +49,11 @@ def test_of_nothing_everything_is_possible() -> None:
 
 
 def sizes(n: int, most: float) -> list[int]:
-    """100, 125, 156.25 …, in whole examples, of at most n."""
+    """100, 125, 156.25 …, in whole examples, of at most n; from n / 4 ≥ 20 if that is fewer."""
+    first = min(100, n, max(20, math.ceil(n / 4)))
     found, k = [], 0
-    while min(100, n) * 1.25**k <= most:
-        found.append(min(math.ceil(min(100, n) * 1.25**k), n))
+    while first * 1.25**k <= most:
+        found.append(min(math.ceil(first * 1.25**k), n))
         k += 1
     return found
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from sklearn.datasets import make_classification
@@ -412,3 +413,16 @@ def test_nothing_is_changed_where_wrong_labels_are_rarer_than_mistakes() -> None
     assert audit.suspects > 0
     assert (audit.changes, audit.noise_low, audit.expected_precision) == (0, 0.0, None)
     assert "rare_errors" in {warning.code for warning in audit.warnings}
+
+
+@pytest.mark.parametrize("model", ["mlp", "boosting"])
+@pytest.mark.parametrize("n", [150, 800])
+def test_nothing_is_changed_where_the_outcome_is_partly_chance(model: str, n: int) -> None:
+    """Even the surest predictions differ from right labels then, as from wrong ones."""
+    generator = np.random.default_rng(7)
+    x = generator.normal(size=(n, 5))
+    y = generator.random(n) < 1 / (1 + np.exp(-1.5 * x[:, 0] - x[:, 1]))
+    frame = pa.table({name: x[:, k] for k, name in enumerate("abcde")})
+    audit = proselflc.fit(frame, y, model=model, seed=100, notes=False).audit
+    assert audit.changes == 0
+    assert audit.expected_precision is None

@@ -139,8 +139,9 @@ def rare(rate: float, accuracy: float) -> AuditWarning:
     """Return why sure changes are not made where wrong labels are rarer than wrong predictions."""
     return AuditWarning(
         "rare_errors",
-        f"about {rate:.1%} of the labels look wrong, but the predictions that judge them are wrong "
-        f"for about {1 - accuracy:.0%} of the examples, so no label is changed without a person",
+        f"perhaps only {rate:.1%} of the labels are wrong, and the predictions that judge them are "
+        f"then wrong for about {1 - accuracy:.0%} of the examples, so no label is changed without "
+        "a person",
     )
 
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proselflc.data.inputs import Ints
+from proselflc.data.inputs import Bools, Ints
 from proselflc.files.typed import Share
 
 WEAK, TOO_WEAK = 0.6, 0.25  # skill below which no label is changed, and below which none is suspect
 TOLD_APART = 0.75  # share of right predictions below which two classes cannot be told apart
+AGREES = 0.7  # skill, by the given labels, of predictions that agree with most of them
+RECOGNISED = 0.5  # share of the agreement with all labels that the labels of a class must reach
 BEYOND_CHANCE = 1.645  # standard errors above chance at which predictions know something
 _FEWEST = 20  # examples of two classes that a share is taken of
 
@@ -69,6 +71,42 @@ def corrected_accuracy(share: float, rate: float) -> float:
     Predictions that did not see a label seldom agree with it if it is wrong.
     """
     return min(1.0, share / max(1 - rate, 1e-9))
+
+
+def tells_wrong_labels(agreed: float, chance: float, low: float) -> bool:
+    """Return whether wrong labels can be told from the judge's own mistakes.
+
+    Where the outcome is partly chance, as in most records of people, the surest predictions differ
+    from right labels too, and no rule can tell that from wrong labels. So the judge must not be
+    weak, and at least as many labels must be wrong as predictions, unless these agree with most of
+    the labels.
+
+    Args:
+        agreed: share of the labels that agree with the predictions.
+        chance: share that would agree by chance.
+        low: share of the labels that are wrong at least.
+    """
+    accuracy = corrected_accuracy(agreed, low)
+    if skill(accuracy, chance) < WEAK:
+        return False
+    return low >= 1 - accuracy or skill(agreed, chance) >= AGREES
+
+
+def recognised_classes(predicted: Ints, given: Ints, num_classes: int) -> Bools:
+    """Return [C] whether the labels of each class agree with the predictions often enough.
+
+    A rare class that is hardly ever predicted is not known to be wrongly given. Its labels must
+    agree at least half as often as all labels do.
+
+    Args:
+        predicted, given: [n] classes.
+        num_classes: C.
+    """
+    same = predicted == given
+    labels = np.bincount(given, minlength=num_classes)
+    agreeing = np.bincount(given[same], minlength=num_classes)
+    found: Bools = agreeing * len(given) >= RECOGNISED * same.sum() * labels
+    return found
 
 
 def skill(accuracy: float, chance: float) -> float:

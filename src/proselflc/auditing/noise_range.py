@@ -20,7 +20,7 @@ from proselflc.auditing.suspects import odds_of_every_label
 from proselflc.data.inputs import Bools, Ints
 from proselflc.data.noise_generators import Matrix
 
-FEWEST = 100  # examples that a share is taken of
+FEWEST, QUARTER = 100, 0.25  # examples that a share is taken of: a quarter of a small data set
 STEP = 1.25  # from one number of examples to the next
 MOST_SURE, MOST_PLANTED = 0.5, 0.9  # of the examples
 RANGE = 1.96  # standard errors of the first estimate that the range extends: 95 %
@@ -28,6 +28,7 @@ NARROW = 1.64  # standard errors that the second may differ from the first
 # Of several shares the one with the smallest upper bound is taken, by this many standard errors.
 CAUTION_SUREST, CAUTION_PLANTED = 2.5, 5.0
 KNOWN = 0.5  # of the rate must be the low end, for the precision of suspects to be known
+_LEAST = 20  # examples that a share is taken of, however small the data set
 _CELLS = 4_000_000  # of [examples, classes] in which wrong labels are planted
 
 
@@ -184,7 +185,7 @@ def _wrong_labels(joint: Matrix) -> Matrix:
 
 def _sizes(n: int, most: float) -> list[int]:
     """Return growing numbers of examples, at most n ≥ 1."""
-    sizes, size = [], float(min(FEWEST, n))
+    sizes, size = [], float(min(FEWEST, max(_LEAST, math.ceil(QUARTER * n)), n))
     while size <= most:
         sizes.append(min(math.ceil(size), n))
         size *= STEP

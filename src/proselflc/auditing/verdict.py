@@ -2,7 +2,8 @@
 
 A label is *suspect* if it is more likely wrong than right at the estimated rate of wrong labels. It
 is *changed* only if that holds at the low end of the range too, if the witness and the network both
-predict the suggested class, and if the witness can be relied on.
+predict the suggested class, and if the witness can be relied on: wrong labels must be more frequent
+than its own mistakes, and it must recognise the class that was given.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from proselflc.auditing.judge import (
     confused_pairs,
     corrected_accuracy,
     is_informed,
+    recognised_classes,
     skill,
+    tells_wrong_labels,
 )
 from proselflc.auditing.measured import Measured, Reviewed
 from proselflc.auditing.neighbours import Examination
@@ -125,11 +128,15 @@ def assess(
         (caveats.fitted_shares(records, given) or [0.0])[-1],
         tuple(ConfusedPair(names[a], names[b], share) for (a, b), share in pairs.items()),
     )
+    low = min(estimated.rate, surest.interval(SURE)[0])
     is_rare = noise.rate < OWN_MISTAKES * (1 - judge.accuracy)
+    is_rare |= reviewed is None and not tells_wrong_labels(agreed, chance, low)
     if (judge.is_weak or is_rare) and reviewed is None:  # it cannot know that any label is wrong
         noise = replace(noise, low=0.0)
+    if is_rare:  # what looks like wrong labels may be its own mistakes
+        judge = replace(judge, accuracy=corrected_accuracy(agreed, low))
     # The three acts.
-    stretch, low = 1.0, min(estimated.rate, surest.interval(SURE)[0])
+    stretch = 1.0
     if reviewed is None:
         wrong = odds.wrong(doubted * noise.rate)
     else:
@@ -147,8 +154,9 @@ def assess(
     change &= (blind.predicted == odds.other) & (second.predicted == odds.other)
     change &= judge.kind is not None and not judge.is_weak
     change &= ~_between(pairs, given, odds.other, C)
+    change &= recognised_classes(blind.predicted[counts], given[counts], C)[given]
     if is_rare and change.any():
-        warnings = (*warnings, caveats.rare(noise.rate, judge.accuracy))
+        warnings = (*warnings, caveats.rare(low, judge.accuracy))
         change[:] = False
     # What is claimed about them.
     precision = measured = None

@@ -307,7 +307,7 @@ def _verdict(audit: Audit) -> list[str]:
         lines.append(audit_words.unlabelled(audit.unlabelled))
     if audit.judge is not None and audit.judge.kind is not None:
         lines.append(
-            f"Second opinion ({short_name(audit.judge.kind)}): a model that did not see the label "
+            f"Second opinion ({short_id(audit.judge.kind)}): a model that did not see the label "
             f"it judges, right for about {audit.judge.accuracy:.0%} of the examples."
         )
     if audit.folds is not None:

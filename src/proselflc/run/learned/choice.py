@@ -34,6 +34,7 @@ from proselflc.wording import option
 AUTO = "auto"
 NETWORK, TREES = "mlp", "boosting"
 MOST_ROWS, FOLDS = 3000, 3
+MOST_FOR_TREES = 1_000_000  # rows; scikit-learn keeps several copies of them in memory
 _FEWEST_ROWS = 12
 
 
@@ -120,6 +121,12 @@ def choose(
         return Choice(NETWORK, f"{option(meant)} is for a network, so {NETWORK} learns the table")
     if len(given) < _FEWEST_ROWS:
         return Choice(NETWORK, f"the table has only {len(given)} rows, so {NETWORK} learns it")
+    if len(given) > MOST_FOR_TREES:
+        return Choice(
+            NETWORK,
+            f"the table has {len(given):,} rows, so {NETWORK} learns it, which needs less memory; "
+            f"choose yourself with {trees}",
+        )
     stream = random_stream(config.recipe.seed, "choice of a model")
     rows = np.arange(len(given))
     if len(given) > MOST_ROWS:
