@@ -106,6 +106,7 @@ HARD = {
     "cats": ("MASS/cats", "Sex"),
     "bacteria": ("MASS/bacteria", "y"),
     "wages": ("Ecdat/Wages", "union"),
+    "lung": ("survival/lung", "sex"),
 }
 # More of them, which no rule was chosen with.
 HELD_BACK = {
@@ -118,7 +119,8 @@ HELD_BACK = {
     "heating": ("Ecdat/Heating", "depvar"),
     "treatment": ("Ecdat/Treatment", "treat"),
     "cirrhosis": ("survival/pbc", "sex"),
-    "lung": ("survival/lung", "sex"),
+    "catsup": ("Ecdat/Catsup", "choice"),
+    "mathematics": ("Ecdat/Mathlevel", "sex"),
     "medicare": ("COUNT/medpar", "died"),
     "synthetic": ("MASS/synth.tr", "yc"),
 }

@@ -129,9 +129,11 @@ def test_what_agrees_by_chance_is_counted_over_all_orders() -> None:
         (0.88, 0.5, 0.10, True),  # two classes that are told apart, one label in ten wrong
         (0.60, 0.1, 0.38, True),  # ten classes, many wrong labels
         (0.77, 0.1, 0.10, True),  # more mistakes than wrong labels, but most labels are predicted
+        (0.58, 0.5, 0.40, True),  # two classes, and hardly more right labels than wrong ones
         (0.84, 0.5, 0.04, False),  # mistakes are three times as frequent as wrong labels
         (0.70, 0.5, 0.15, False),  # an outcome that is half chance
         (0.89, 0.83, 0.04, False),  # one large class, and the others are not recognised
+        (0.64, 0.55, 0.22, False),  # hardly better than chance
     ],
 )
 def test_when_wrong_labels_can_be_told_from_mistakes(

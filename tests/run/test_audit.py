@@ -140,7 +140,7 @@ def test_in_words(run: Path, program: Any) -> None:
         words = share_in_words(found.expected_precision).capitalize()
         assert lines.pop(1) == f"{words} suspects should really be wrong."
     assert lines[1] == (
-        "Second opinion (image patches): a model that did not see the label it judges, right for "
+        "A second opinion (image patches) that did not see the labels is right for "
         f"about {found.judge.accuracy:.0%} of the examples."
     )
     cautions = [line for line in lines if line.startswith("Caution: ")]
@@ -201,7 +201,7 @@ def test_what_is_said_of_an_audit() -> None:
         "6 of 20 labels are suspect (30.0%), 4 of them sure enough to be changed; about 32.0% are "
         "estimated to be wrong (28.0% to 36.0%).\n"
         "About 8 in 10 suspects should really be wrong.\n"
-        "Second opinion (standardised columns): a model that did not see the label it judges, "
+        "A second opinion (standardised columns) that did not see the labels is "
         "right for about 91% of the examples.\n"
         "\n"
         "Most frequent suspects (given → suggested):\n"
@@ -307,7 +307,7 @@ def test_what_is_said_where_nothing_is_wrong() -> None:
     text = auditing.describe(Run(Path("a")), nothing, table, 10)
     assert text.startswith(
         "None of 20 labels is suspect; about 0.0% are estimated to be wrong (0.0% to 1.3%).\n"
-        "Second opinion (4 folds): a model that did not see the label it judges, right for about "
+        "A second opinion (4 folds) that did not see the labels is right for about "
         "91% of the examples.\n"
         "Each was assessed by one of 4 models that had not seen it.\n\nEvery label"
     )

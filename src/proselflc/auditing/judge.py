@@ -12,7 +12,7 @@ from proselflc.files.typed import Share
 
 WEAK, TOO_WEAK = 0.6, 0.25  # skill below which no label is changed, and below which none is suspect
 TOLD_APART = 0.75  # share of right predictions below which two classes cannot be told apart
-AGREES = 0.7  # skill, by the given labels, of predictions that agree with most of them
+OWN_MISTAKES = 0.4  # see `tells_wrong_labels`
 RECOGNISED = 0.5  # share of the agreement with all labels that the labels of a class must reach
 BEYOND_CHANCE = 1.645  # standard errors above chance at which predictions know something
 _FEWEST = 20  # examples of two classes that a share is taken of
@@ -76,20 +76,22 @@ def corrected_accuracy(share: float, rate: float) -> float:
 def tells_wrong_labels(agreed: float, chance: float, low: float) -> bool:
     """Return whether wrong labels can be told from the judge's own mistakes.
 
-    Where the outcome is partly chance, as in most records of people, the surest predictions differ
-    from right labels too, and no rule can tell that from wrong labels. So the judge must not be
-    weak, and at least as many labels must be wrong as predictions, unless these agree with most of
-    the labels.
+    Where the outcome is partly chance, as in most records of people, even the surest predictions
+    differ from right labels, and nothing tells these from wrong ones. So the share r of wrong
+    labels must be large beside the share m of wrong predictions, and the more so the less the
+    predictions have in common with the labels:
+
+        r κ ≥ 0.4 m
+
+    where κ is the skill of the predictions if all labels were right.
 
     Args:
         agreed: share of the labels that agree with the predictions.
         chance: share that would agree by chance.
-        low: share of the labels that are wrong at least.
+        low: r, the share of the labels that are wrong at least.
     """
-    accuracy = corrected_accuracy(agreed, low)
-    if skill(accuracy, chance) < WEAK:
-        return False
-    return low >= 1 - accuracy or skill(agreed, chance) >= AGREES
+    mistakes = 1 - corrected_accuracy(agreed, low)
+    return low * skill(agreed, chance) >= OWN_MISTAKES * mistakes
 
 
 def recognised_classes(predicted: Ints, given: Ints, num_classes: int) -> Bools:

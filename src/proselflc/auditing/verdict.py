@@ -49,9 +49,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SURE = 0.8  # standard errors below the estimate at which a label must be suspect to be changed
-# Labels are changed, and a precision is stated, where wrong labels are at least as frequent as this
-# share of the judge's own mistakes; a precision also needs this many suspects and this skill.
-OWN_MISTAKES, FEWEST_SUSPECTS, STATED_SKILL = 0.7, 20, 0.8
+FEWEST_SUSPECTS, STATED_SKILL = 20, 0.8  # for a precision to be stated
 
 
 @dataclass(frozen=True)
@@ -129,8 +127,7 @@ def assess(
         tuple(ConfusedPair(names[a], names[b], share) for (a, b), share in pairs.items()),
     )
     low = min(estimated.rate, surest.interval(SURE)[0])
-    is_rare = noise.rate < OWN_MISTAKES * (1 - judge.accuracy)
-    is_rare |= reviewed is None and not tells_wrong_labels(agreed, chance, low)
+    is_rare = not tells_wrong_labels(agreed, chance, low if reviewed is None else noise.rate)
     if (judge.is_weak or is_rare) and reviewed is None:  # it cannot know that any label is wrong
         noise = replace(noise, low=0.0)
     if is_rare:  # what looks like wrong labels may be its own mistakes

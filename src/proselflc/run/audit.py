@@ -307,8 +307,8 @@ def _verdict(audit: Audit) -> list[str]:
         lines.append(audit_words.unlabelled(audit.unlabelled))
     if audit.judge is not None and audit.judge.kind is not None:
         lines.append(
-            f"Second opinion ({short_id(audit.judge.kind)}): a model that did not see the label "
-            f"it judges, right for about {audit.judge.accuracy:.0%} of the examples."
+            f"A second opinion ({short_id(audit.judge.kind)}) that did not see the labels is right "
+            f"for about {audit.judge.accuracy:.0%} of the examples."
         )
     if audit.folds is not None:
         lines.append(f"Each was assessed by one of {audit.folds} models that had not seen it.")
