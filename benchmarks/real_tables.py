@@ -107,13 +107,17 @@ HARD = {
     "bacteria": ("MASS/bacteria", "y"),
     "wages": ("Ecdat/Wages", "union"),
     "lung": ("survival/lung", "sex"),
+    "volunteers": ("car/Cowles", "volunteer"),
+    "vocabulary": ("car/Vocab", "vocabulary"),
+    "baseball": ("vcd/Baseball", "posit86"),
+    "exercise": ("MASS/survey", "Exer"),
+    "death": ("survival/flchain", "chapter"),
 }
 # More of them, which no rule was chosen with.
 HELD_BACK = {
     "women": ("car/Womenlf", "partic"),
     "loans": ("Ecdat/Hdma", "deny"),
     "titanic": ("COUNT/titanic", "survived"),
-    "volunteers": ("car/Cowles", "volunteer"),
     "yogurt": ("Ecdat/Yogurt", "choice"),
     "marriage": ("Ecdat/Fair", "child"),
     "heating": ("Ecdat/Heating", "depvar"),

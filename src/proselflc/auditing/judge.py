@@ -12,6 +12,7 @@ from proselflc.files.typed import Share
 
 WEAK, TOO_WEAK = 0.6, 0.25  # skill below which no label is changed, and below which none is suspect
 TOLD_APART = 0.75  # share of right predictions below which two classes cannot be told apart
+HARDLY_AGREES = 0.25  # κ below which labels may be chance rather than wrong; none is changed
 OWN_MISTAKES = 0.4  # see `tells_wrong_labels`
 RECOGNISED = 0.5  # share of the agreement with all labels that the labels of a class must reach
 BEYOND_CHANCE = 1.645  # standard errors above chance at which predictions know something
@@ -45,6 +46,7 @@ class Judge:
         agreement: share of examples for which they predict the same class as the network.
         fitted: share of the given labels that the network predicted in its last epoch.
         confused: pairs of classes that they cannot tell apart, the worst first.
+        kappa: the skill that they would have if all given labels were right: Cohen's κ.
     """
 
     kind: str | None
@@ -53,11 +55,12 @@ class Judge:
     agreement: Share
     fitted: Share
     confused: tuple[ConfusedPair, ...] = ()
+    kappa: Share = 1.0
 
     @property
     def is_weak(self) -> bool:
         """Return whether no label should be changed without asking a person."""
-        return self.skill < WEAK
+        return self.skill < WEAK or self.kappa < HARDLY_AGREES
 
     @property
     def is_too_weak(self) -> bool:

@@ -125,12 +125,13 @@ def assess(
         float((blind.predicted == second.predicted)[both].mean()) if both.any() else 0.0,
         (caveats.fitted_shares(records, given) or [0.0])[-1],
         tuple(ConfusedPair(names[a], names[b], share) for (a, b), share in pairs.items()),
+        skill(agreed, chance),
     )
     low = min(estimated.rate, surest.interval(SURE)[0])
     is_rare = not tells_wrong_labels(agreed, chance, low if reviewed is None else noise.rate)
     if (judge.is_weak or is_rare) and reviewed is None:  # it cannot know that any label is wrong
         noise = replace(noise, low=0.0)
-    if is_rare:  # what looks like wrong labels may be its own mistakes
+    if is_rare or judge.is_weak:  # what looks like wrong labels may be its own mistakes
         judge = replace(judge, accuracy=corrected_accuracy(agreed, low))
     # The three acts.
     stretch = 1.0
@@ -159,7 +160,7 @@ def assess(
     precision = measured = None
     number = int(suspect[counts].sum())
     is_known = noise.is_known and not is_rare
-    is_known &= records.witness is not None and judge.skill >= STATED_SKILL
+    is_known &= records.witness is not None and judge.skill >= STATED_SKILL and not judge.is_weak
     if planted is not None and is_known and number >= FEWEST_SUSPECTS:
         found = noise.rate * planted.recall(own, number) * len(own) / number
         precision = float(wrong[suspect].mean() + min(1.0, found)) / 2
