@@ -19,7 +19,7 @@ from proselflc.auditing import held_out
 from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.learners import learner
-from proselflc.learners.boosting import LEAVES, PENALTY, SHARE_OF_COLUMNS
+from proselflc.learners.boosting import LEARNING_RATE, LEAVES, PENALTY, SHARE_OF_COLUMNS
 from proselflc.learners.forest import out_of_bag
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.fold_splits import split_examples
@@ -29,6 +29,7 @@ from proselflc.terminal import Interrupted, Silent
 from proselflc.training.recipe import Recipe
 
 ROUNDS = 12
+LINEAR = "sklearn:sklearn.linear_model.LogisticRegression"
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,7 @@ def test_every_round_is_recorded_as_an_epoch(finished: Run) -> None:
     assert fitted_share[-1] > fitted_share[0]
     assert finished.config["model"] == "boosting"
     assert finished.summary["steps"] == ROUNDS
+    assert finished.config["lr"] == finished.history[0]["lr"] == LEARNING_RATE
     assert finished.audit.folds == 5
     assert finished.audit.suspects > 0
 
@@ -160,12 +162,24 @@ def test_more_folds_can_be_asked_for_later(table: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "elr"}, "trains a network, and boosting is none"),
-        ({"recipe": Recipe(batch_size=8)}, "is an option of networks"),
-        ({"model": "sklearn:LogisticRegression"}, "lacks a part"),
-        ({"model": "sklearn:sklearn.svm.Nothing"}, "cannot be imported"),
-        ({"model": "sklearn:sklearn.svm.LinearSVC"}, "has no predict_proba"),
-        ({"model": "sklearn:sklearn.ensemble.StackingClassifier"}, "without arguments"),
+        ({"method": "elr"}, "trains a network, and boosting is not a network"),
+        ({"recipe": Recipe(batch_size=8)}, "batch.size.*is an option of networks"),
+        ({"recipe": Recipe(momentum=0.5)}, "momentum.*is an option of networks"),
+        ({"recipe": Recipe(schedule="cosine")}, "schedule.*is an option of networks"),
+        ({"recipe": Recipe(warmup=3)}, "warmup.*is an option of networks"),
+        ({"recipe": Recipe(precision="bf16")}, "precision.*is an option of networks"),
+        ({"recipe": Recipe(accumulate=2)}, "accumulate.*is an option of networks"),
+        ({"recipe": Recipe(compile=True)}, "compile.*is an option of networks"),
+        ({"augment": "flip"}, "augment.*is an option of networks"),
+        ({"model": LINEAR, "recipe": Recipe(epochs=5)}, "epochs.*is fitted once"),
+        ({"model": LINEAR, "recipe": Recipe(lr=0.1)}, "lr.*is fitted once"),
+        ({"model": "sklearn:LogisticRegression", "recipe": Recipe()}, "lacks a part"),
+        ({"model": "sklearn:sklearn.svm.Nothing", "recipe": Recipe()}, "cannot be imported"),
+        ({"model": "sklearn:sklearn.svm.LinearSVC", "recipe": Recipe()}, "has no predict_proba"),
+        (
+            {"model": "sklearn:sklearn.ensemble.StackingClassifier", "recipe": Recipe()},
+            "without arguments",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_said(
@@ -183,9 +197,10 @@ def test_images_are_not_learned_by_trees(tmp_path: Path) -> None:
 
 
 def test_a_named_estimator_gives_a_run_that_keeps_no_model(table: Path, tmp_path: Path) -> None:
-    name = "sklearn:sklearn.linear_model.LogisticRegression"
+    name = LINEAR
     config = config_of(table, model=name, recipe=Recipe())
     run = load_run(train(config, OutputOptions(tmp_path / "run"), Silent()))
+    assert "lr" not in run.config
     assert run.audit.folds == 5
     assert run.config["model"] == name
     assert not run.directory.weights.exists()

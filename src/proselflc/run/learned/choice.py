@@ -25,6 +25,7 @@ from proselflc.data.tables.encoding import for_trees
 from proselflc.learners.boosting import Boosting
 from proselflc.learners.learner import Doubles, LabelledTable, Learner, predictions
 from proselflc.run.config import Config
+from proselflc.run.learned import options
 from proselflc.run.prepare import LabelledData, PreparedRun, prepare
 from proselflc.training import processes
 from proselflc.training.loop import Training, train_steps
@@ -99,7 +100,7 @@ class Choice:
 def chooses(config: Config, data: LabelledData) -> bool:
     """Return whether the model of a config is to be chosen here.
 
-    It is for a table without a named model, unless an option says how to train a network.
+    It is if the user asks for it, and for a table with named columns if no model is named.
     """
     inputs = data.dataset.train.inputs
     is_table = inputs.medium == "table" and inputs.columns is not None
@@ -160,24 +161,9 @@ def choose(
 
 def _of_network(config: Config) -> str | None:
     """Return an option that the user has set and that only a network follows, or None."""
-    from proselflc.run.learned.fitted import METHODS
-
-    recipe, default = config.recipe, type(config.recipe)()
-    keys: tuple[str, ...] = (
-        "epochs",
-        "steps",
-        "batch_size",
-        "optimizer",
-        "lr",
-        "momentum",
-        "weight_decay",
-    )
-    keys += ("schedule", "warmup", "precision", "accumulate", "clip", "ema", "compile")
-    for key in keys:
-        if getattr(recipe, key) != getattr(default, key):
-            return key
-    if config.weights is not None:
-        return "weights"
-    if config.method not in METHODS:
+    given = options.of_training(config)
+    if given:
+        return given[0]
+    if config.method not in options.METHODS:
         return "method"
     return f"method.{next(iter(config.parameters))}" if config.parameters else None

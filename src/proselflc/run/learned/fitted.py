@@ -10,8 +10,8 @@ weighted between its given and its suggested label.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -34,7 +34,6 @@ from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON
 from proselflc.data.serving import fit as fit_preprocessing
 from proselflc.data.tables.encoding import for_trees
-from proselflc.errors import InputError
 from proselflc.files.manifest import Written
 from proselflc.learners import learner as learners
 from proselflc.learners.catalogue import make
@@ -43,7 +42,8 @@ from proselflc.models.factory import names_code
 from proselflc.run import neighbours, resumption, unlabelled
 from proselflc.run.config import Config
 from proselflc.run.fold_splits import split_examples
-from proselflc.run.learned import judges
+from proselflc.run.learned import judges, options
+from proselflc.run.learned import state as state_of
 from proselflc.run.learned.judges import FOLDS
 from proselflc.run.observers import History
 from proselflc.run.prepare import LabelledData, noise_seed
@@ -58,11 +58,8 @@ from proselflc.training.strategy import CorrectedBatch, RunContext, Strategy
 from proselflc.wording import option
 
 MOST_RECORDS = 30  # rounds that are recorded, evenly spaced
-METHODS = ("proselflc", "cce")  # those that mean something without a loss
 _ROWS = 1 << 16  # recorded at once
 _LEAST = 1e-12  # probability whose logarithm is recorded
-# Options of a network's training, and the values that they have if the user gives none.
-_OF_NETWORKS = ("steps", "batch_size", "optimizer", "weight_decay", "clip", "ema")
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ def prepare_table(
     """Return a run whose config names a learner of tables, ready to begin."""
     config, dataset, labels = data.config, data.dataset, data.labels
     name, recipe = config.model or "", config.recipe
-    _check(config, dataset)
+    options.check(config, dataset)
     n, C = len(dataset.train), dataset.num_classes
     require(
         8 * n * C * 3,
@@ -114,12 +111,13 @@ def prepare_table(
     else:
         preprocessing = fit_preprocessing(dataset.train.inputs)
     learner = learner or make(name, recipe.epochs, recipe.lr, recipe.seed)
+    rate: float | None = getattr(learner, "learning_rate", None)  # an estimator has none
     parameters = methods.resolved(config.method, config.parameters)
     resolved = replace(
         config,
         parameters=parameters.given(),
         augment="none",
-        recipe=replace(recipe, epochs=learner.rounds),
+        recipe=replace(recipe, epochs=learner.rounds, lr=rate),
         noise=None if config.noise is None else labels.generator,
         noise_seed=noise_seed(config) if config.noise is not None else None,
     )
@@ -134,31 +132,6 @@ def prepare_table(
     )
     strategy = methods.strategy(config.method, parameters, context)
     return PreparedTable(resolved, dataset, labels, preprocessing, learner, strategy)
-
-
-def _check(config: Config, dataset: Dataset) -> None:
-    """Refuse options that a learner of tables cannot follow."""
-    name, remedy = config.model, f"use {option('model', 'mlp')}"
-    if dataset.train.inputs.medium != "table":
-        raise InputError(
-            f"{name} learns from the columns of a table, but these are {dataset.train.inputs.kind}",
-            field="model",
-            fix="leave it out",
-        )
-    if config.method not in METHODS:
-        raise InputError(
-            f"the method {config.method} trains a network, and {name} is none",
-            field="method",
-            fix=f"choose one of {', '.join(METHODS)}, or {remedy}",
-        )
-    given = [key for key in _OF_NETWORKS if getattr(config.recipe, key) is not None]
-    given += ["weights"] if config.weights is not None else []
-    if given:
-        raise InputError(
-            f"{option(given[0])} is an option of networks, and {name} is none",
-            field=given[0],
-            fix=f"leave it out, or {remedy}",
-        )
 
 
 class FittedRun:
@@ -199,14 +172,12 @@ class FittedRun:
     def begin(self, resume: bool) -> None:
         """Restore the last checkpoint, or write what a new run begins with."""
         prepared, directory = self.prepared, self.directory
+        state = state_of.last(directory, prepared, self.display) if resume else None
+        if state is not None:
+            self._restore(state)
+            directory.sweep()
+            return
         if resume and directory.is_begun:
-            resumption.check_run(directory, prepared)
-            state, notes = checkpoint.read_last(directory.checkpoints)
-            for note in notes:
-                self.display.note(note)
-            if state is not None and self._restore(state):
-                directory.sweep()
-                return
             self.display.note(f"{directory.path} holds no checkpoint yet: the run begins")
         directory.clear()
         prepared.config.write(directory.config, prepared.labels.fingerprint)
@@ -218,7 +189,7 @@ class FittedRun:
         """Fit all models; return True, since they are always all fitted."""
         self.display.begin(self._titles(), 0, self.prepared.learner.rounds)
         self._saved_at = time.monotonic()
-        try:
+        with self._resumable():
             if self.done == 0:
                 self._record((self.history, *observers))
                 self._complete(1)
@@ -231,17 +202,29 @@ class FittedRun:
                     self.p[torch.from_numpy(split.validation)] = torch.from_numpy(p).half()
                     self.seconds += time.monotonic() - start
                     self._complete(k)
-        except KeyboardInterrupt:
             self._save()
-            total = len(self.splits) + 1
-            raise Interrupted(
-                f"stopped after {self.done} of {total} models",
-                f"the state is saved; resume with: {self._resume_command()}",
-            ) from None
         return True
 
     def finish(self) -> None:
         """Write the model, the neighbours, the audit and the summary."""
+        with self._resumable():
+            self._finish()
+
+    @contextmanager
+    def _resumable(self) -> Iterator[None]:
+        """Save the state if a signal stops the run, and say how to continue."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._save()
+            total, again = len(self.splits) + 1, self._resume_command()
+            if self._saved < 1:
+                advice = f"nothing is saved yet; begin again with: {again}"
+            else:
+                advice = f"the state is saved; resume with: {again}"
+            raise Interrupted(f"stopped after {self.done} of {total} models", advice) from None
+
+    def _finish(self) -> None:
         prepared, directory, labels = self.prepared, self.directory, self.prepared.labels
         self.recorder.end()
         held, seed = None, prepared.config.recipe.seed
@@ -386,22 +369,20 @@ class FittedRun:
         for name, value in self.recorder.tensors().items():
             tensors[f"recorder.{name}"] = value
         facts: Json = {
-            "config": self.prepared.config.table(),
-            "fingerprint": self.prepared.labels.fingerprint,
+            **state_of.facts(self.prepared),
             "seconds": self.seconds,
             **resumption.files(self.written, self.history.content()),
         }
         checkpoint.write(self.directory.checkpoints, State(self.done, tensors, facts))
         self._saved, self._saved_at = self.done, time.monotonic()
 
-    def _restore(self, state: State) -> bool:
-        """Continue from a checkpoint; return False if it cannot be one of this run."""
+    def _restore(self, state: State) -> None:
+        """Continue from a checkpoint, which must be one of this run."""
         held, seconds = state.tensors.get("held_out"), state.facts.get("seconds")
         fits = held is not None and (held.shape, held.dtype) == (self.p.shape, self.p.dtype)
-        fits &= state.facts.get("fingerprint") == self.prepared.labels.fingerprint
         fits &= isinstance(seconds, float) and 1 <= state.step <= len(self.splits) + 1
         if not fits or held is None:
-            return False
+            raise state_of.another_run(self.directory)
         self.history.read(self.prepared.learner.rounds)
         content = self.history.content()
         self.written = resumption.check_files(state, self.directory, content)
@@ -411,7 +392,6 @@ class FittedRun:
         self.p.copy_(held)
         self.seconds = float(str(seconds))
         self.done = self._saved = state.step
-        return True
 
     def _note(self, sentence: str) -> None:
         self.display.note(sentence)
