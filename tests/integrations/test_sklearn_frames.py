@@ -98,3 +98,16 @@ def test_gaps_come_later() -> None:
         ProSelfLCClassifier(epochs=1).fit(pandas_frame(), Y).predict(X)
     with pytest.raises(ValueError, match="y has no labels"):
         ProSelfLCClassifier(epochs=1).fit(pandas_frame(), [None] * N)
+
+
+def polars_labels() -> Any:
+    return pytest.importorskip("polars", reason="the dev group installs it").Series(Y)
+
+
+@pytest.mark.parametrize(
+    "make", [Y.tolist, lambda: pa.array(Y), lambda: pa.chunked_array([Y]), polars_labels]
+)
+def test_labels_of_every_library(make: Any) -> None:
+    classifier = ProSelfLCClassifier(epochs=2, random_state=0).fit(pandas_frame(), make())
+    assert classifier.classes_.tolist() == ["no", "yes"]
+    assert classifier.corrected_labels_.tolist()[:2] == ["no", "yes"]

@@ -143,13 +143,20 @@ def _labels(y: Any) -> tuple[Bools, Any]:
     """Return [n] which labels are there, and the labels."""
     if y is None:
         return np.ones(0, np.bool_), y
-    array = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+    array = _array(y)
     if isinstance(y, list | tuple) and any(one is None for one in y):
         array = np.array(y, dtype=object)
     if array.ndim != 1 or array.dtype.kind not in "fO":
-        return np.ones(len(array) if array.ndim else 0, np.bool_), y
-    known = arrays.is_known(array)
-    return known, y if known.all() else array
+        return np.ones(len(array) if array.ndim else 0, np.bool_), array
+    return arrays.is_known(array), array
+
+
+def _array(y: Any) -> npt.NDArray[Any]:
+    """Return labels of any library as an array."""
+    if not hasattr(y, "to_numpy"):
+        return np.asarray(y)
+    is_arrow = type(y).__module__.partition(".")[0] == "pyarrow"
+    return np.asarray(y.to_numpy(zero_copy_only=False) if is_arrow else y.to_numpy())
 
 
 def _typed(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
