@@ -88,6 +88,7 @@ def read_label_table(dataset: Dataset, path: Path, request: Request) -> tuple[In
         label_column=request.label_column,
         id_column=request.id_column,
         unlabelled="" if set(dataset.names) & set(table.UNKNOWN) else request.unlabelled,
+        sheet=table.label_sheet(path, request),
     )
     names, which = np.unique(np.array([*given, ""], dtype=np.str_), return_inverse=True)
     own: Sequence[str] = names[1:].tolist()  # the first is "", for which there is no class

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from proselflc.data.label_files import read_label_file, refuse_choice
-from proselflc.data.request import FROM_PYTHON, KINDS_ASKED, SPREADSHEETS, Request, is_table
+from proselflc.data.request import (
+    EXCEL,
+    FROM_PYTHON,
+    KINDS_ASKED,
+    SPREADSHEETS,
+    Request,
+    is_table,
+    table_suffix,
+)
 from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.files.regular import is_regular, must_be_file
 from proselflc.wording import command, option
@@ -86,6 +94,8 @@ def without_labels(request: Request) -> Request:
     if request.labels is None or not is_table(request.labels):
         return plain
     path = Path(request.data)
+    if table_suffix(path) not in EXCEL and table_suffix(request.labels) in EXCEL:
+        plain = replace(plain, sheet=None)
     if not is_table(path):
         plain = replace(plain, label_column=None, id_column=None, ignore_column=())
         return replace(plain, text_column=None, path_column=None)
@@ -94,7 +104,7 @@ def without_labels(request: Request) -> Request:
         return plain
     from proselflc.data.tables import table
 
-    there = {name.lower() for name in table.column_names(path, request.sheet)}
+    there = {name.lower() for name in table.column_names(path, plain.sheet)}
     label, ids = (c if c is not None and c.strip().lower() in there else None for c in named)
     return replace(plain, label_column=label, id_column=ids)
 

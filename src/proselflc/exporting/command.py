@@ -287,8 +287,9 @@ def _write_copy(corrected: LabelExport, options: Export, out: Path) -> list[str]
         rows = rows[
             original.find_ids(run.labels.all_ids, data.train.ids, f"the data {wanted.data}")
         ]
-        column = tables.label_column(source, wanted.label_column, wanted.sheet)
-        table = open_table(source, wanted.sheet)
+        sheet = tables.label_sheet(source, wanted)
+        column = tables.label_column(source, wanted.label_column, sheet)
+        table = open_table(source, sheet)
         cells = zip(table.texts(column), _renamed(classes, data.names, names), classes, strict=True)
         known = {text: k for text, k, own in cells if own != NO_LABEL}
     else:

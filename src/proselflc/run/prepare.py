@@ -262,7 +262,10 @@ def _unlabelled_notes(request: Request, dataset: Dataset) -> Iterator[str]:
     yield f"{rows} no label: {they} predicted at the end, but neither learned nor judged"
     path = request.labels or Path(request.data)
     if is_table(path):
-        own = request if request.labels is None else Request(label_column=request.label_column)
+        own = request
+        if request.labels is not None:
+            sheet = table.label_sheet(path, request)
+            own = Request(label_column=request.label_column, sheet=sheet)
         for word in table.words_for_no_label(path, own):
             yield (
                 f'"{word}" in the label column of {path} is read as no label; if it is a class, '

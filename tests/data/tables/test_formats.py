@@ -15,6 +15,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from proselflc.data.opening import open_data
 from proselflc.data.request import Request
 from proselflc.data.tables import encodings, standard_input, table
 from proselflc.data.tables.mixed import MixedColumns
@@ -108,7 +109,7 @@ def test_every_format_holds_the_same_columns(name: str, tmp_path: Path) -> None:
     values, words = inputs.cells
     for k, row in enumerate(ROWS):
         assert words.cell(k) == row["colour"]
-        assert values.cell(k) == ("" if row["v"] is None else str(row["v"]))
+        assert values.cell(k) == ("" if row["v"] is None else f"{row['v']:g}")
     assert [data.names[k] for k in data.train.labels] == [row["label"] for row in ROWS]
 
 
@@ -220,3 +221,37 @@ def test_bytes_that_are_no_text_in_any_encoding(tmp_path: Path) -> None:
     path.write_bytes(b"v,label\n1,a\n\xff\x01,b\n")
     with pytest.raises(InputError, match=r"line 3 of .* is not UTF-8 text"):
         open_table(path)
+
+
+def two_sheets(path: Path) -> Path:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.title = "A"
+    for row in (["v", "label"], *([k, "ab"[k % 2] if k else "NA"] for k in range(8))):
+        book.active.append(row)
+    other = book.create_sheet("B")
+    for row in (["v", "label"], *([k, "ba"[k % 2]] for k in range(8))):
+        other.append(row)
+    book.save(path)
+    return path
+
+
+def test_the_sheet_of_other_labels(tmp_path: Path) -> None:
+    both = two_sheets(tmp_path / "two.xlsx")
+    plain = tmp_path / "t.csv"
+    plain.write_text("v,label\n" + "".join(f"{k},{'ab'[k % 2]}\n" for k in range(8)))
+    data = open_data(Request(str(plain), labels=both, sheet="B"))
+    assert [data.names[k] for k in data.train.labels] == list("babababa")
+    request = Request(str(plain), labels=both, sheet="B", label_column="label")
+    assert open_data(request).train.labels.tolist() == data.train.labels.tolist()
+    one = tmp_path / "one.xlsx"
+    one.write_bytes(excel())  # whose only sheet has another name
+    assert table.label_sheet(one, Request(str(both), sheet="B")) is None
+    assert table.label_sheet(both, Request(str(both), sheet="B")) == "B"
+    assert table.label_sheet(plain, Request(str(both), sheet="B")) is None
+
+
+def test_words_for_no_label_are_looked_for_in_the_sheet(tmp_path: Path) -> None:
+    path = two_sheets(tmp_path / "two.xlsx")
+    assert table.words_for_no_label(path, Request(str(path), sheet="A")) == ["NA"]
+    assert table.words_for_no_label(path, Request(str(path), sheet="B")) == []

@@ -151,8 +151,14 @@ def _json_row(path: Path, number: int, line: str, header: dict[str, int]) -> lis
     return row
 
 
-def open_excel(path: Path, sheet: str | None) -> Loaded:
-    """Return a sheet of an Excel file; of a formula, the value that was last computed."""
+def sheet_names(path: Path) -> list[str]:
+    """Return the names of the sheets of an Excel file."""
+    book, _ = _open_book(path)
+    return [page.title for page in book.worksheets]
+
+
+def _open_book(path: Path) -> tuple[Any, io.BytesIO]:
+    """Return an Excel file opened with openpyxl, and its bytes."""
     try:
         import openpyxl
     except ImportError:
@@ -169,6 +175,12 @@ def open_excel(path: Path, sheet: str | None) -> Loaded:
         raise
     except Exception as error:
         raise _damaged(path, error) from None
+    return book, content
+
+
+def open_excel(path: Path, sheet: str | None) -> Loaded:
+    """Return a sheet of an Excel file; of a formula, the value that was last computed."""
+    book, content = _open_book(path)
     names = [page.title for page in book.worksheets]
     if sheet is None and len(names) != 1:
         raise InputError(
@@ -186,6 +198,8 @@ def open_excel(path: Path, sheet: str | None) -> Loaded:
     try:
         formulas = None
         if _has_formulas(content):
+            import openpyxl
+
             both = openpyxl.load_workbook(content, read_only=True, keep_links=False)
             formulas = both[page.title]
         return _of_sheet(path, page, formulas)

@@ -21,7 +21,7 @@ from proselflc.data.dataset import (
 )
 from proselflc.data.image import sift
 from proselflc.data.inputs import Features, ImageFiles, Inputs, Ints, Texts
-from proselflc.data.request import Request
+from proselflc.data.request import EXCEL, Request, table_suffix
 from proselflc.data.tables.cells import is_number, short
 from proselflc.data.tables.columns import (
     PATH,
@@ -39,6 +39,7 @@ from proselflc.data.tables.columns import (
     usual_ids,
 )
 from proselflc.data.tables.kinds import ColumnKind
+from proselflc.data.tables.loaded import sheet_names
 from proselflc.data.tables.reading import (
     file_notes,
     known_columns,
@@ -157,13 +158,14 @@ def read_labels(
     label_column: str | None = None,
     id_column: str | None = None,
     unlabelled: str | None = None,
+    sheet: str | None = None,
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return the ids and the label names of a table that replaces the labels of another.
 
     The ids come from the id column or the path column; they are None if there is neither and
     labels follow row by row. A missing label is "".
     """
-    table = open_table(path)
+    table = open_table(path, sheet)
     label = require_label(table, find_label(table, label_column))
     labels = label_cells(table, label, unlabelled)
     column = find_ids(table, id_column, (label,))
@@ -201,7 +203,7 @@ def words_for_no_label(path: Path, request: Request) -> list[str]:
     """Return which of `UNKNOWN` a table has among its labels, each read as no label."""
     if request.unlabelled is not None:
         return []
-    table = open_table(path)
+    table = open_table(path, request.sheet)
     cells = set(table.texts(require_label(table, find_roles(table, request).label)))
     return [word for word in UNKNOWN if word in cells]
 
@@ -230,6 +232,19 @@ def label_column(path: Path, asked: str | None = None, sheet: str | None = None)
     """Return the column that `read_labels` takes labels from."""
     table = open_table(path, sheet)
     return require_label(table, find_label(table, asked))
+
+
+def label_sheet(path: Path, request: Request) -> str | None:
+    """Return the sheet of a table of labels beside the data.
+
+    The request names that of the data and of the labels at once, where both are Excel files; then
+    the labels need not have it.
+    """
+    if request.sheet is None or table_suffix(path) not in EXCEL:
+        return None
+    if table_suffix(request.data) in EXCEL and request.sheet not in sheet_names(path):
+        return None
+    return request.sheet
 
 
 def columns_there(path: Path, names: Sequence[str], sheet: str | None = None) -> tuple[str, ...]:
