@@ -22,7 +22,7 @@ from proselflc.data.preprocessing import Preprocessing, TextHashing
 from proselflc.data.request import Request
 from proselflc.data.sources import arrays
 from proselflc.run import audit as auditing
-from proselflc.run import folds
+from proselflc.run import fold_splits
 from proselflc.run import prepare as setting_of
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run
@@ -165,7 +165,7 @@ def test_the_models_of_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(setting_of, "_fitted", watched)
     auditing.audit(run, folds=3, dataset=arrays.load(x, Y))
-    expected = [x[split.train] for split in folds.split_examples(run.labels, 3, 0)]
+    expected = [x[split.train] for split in fold_splits.split_examples(run.labels, 3, 0)]
     assert len(seen) == len(expected) == 3
     for (_, found), values in zip(seen, expected, strict=True):
         assert found.to_json()["mean"] == pytest.approx(values.mean(0), rel=1e-6)

@@ -47,3 +47,13 @@ def test_few_rows_and_one_class(rows: int) -> None:
     np.testing.assert_array_equal(one, np.tile(np.array([0, 1, 0], np.float32), (rows, 1)))
     both = out_of_bag(x, np.arange(rows) % 2, 2)
     np.testing.assert_allclose(both.sum(1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("lowest", [-3e9, -1e30, float(np.finfo(np.float32).min)])
+def test_a_missing_cell_differs_from_the_lowest_of_large_numbers(lowest: float) -> None:
+    x = np.full((60, 1), lowest, np.float32)
+    x[::2] = np.nan
+    y = np.arange(60) % 2
+    p = out_of_bag(x, y, 2)
+    is_told = bool((p.argmax(1) == y).all())
+    assert is_told == (lowest > np.finfo(np.float32).min)  # below which there is no number

@@ -102,6 +102,17 @@ def test_a_damaged_ensemble_is_refused() -> None:
     for name, value in damages.items():
         with pytest.raises(InputError, match=name):
             TreeEnsemble.from_state({**state, name: value}, 5, 3)
+    for name, value in state.items():
+        with pytest.raises(InputError, match=f'"{name}" is a single number'):
+            TreeEnsemble.from_state({**state, name: torch.zeros((), dtype=value.dtype)}, 5, 3)
+    endless = {
+        "roots": state["roots"][:0],
+        "value": torch.full_like(state["value"], 1e300),
+        "baseline": torch.full_like(state["baseline"], -np.inf),
+    }
+    for name, value in endless.items():
+        with pytest.raises(InputError, match=f'"{name}" is damaged'):
+            TreeEnsemble.from_state({**state, name: value}, 5, 3)
     with pytest.raises(InputError, match="known"):
         TreeEnsemble.from_state(state, 4, 3)
     with pytest.raises(InputError, match="expected the arrays"):

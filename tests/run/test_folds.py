@@ -27,7 +27,7 @@ from proselflc.data.labels import Labels
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.sources import arrays
 from proselflc.errors import InputError
-from proselflc.run import folds
+from proselflc.run import fold_splits, folds
 from proselflc.run.audit import audit
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run, load_run
@@ -234,9 +234,9 @@ def test_folds_are_even_and_follow_from_the_seed(counts: list[int], number: int,
     ids = tuple(map(str, range(len(y))))
     part = Part(Features(np.zeros((len(y), 1), np.float32)), y, ids)
     labels = labels_of.from_dataset(Dataset("y", part, names), None)
-    splits = folds.split_examples(labels, number, seed)
+    splits = fold_splits.split_examples(labels, number, seed)
     np.random.seed(0)
-    again = folds.split_examples(labels, number, seed)
+    again = fold_splits.split_examples(labels, number, seed)
     for split, same in zip(splits, again, strict=True):
         assert np.array_equal(split.validation, same.validation)
         assert np.array_equal(np.union1d(split.train, split.validation), np.arange(len(y)))
@@ -253,7 +253,7 @@ def test_another_seed_is_another_cut() -> None:
         Features(np.zeros((50, 1), np.float32)), np.arange(50) % 2, tuple(map(str, range(50)))
     )
     labels = labels_of.from_dataset(Dataset("y", part, ("a", "b")), None)
-    one, other = (folds.split_examples(labels, 2, seed)[0].validation for seed in (0, 1))
+    one, other = (fold_splits.split_examples(labels, 2, seed)[0].validation for seed in (0, 1))
     assert not np.array_equal(one, other)
 
 
@@ -522,7 +522,7 @@ def test_a_fold_without_trusted_examples_is_refused_before_anything_is_trained(
         np.savez(tmp_path / "one.npz", x=there["x"][:2], y=there["y"][:2])
     out = trained(tmp_path / "run", data, method="pseudo_label", trusted=str(tmp_path / "one.npz"))
     labels = load_run(out).labels
-    one = folds.split_examples(labels, 2, 0)
+    one = fold_splits.split_examples(labels, 2, 0)
     assert labels.trusted is not None
     assert [int(labels.trusted[split.train].sum()) for split in one] == [1, 1]
     monkeypatch.setattr(folds, "train", lambda *_, **__: pytest.fail("it was trained"))

@@ -204,6 +204,9 @@ def test_a_named_estimator_gives_a_run_that_keeps_no_model(table: Path, tmp_path
     assert run.audit.folds == 5
     assert run.config["model"] == name
     assert not run.directory.weights.exists()
+    with pytest.raises(InputError, match=r"its labels were judged by folds .*: leave folds"):
+        proselflc.audit(run.path, folds=3)
+    assert not list(run.directory.runs_of_folds())
     for again in (run, load_run(run.path, model=name)):
         with pytest.raises(InputError, match="keeps no model"):
             _ = again.model

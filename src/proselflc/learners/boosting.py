@@ -18,7 +18,7 @@ from proselflc.learners.trees import ABSENT, WORDS, TreeEnsemble
 
 ROUNDS = 60
 LEARNING_RATE = 0.1
-# Small trees, strongly regularised: they memorise wrong labels late (docs/decisions/0011).
+# Small trees, strongly regularised: they memorise wrong labels late (docs/decisions/0012).
 LEAVES, PENALTY, SHARE_OF_COLUMNS = 15, 5.0, 0.5
 MOST_CODES = 255  # of a column, that scikit-learn takes as categories
 _ROWS = 4096  # predicted at once

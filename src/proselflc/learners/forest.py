@@ -30,8 +30,10 @@ def out_of_bag(x: Floats, y: Ints, num_classes: int, seed: int = 0) -> Floats:
     """
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-    lowest = np.nanmin(x, axis=0, initial=0)
-    whole = np.where(np.isnan(x), lowest - 1, x).astype(np.float32)
+    lowest = np.nanmin(x, axis=0, initial=0).astype(np.float32)
+    # From 2^24 on, float32 does not tell a number from the next whole one.
+    below = np.minimum(lowest - 1, np.nextafter(lowest, np.finfo(np.float32).min))
+    whole = np.where(np.isnan(x), below, x).astype(np.float32)
     own, rest = np.flatnonzero(y >= 0), np.flatnonzero(y < 0)
     shares = np.bincount(y[own], minlength=num_classes) / max(len(own), 1)
     if len(np.unique(y[own])) < 2:

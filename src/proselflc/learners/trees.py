@@ -14,6 +14,7 @@ from proselflc.errors import InputError
 
 WORDS = 8  # of 32 bits, that hold which codes of a category go left
 CODES = 32 * WORDS
+LARGEST = 1e30  # of what a leaf adds
 ABSENT = -60.0  # logit of a class that did not occur in training
 
 # The arrays and their types: S trees with M nodes altogether, Q sets of codes, D columns.
@@ -69,6 +70,8 @@ class TreeEnsemble(nn.Module):
         for name, kind in _TYPES.items():
             if state[name].dtype != kind:
                 raise InputError(f'the array "{name}" holds {state[name].dtype}, expected {kind}')
+            if state[name].ndim == 0:
+                raise InputError(f'the array "{name}" is a single number, expected an array')
         width = 1 if num_classes == 2 else num_classes
         M, Q = len(state["feature"]), len(state["sets"])
         shapes: dict[str, tuple[int, ...]] = {name: (M,) for name in _TYPES}
@@ -86,15 +89,15 @@ class TreeEnsemble(nn.Module):
         both = torch.stack((state["left"], state["right"]))
         follows = ((both > every) & (both < M)).all(0)
         checks = {
-            "roots": _within(state["roots"], 0, M),
+            "roots": len(state["roots"]) > 0 and _within(state["roots"], 0, M),
             "feature": _within(state["feature"], 0, columns),
             "left": bool((leaf | follows).all()),
             "codes": _within(state["codes"], -1, Q),
             "sets": _within(state["sets"], 0, 1 << 32),
             "known": _within(state["known"], 0, 1 << 32),
             "threshold": not bool(state["threshold"].isnan().any()),
-            "value": bool(state["value"].isfinite().all()),
-            "baseline": bool(state["baseline"].isfinite().all()),
+            "value": _is_moderate(state["value"]),
+            "baseline": _is_moderate(state["baseline"]),
         }
         bad = [name for name, is_good in checks.items() if not is_good]
         if bad or M == 0:
@@ -163,6 +166,11 @@ def _logits(total: Tensor) -> Tensor:
 
 def _within(values: Tensor, least: int, end: int) -> bool:
     return bool(((values >= least) & (values < end)).all())
+
+
+def _is_moderate(values: Tensor) -> bool:
+    """Return whether all numbers are finite, and so small that no sum of them overflows."""
+    return bool((values.abs() <= LARGEST).all())  # false for NaN too
 
 
 def joined(trees: list[dict[str, Any]], rounds: int, extra: Mapping[str, Tensor]) -> TreeEnsemble:

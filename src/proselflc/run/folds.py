@@ -19,17 +19,17 @@ from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON, Request
 from proselflc.data.splits import Split
 from proselflc.errors import InputError
-from proselflc.learners.catalogue import is_learner
+from proselflc.learners.catalogue import is_estimator, is_learner
 from proselflc.run import original
 from proselflc.run.config import Config, OutputOptions, differences
-from proselflc.run.fold_splits import split_examples as split_examples
+from proselflc.run.fold_splits import split_examples
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal import Display, Interrupted
 from proselflc.training import checkpoint, processes
 from proselflc.training.loop import DivergenceError
 from proselflc.training.run_directory import RunDirectory, read_toml
-from proselflc.wording import command
+from proselflc.wording import command, option
 
 _WIDTH = 256  # least width of an example in the choice of how many are predicted at once
 
@@ -57,6 +57,13 @@ def predict(run: Run, folds: int, data: Data, display: Display) -> None:
     if _is_done(run, folds, config.recipe.seed):
         display.note(f"the predictions of {folds} folds exist already, so none is trained again")
         return
+    if is_estimator(config.model):
+        raise InputError(
+            f"{run.path} keeps no model of {config.model}, so other folds cannot be predicted: its "
+            "labels were judged by folds when it was made",
+            field="folds",
+            fix=f"leave {option('folds')} out",
+        )
     config = replace(config, model=run.model_name)
     scaling, teacher = None, config.parameters.get("teacher")
     if teacher is not None:
