@@ -255,3 +255,29 @@ def test_words_for_no_label_are_looked_for_in_the_sheet(tmp_path: Path) -> None:
     path = two_sheets(tmp_path / "two.xlsx")
     assert table.words_for_no_label(path, Request(str(path), sheet="A")) == ["NA"]
     assert table.words_for_no_label(path, Request(str(path), sheet="B")) == []
+
+
+@pytest.mark.skipif(not hasattr(pa, "string_view"), reason="an older version of Arrow")
+def test_feather_with_views_as_polars_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.feather"
+    texts = {
+        name: pa.array([row[name] for row in ROWS], pa.string_view())
+        for name in ROWS[0]
+        if name != "v"
+    }
+    whole = pa.table({"v": arrow()["v"], **texts})
+    with pa.ipc.new_file(path, whole.schema) as writer:
+        writer.write_table(whole)
+    data = table.read(path).dataset()
+    assert [data.names[k] for k in data.train.labels] == [row["label"] for row in ROWS]
+
+
+@pytest.mark.parametrize("cut", [1, 3])
+def test_damaged_utf_16_is_one_sentence(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(text().encode("utf-16")[:-cut])
+    with pytest.raises(InputError, match="begins as UTF-16 text, but is damaged in line"):
+        open_table(path)
+    path.write_bytes("v,label\n1,a\n".encode("utf-16") + b"\x00\xd8\x41\x00\x0a\x00")
+    with pytest.raises(InputError, match="begins as UTF-16 text, but is damaged in line"):
+        open_table(path)

@@ -175,3 +175,39 @@ def test_columns_of_two_tables_are_joined_by_their_words() -> None:
     a, b = read(["x", "y", ""]), read(["z", "y"])
     both = a.concat([b])
     assert [both.cell(k) for k in range(5)] == ["x", "y", "", "z", "y"]
+
+
+@pytest.mark.skipif(not hasattr(pa, "string_view"), reason="an older version of Arrow")
+def test_views_of_texts_are_texts() -> None:
+    cells = pa.chunked_array([pa.array(["a", "NA", "b"] * 10, pa.string_view())])
+    found = kinds.find("c", cells)
+    assert (found.kind.kind, found.missing) == ("category", 10)
+    assert kinds.read(found.kind, cells).words == ("a", "b")
+    packed = pa.chunked_array([pa.array([b"a", b"b"] * 10, pa.binary_view())])
+    assert kinds.find("c", packed).kind.kind == "category"
+
+
+def test_dates_that_python_cannot_hold_are_missing() -> None:
+    for unit, far in (("s", 2**40), ("ms", 2**50), ("us", 2**62)):
+        cells = pa.chunked_array([pa.array([far, 0, -far, None], pa.timestamp(unit))])
+        found = kinds.find("c", cells)
+        assert (found.kind.kind, found.missing) == ("date", 3)
+        column = kinds.read(found.kind, cells)
+        assert [column.cell(k) for k in range(4)] == ["", "1970-01-01", "", ""]
+    days = pa.chunked_array([pa.array([2**31 - 1, 1], pa.date32())])
+    assert kinds.find("c", days).missing == 1
+
+
+def test_bytes_that_are_not_text_are_refused() -> None:
+    with pytest.raises(InputError, match='the column "c" holds bytes that are not UTF-8'):
+        kinds.find("c", column([b"\xff\xfe", b"a"]))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_durations_are_seconds(unit: str) -> None:
+    cells = pa.chunked_array([pa.array([90, None], pa.duration("s")).cast(pa.duration(unit))])
+    found = kinds.find("c", cells)
+    assert found.kind.kind == "number"
+    values = kinds.read(found.kind, cells).values
+    assert values[0] == 90
+    assert np.isnan(values[1])

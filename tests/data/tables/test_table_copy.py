@@ -1,6 +1,7 @@
 """A corrected copy of a table: one column changed, one added, and not a byte more."""
 
 import csv
+import gzip
 import io
 from pathlib import Path
 
@@ -210,3 +211,10 @@ def test_a_file_that_is_being_changed(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="changed while it was read"):
             one.write(tmp_path / "copy.csv")
         assert not (tmp_path / "copy.csv").exists()
+
+
+def test_a_packed_copy_of_json_lines(tmp_path: Path) -> None:
+    path = text(tmp_path / "a.jsonl", '{"v": 1, "label": "cat"}\n{"v": 2, "label": "dog"}\n')
+    _, out = copy(path, {0: "dog"}, out=tmp_path / "copy.csv.gz")
+    lines = gzip.decompress(out.read_bytes()).decode().split()
+    assert lines == ["v,label,label_before", "1,dog,cat", "2,dog,dog"]

@@ -81,6 +81,7 @@ def find_encoding(path: Path) -> tuple[str, bool]:
         with open_bytes(path) as file:
             for block in iter(partial(file.read, _BLOCK), b""):
                 if is_first and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    _check_utf16(path)
                     return "utf-16", True
                 is_first = False
                 has_marks = has_marks or b'"' in block
@@ -113,6 +114,21 @@ def find_encoding(path: Path) -> tuple[str, bool]:
     if controls:
         raise _not_text(path, wrong)
     return "latin-1" if undefined else "cp1252", has_marks
+
+
+def _check_utf16(path: Path) -> None:
+    """Refuse a file that begins as UTF-16 and is not."""
+    decoder, line = codecs.getincrementaldecoder("utf-16")(), 1
+    try:
+        with open_bytes(path) as file:
+            for block in iter(partial(file.read, _BLOCK), b""):
+                line += decoder.decode(block).count("\n")
+        decoder.decode(b"", final=True)
+    except UnicodeError as error:
+        raise InputError(
+            f"{path} begins as UTF-16 text, but is damaged in line {line} or after it "
+            f"({getattr(error, 'reason', error)}): save it again as UTF-8"
+        ) from None
 
 
 def _not_text(path: Path, line: int) -> InputError:

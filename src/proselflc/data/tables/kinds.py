@@ -36,6 +36,7 @@ MIN_ROWS = 20  # with fewer rows, values are distinct by chance
 LONG = 30  # mean length in characters from which words are a text
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 _DAY = 86_400_000_000  # microseconds
+_FIRST_DAY, _LAST_DAY = -719_161, 2_932_895  # of Python, from 1970, but for one in any time zone
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,7 @@ def without_missing(name: str, cells: pa.ChunkedArray) -> pa.ChunkedArray:
 
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
+    cells = _without_views(name, cells)
     kind = cells.type
     if pa.types.is_nested(kind):
         raise InputError(
@@ -239,8 +241,11 @@ def without_missing(name: str, cells: pa.ChunkedArray) -> pa.ChunkedArray:
         return cells.cast(pa.string())
     if pa.types.is_floating(kind):
         return pc.if_else(pc.is_nan(cells), pa.scalar(None, kind), cells)
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        cells = cells.cast(pa.string())
+    if pa.types.is_duration(kind):
+        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
+        return pc.divide(cells.cast(pa.int64()).cast(pa.float64(), safe=False), float(per_second))
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return _without_far_dates(cells)
     if _is_text(cells.type):
         cells = pc.utf8_trim_whitespace(cells)
         gone = pc.is_in(pc.utf8_lower(cells), pa.array(sorted(MISSING), cells.type))
@@ -248,11 +253,51 @@ def without_missing(name: str, cells: pa.ChunkedArray) -> pa.ChunkedArray:
     return cells
 
 
+def _without_views(name: str, cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return texts and bytes as texts of a type that all functions of Arrow take."""
+    import pyarrow as pa
+
+    kind = cells.type
+    if str(kind) == "string_view":  # as polars writes; older versions of Arrow have no such type
+        return cells.cast(pa.large_string())
+    if str(kind) == "binary_view":
+        cells = cells.cast(pa.large_binary())
+    elif pa.types.is_fixed_size_binary(kind):
+        cells = cells.cast(pa.binary())
+    if not (pa.types.is_binary(cells.type) or pa.types.is_large_binary(cells.type)):
+        return cells
+    try:
+        return cells.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        raise InputError(
+            f'the column "{short(name)}" holds bytes that are not UTF-8 text',
+            fix="write it as text, or leave the column out",
+        ) from None
+
+
+def _without_far_dates(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return dates and times with null in place of those outside the years 1 to 9999."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = cells.type
+    if pa.types.is_date32(kind):
+        per_day, plain = 1, cells.cast(pa.int32()).cast(pa.int64())
+    elif getattr(kind, "unit", "ms") == "ns":
+        return cells  # 64 bits end in the year 2262
+    else:
+        per_second = {"s": 1, "ms": 10**3, "us": 10**6}[getattr(kind, "unit", "ms")]
+        per_day, plain = 86_400 * per_second, cells.cast(pa.int64())
+    is_far = pc.or_(
+        pc.less(plain, _FIRST_DAY * per_day), pc.greater_equal(plain, _LAST_DAY * per_day)
+    )
+    return pc.if_else(is_far, pa.scalar(None, kind), cells)
+
+
 def _is_text(kind: Any) -> bool:
     import pyarrow as pa
 
-    views = getattr(pa.types, "is_string_view", lambda _: False)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or views(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -298,8 +343,8 @@ def _numbers(values: pa.ChunkedArray, kind: ColumnKind) -> npt.NDArray[np.float6
     if pa.types.is_boolean(here):
         values = values.cast(pa.uint8())
     elif pa.types.is_temporal(here):
-        if pa.types.is_time(here) or pa.types.is_duration(here):
-            values = values.cast(pa.time64("us") if pa.types.is_time(here) else pa.duration("us"))
+        if pa.types.is_time(here):
+            values = values.cast(pa.time64("us"), safe=False)
         else:
             values = values.cast(pa.timestamp("us", getattr(here, "tz", None)), safe=False)
         days = pc.divide(values.cast(pa.int64()).cast(pa.float64(), safe=False), float(_DAY))

@@ -67,19 +67,24 @@ class TableCorrection:
         with whole_file(out) as file:
             if isinstance(self.table, Parquet):
                 self._write_parquet(file, self.table, source, before)
-            elif isinstance(self.table, Loaded):
-                self._write_loaded(file, self.table, source, before, table_suffix(out))
             elif is_packed(out):
                 with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
-                    self._write_text(cast(BinaryIO, packed), self.table, source, before)
+                    self._write_rows(cast(BinaryIO, packed), source, before, table_suffix(out))
             else:
-                self._write_text(file, self.table, source, before)
+                self._write_rows(file, source, before, table_suffix(out))
         return CopyResult(int(changed.sum()), before)
 
     def _new_name(self) -> str:
         taken = {name.strip().lower() for name in self.table.columns}
         names = (f"{BEFORE}_{k}" if k > 1 else BEFORE for k in range(1, len(taken) + 2))
         return next(name for name in names if name not in taken)
+
+    def _write_rows(self, file: BinaryIO, source: Ints, before: str, suffix: str) -> None:
+        if isinstance(self.table, Loaded):
+            self._write_loaded(file, self.table, source, before, suffix)
+        else:
+            assert isinstance(self.table, Delimited)
+            self._write_text(file, self.table, source, before)
 
     def _write_parquet(self, file: BinaryIO, table: Parquet, source: Ints, before: str) -> None:
         import pyarrow as pa
