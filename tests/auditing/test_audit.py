@@ -365,6 +365,7 @@ def test_the_facts_are_named_as_the_interface_names_them() -> None:
             "agreement": judge.agreement,
             "fitted": judge.fitted,
             "confused": ({"one": "a", "other": "b0", "accuracy": judge.confused[0].accuracy},),
+            "kappa": judge.kappa,
         },
         "measured": None,
         "warnings": [
