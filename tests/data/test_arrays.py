@@ -41,7 +41,7 @@ def test_columns_that_are_not_of_numbers_have_kinds() -> None:
     frame = pandas.DataFrame({"age": [1.0, 2.0], "size": pandas.array([1, None], "Int64")})
     inputs = arrays.inputs(frame)
     assert isinstance(inputs, MixedColumns)
-    assert [inputs.cells[1].cell(k) for k in range(2)] == ["1.0", ""]
+    assert [inputs.cells[1].cell(k) for k in range(2)] == ["1", ""]
     with pytest.raises(InputError, match='x has two columns named "a": rename one'):
         arrays.inputs(pandas.DataFrame([["x", "y"]], columns=["a", "a"]))
 
@@ -208,3 +208,13 @@ def test_labels_that_do_not_fit_are_refused(arguments: dict[str, object], words:
     with pytest.raises(InputError) as caught:
         arrays.load(np.eye(2), **arguments)  # type: ignore[arg-type]
     assert words in str(caught.value)
+
+
+def test_gaps_of_the_test_part_alone_are_filled_as_in_prediction() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    x = pandas.DataFrame({"a": [1.0, 2.0, 9.0], "b": [4.0, 5.0, 6.0]})
+    x_test = pandas.DataFrame({"b": [7.0, None], "a": [np.nan, 3.0]})
+    data = arrays.load(x, ["u", "v", "u"], x_test=x_test, y_test=["u", "v"])
+    assert data.test is not None
+    assert isinstance(data.test.inputs, Features)
+    assert data.test.inputs.values.tolist() == [[2, 7], [3, 5]]

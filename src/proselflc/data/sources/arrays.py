@@ -65,7 +65,7 @@ def load(
     if test is not None:
         kinds = learned.kinds if isinstance(learned, MixedColumns) else None
         held = _part(
-            inputs(x_test, "x_test", kinds, asked),
+            _filled(x_test, learned, inputs(x_test, "x_test", kinds, asked)),
             _class_ids(test, number, "y_test"),
             None,
             "test",
@@ -157,6 +157,14 @@ def inputs(
             )
         array = np.rint(array.astype(np.float32) * 255).astype(np.uint8)
     return Images(npz.images(array, what))
+
+
+def _filled(x_test: object, learned: Inputs, found: Inputs) -> Inputs:
+    """Return rows of numbers beside which the learned ones have no gap, filled as in prediction."""
+    if not isinstance(learned, Features) or not isinstance(found, MixedColumns) or not len(learned):
+        return found
+    fill = [float(np.median(learned.values[:, k])) for k in range(learned.values.shape[1])]
+    return frames.numbers(x_test, "x_test", learned.columns, fill)
 
 
 def _index_of(x: object, n: int) -> list[str] | None:
