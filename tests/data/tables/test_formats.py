@@ -281,3 +281,55 @@ def test_damaged_utf_16_is_one_sentence(cut: int, tmp_path: Path) -> None:
     path.write_bytes("v,label\n1,a\n".encode("utf-16") + b"\x00\xd8\x41\x00\x0a\x00")
     with pytest.raises(InputError, match="begins as UTF-16 text, but is damaged in line"):
         open_table(path)
+
+
+def test_many_keys_and_many_rows_are_refused_before_they_are_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROSELFLC_MEMORY_GB", "0.1")
+    path = tmp_path / "a.jsonl"
+    first = json.dumps({f"k{k}": 1 for k in range(50_000)})
+    path.write_text(first + "\n" + "{}\n" * 40_000)
+    with pytest.raises(InputError, match=r"32,768 rows and 50,000 columns, needs 13\.1 GB"):
+        open_table(path)
+
+
+def test_feather_beyond_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.feather"
+    pyarrow.feather.write_feather(pa.table({"v": [0.0] * 200_000}), path)
+    monkeypatch.setenv("PROSELFLC_MEMORY_GB", "0.001")
+    with pytest.raises(InputError, match=r"reading .* needs .* GB of memory"):
+        open_table(path)
+
+
+def test_rows_beyond_the_last_of_a_sheet_and_blank_rows(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["v", "label"], [1, "a"], [], [2, "b"]):
+        book.active.append(row)
+    path, far = tmp_path / "a.xlsx", tmp_path / "far.xlsx"
+    book.save(path)
+    found = open_table(path)
+    assert found.texts("v") == ["1", "2"]
+    assert found.where(1) == "row 4"
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(far, "w") as new:
+        for name in old.namelist():
+            content = old.read(name).replace(b'<row r="4"', b'<row r="20000000"')
+            new.writestr(name, content)
+    with pytest.raises(InputError, match="has a row beyond 1,048,576"):
+        open_table(far)
+
+
+def test_json_lines_with_blank_lines_equal_keys_and_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"v": 1}\n\n\n{"v": 2}\n')
+    assert open_table(path).where(1) == "line 4"
+    path.write_text('{"a": 1, " a": 2}\n')
+    with pytest.raises(InputError, match=r'line 1 of .* has two keys "a" that differ only in'):
+        open_table(path)
+    for content in ("", "\n\n", "{}\n"):
+        path.write_text(content)
+        with pytest.raises(InputError, match="holds no cells: expected one JSON object per line"):
+            open_table(path)

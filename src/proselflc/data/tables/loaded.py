@@ -6,6 +6,7 @@ import datetime
 import io
 import tempfile
 import zipfile
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from proselflc.data.memory_budget import require
 from proselflc.data.tables.cells import parse_numbers, short
 from proselflc.data.tables.encodings import find_encoding, open_bytes, open_text
 from proselflc.data.tables.parquet import arrow_numbers, arrow_texts, open_parquet
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 _ROWS = 1 << 15  # rows that are Python objects at a time
 _MOST_COLUMNS = 100_000
+_MOST_ROWS = 1_048_576  # of a sheet
+_CELL = 8  # bytes of an empty cell in memory
+_INSTEAD = "use fewer rows or columns"
 _UNPACKED, _RATIO = 1 << 28, 100  # bytes of a spreadsheet's parts: any, and per byte of its file
 
 
@@ -41,6 +46,7 @@ class Loaded:
     unit: str = "row"  # of positions in messages
     first: int = 1  # position of the first row
     notes: tuple[str, ...] = ()  # sentences about cells that could not be read
+    places: Sequence[int] = ()  # position of each row, if they do not follow each other
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -70,7 +76,7 @@ class Loaded:
 
     def where(self, row: int) -> str:
         """Return the position of a row in its file."""
-        return f"{self.unit} {row + self.first}"
+        return f"{self.unit} {self.places[row] if self.places else row + self.first}"
 
 
 def open_feather(path: Path) -> Loaded:
@@ -79,11 +85,18 @@ def open_feather(path: Path) -> Loaded:
 
     try:
         with open_bytes(path) as stream:
+            require(path.stat().st_size, f"reading {path}", _INSTEAD)
             content = stream.read()
         source = pa.BufferReader(content)
         is_file = content[:6] == b"ARROW1"
         reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
-        table = reader.read_all()
+        batches, size = [], len(content)
+        many = range(reader.num_record_batches) if is_file else None
+        for batch in reader if many is None else map(reader.get_batch, many):
+            size += batch.nbytes
+            require(size, f"reading {path}", _INSTEAD)
+            batches.append(batch)
+        table = pa.Table.from_batches(batches, reader.schema)
         table.validate(full=True)
     except InputError:
         raise
@@ -108,22 +121,26 @@ def open_json_lines(path: Path) -> Loaded:
     """Return the table in a file with one JSON object per line; an absent key is a missing cell."""
     encoding, _ = find_encoding(path)
     header: dict[str, int] = {}
-    blocks: list[list[list[str | None]]] = []
-    rows: list[list[str | None]] = []
+    blocks = _Blocks(path)
+    rows: list[dict[int, str | None]] = []
+    places = array("q")
     with open_text(path, encoding) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             rows.append(_json_row(path, number, line, header))
+            places.append(number)
             if len(rows) == _ROWS:
-                blocks.append(_transposed(rows, len(header)))
+                blocks.add(rows, len(header))
                 rows = []
-    if rows:
-        blocks.append(_transposed(rows, len(header)))
-    return Loaded(path, tuple(header), _of_blocks(blocks, tuple(header)), "JSON lines", "line")
+    blocks.add(rows, len(header))
+    if not header:
+        raise InputError(f"{path} holds no cells: expected one JSON object per line")
+    found = blocks.table(tuple(header))
+    return Loaded(path, tuple(header), found, "JSON lines", "line", places=places)
 
 
-def _json_row(path: Path, number: int, line: str, header: dict[str, int]) -> list[str | None]:
+def _json_row(path: Path, number: int, line: str, header: dict[str, int]) -> dict[int, str | None]:
     try:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -139,7 +156,7 @@ def _json_row(path: Path, number: int, line: str, header: dict[str, int]) -> lis
         header.setdefault(key.strip(), len(header))
     if len(header) > _MOST_COLUMNS:
         raise InputError(f"{path} has more than {_MOST_COLUMNS:,} keys: use fewer columns")
-    row: list[str | None] = [None] * len(header)
+    row: dict[int, str | None] = {}
     for key, value in found.items():
         if isinstance(value, dict | list):
             raise InputError(
@@ -147,7 +164,14 @@ def _json_row(path: Path, number: int, line: str, header: dict[str, int]) -> lis
                 f"{type(value).__name__}, but one text or number per row is expected",
                 fix="split it into several keys",
             )
-        row[header[key.strip()]] = _cell(value)
+        place = header[key.strip()]
+        if place in row:
+            raise InputError(
+                f'line {number} of {path} has two keys "{short(key.strip())}" that differ only in '
+                "white space",
+                fix="rename one of them",
+            )
+        row[place] = _cell(value)
     return row
 
 
@@ -255,10 +279,16 @@ def _of_sheet(path: Path, page: Any, formula_page: Any | None = None) -> Loaded:
     page.reset_dimensions()  # what a file claims about its size may be anything
     formulas = _Formulas(formula_page)
     header: list[str] = []
-    first, blank = 0, 0
-    blocks: list[list[list[str | None]]] = []
-    rows: list[list[str | None]] = []
+    first = 0
+    blocks = _Blocks(path)
+    rows: list[dict[int, str | None]] = []
+    places = array("q")
     for number, cells in enumerate(page.iter_rows(values_only=True), 1):
+        if number > _MOST_ROWS:
+            raise InputError(
+                f"{path} has a row beyond {_MOST_ROWS:,}, the last one of a sheet: save it again "
+                "as .xlsx"
+            )
         formulas.look(cells)
         row = [_cell(cell) for cell in cells]
         while row and row[-1] in (None, ""):
@@ -270,31 +300,29 @@ def _of_sheet(path: Path, page: Any, formula_page: Any | None = None) -> Loaded:
                     raise InputError(f"{path} has more than {_MOST_COLUMNS:,} columns")
             continue
         if not row:
-            blank += 1  # at the end of a sheet there may be many
             continue
         if len(row) > len(header):
             raise InputError(
                 f"row {number} of {path} has {len(row)} cells, but row {first - 1} names "
                 f"{len(header)} columns: name or remove them"
             )
-        rows += [[] for _ in range(blank)]
-        blank = 0
-        rows.append(row)
-        if len(rows) >= _ROWS:
-            blocks.append(_transposed(rows, len(header)))
+        rows.append(dict(enumerate(row)))
+        places.append(number)
+        if len(rows) == _ROWS:
+            blocks.add(rows, len(header))
             rows = []
     if not header:
         raise InputError(
             f'the sheet "{short(page.title)}" of {path} is empty: expected a first row with the '
             "names of the columns"
         )
-    blocks.append(_transposed(rows, len(header)))
+    blocks.add(rows, len(header))
     for k, name in enumerate(header):
         if not name:
             raise InputError(f"column {k + 1} of {path} has cells but no name: name or remove it")
     form = f'Excel, sheet "{short(page.title)}"'
-    found = _of_blocks(blocks, tuple(header))
-    return Loaded(path, tuple(header), found, form, "row", first, formulas.notes)
+    found = blocks.table(tuple(header))
+    return Loaded(path, tuple(header), found, form, "row", first, formulas.notes, places)
 
 
 def _check_parts(path: Path, content: io.BytesIO) -> None:
@@ -330,24 +358,43 @@ def _cell(value: object) -> str | None:
     return str(value)
 
 
-def _transposed(rows: Sequence[list[str | None]], width: int) -> list[list[str | None]]:
-    return [[row[k] if k < len(row) else None for row in rows] for k in range(width)]
+class _Blocks:
+    """Columns of texts, which are added some rows at a time."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._blocks: list[tuple[int, list[pa.Array]]] = []  # rows, and columns known by then
+        self._rows = 0
 
-def _of_blocks(blocks: Sequence[list[list[str | None]]], names: Sequence[str]) -> pa.Table:
-    """Return columns of texts; a block may know fewer columns than the last one."""
-    import pyarrow as pa
+    def add(self, rows: Sequence[dict[int, str | None]], width: int) -> None:
+        """Add rows, each with its cells by column."""
+        import pyarrow as pa
 
-    def chunks(k: int) -> Iterator[pa.Array]:
-        for block in blocks:
-            rows = len(block[0]) if block else 0
-            cells = block[k] if k < len(block) else [None] * rows
-            try:
-                yield pa.array(cells, pa.string())
-            except UnicodeEncodeError as error:
-                raise InputError(
-                    f"a cell holds {error.object[error.start]!r}, which is not valid Unicode"
-                ) from None
+        if not rows:
+            return
+        self._rows += len(rows)
+        self._require(width)
+        try:
+            columns = [pa.array([row.get(k) for row in rows], pa.string()) for k in range(width)]
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"a cell holds {error.object[error.start]!r}, which is not valid Unicode"
+            ) from None
+        self._blocks.append((len(rows), columns))
 
-    arrays = [pa.chunked_array(list(chunks(k)), pa.string()) for k in range(len(names))]
-    return pa.Table.from_arrays(arrays, names=list(names))
+    def table(self, names: Sequence[str]) -> pa.Table:
+        """Return the table; a block may know fewer columns than the last one."""
+        import pyarrow as pa
+
+        self._require(len(names))
+
+        def chunks(k: int) -> Iterator[pa.Array]:
+            for rows, columns in self._blocks:
+                yield columns[k] if k < len(columns) else pa.nulls(rows, pa.string())
+
+        arrays = [pa.chunked_array(list(chunks(k)), pa.string()) for k in range(len(names))]
+        return pa.Table.from_arrays(arrays, names=list(names))
+
+    def _require(self, width: int) -> None:
+        what = f"{self._path}, with {self._rows:,} rows and {width:,} columns,"
+        require(_CELL * self._rows * width, what, _INSTEAD)
