@@ -46,7 +46,8 @@ class Judge:
         agreement: share of examples for which they predict the same class as the network.
         fitted: share of the given labels that the network predicted in its last epoch.
         confused: pairs of classes that they cannot tell apart, the worst first.
-        kappa: the skill that they would have if all given labels were right: Cohen's κ.
+        kappa: the skill that they would have if all given labels were right, Cohen's κ, one
+            standard error below the estimate.
     """
 
     kind: str | None

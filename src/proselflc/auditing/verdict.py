@@ -33,6 +33,7 @@ from proselflc.auditing.neighbours import Examination
 from proselflc.auditing.noise_range import (
     NoiseRange,
     Planted,
+    Share,
     noise_range,
     own_odds,
     surest_share,
@@ -125,7 +126,7 @@ def assess(
         float((blind.predicted == second.predicted)[both].mean()) if both.any() else 0.0,
         (caveats.fitted_shares(records, given) or [0.0])[-1],
         tuple(ConfusedPair(names[a], names[b], share) for (a, b), share in pairs.items()),
-        skill(agreed, chance),
+        skill(Share(agreed * counts.sum(), float(counts.sum())).interval(1)[0], chance),
     )
     low = min(estimated.rate, surest.interval(SURE)[0])
     is_rare = not tells_wrong_labels(agreed, chance, low if reviewed is None else noise.rate)
