@@ -116,7 +116,7 @@ def assess(
     agreed = float((blind.predicted == given)[counts].mean()) if counts.any() else 0.0
     informed = is_informed(blind.predicted[counts], given[counts], C)
     chance = chance_agreement(blind.predicted[counts], given[counts], C)
-    both = counts & ~np.isnan(second.confidence)
+    both, counted = counts & ~np.isnan(second.confidence), int(counts.sum())
     accuracy = corrected_accuracy(agreed, noise.rate if informed else 0.0)
     pairs = confused_pairs(blind.predicted[counts], given[counts], noise.rate, C)
     judge = Judge(
@@ -126,7 +126,7 @@ def assess(
         float((blind.predicted == second.predicted)[both].mean()) if both.any() else 0.0,
         (caveats.fitted_shares(records, given) or [0.0])[-1],
         tuple(ConfusedPair(names[a], names[b], share) for (a, b), share in pairs.items()),
-        skill(Share(agreed * counts.sum(), float(counts.sum())).interval(1)[0], chance),
+        skill(Share(agreed * counted, counted).interval(1)[0], chance),
     )
     low = min(estimated.rate, surest.interval(SURE)[0])
     is_rare = not tells_wrong_labels(agreed, chance, low if reviewed is None else noise.rate)
