@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from proselflc.errors import InputError
-from proselflc.learners import catalogue
+from proselflc.learners import catalogue, libraries
 from proselflc.learners.learner import LabelledTable, predictions
 from proselflc.learners.libraries import LIBRARIES
 
@@ -69,3 +70,44 @@ def test_a_damaged_text_is_refused(tmp_path: Path) -> None:
             catalogue.read(name, state, 2)
         with pytest.raises(InputError, match="classes of the model are damaged"):
             catalogue.read(name, {**state, "classes": torch.arange(3)}, 2)
+
+
+@pytest.mark.parametrize(
+    ("columns", "classes", "message"),
+    [
+        (4, 3, None),
+        (5, 3, "cannot predict a row of 5 columns: made for 4 columns"),
+        (4, 2, "predicts 3 numbers for a row of 4 columns, expected 1 finite ones for 2 classes"),
+    ],
+)
+def test_a_model_for_other_columns_or_classes_is_refused_when_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, columns: int, classes: int, message: str | None
+) -> None:
+    class Three:
+        """A library whose models have four columns and three classes."""
+
+        def fit(self, table: LabelledTable, boosting: object) -> Three:
+            return self
+
+        def read(self, text: bytes) -> Three:
+            return self
+
+        def scores(self, x: np.ndarray) -> Iterator[np.ndarray]:
+            if x.shape[1] != 4:
+                raise ValueError("made for 4 columns")
+            yield np.zeros((len(x), 3))
+
+        def text(self) -> bytes:
+            return b"three"
+
+    monkeypatch.setitem(LIBRARIES, "lightgbm", Three())
+    monkeypatch.setattr(libraries, "_imported", lambda name: None)
+    state = {
+        "text": torch.zeros(3, dtype=torch.uint8),
+        "classes": torch.arange(classes),
+    }
+    if message is None:
+        assert catalogue.read("lightgbm", state, classes, columns) is not None
+        return
+    with pytest.raises(InputError, match=message):
+        catalogue.read("lightgbm", state, classes, columns)

@@ -16,6 +16,7 @@ from sklearn.svm import LinearSVC
 
 import proselflc
 from proselflc.auditing import held_out
+from proselflc.data import memory_budget
 from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.learners import learner
@@ -188,6 +189,16 @@ def test_what_cannot_be_done_is_said(
     with pytest.raises(InputError, match=message):
         train(config_of(table, **options), OutputOptions(tmp_path / "run"), Silent())
     assert not (tmp_path / "run").exists()
+
+
+def test_the_memory_of_the_columns_is_counted(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(memory_budget.VARIABLE, "0.000030")  # enough for the predictions alone
+    with pytest.raises(
+        InputError, match="learning 178 rows of 7 columns and 3 classes by boosting"
+    ):
+        train(config_of(table), OutputOptions(tmp_path / "run"), Silent())
 
 
 def test_images_are_not_learned_by_trees(tmp_path: Path) -> None:

@@ -58,15 +58,25 @@ def make(name: str, rounds: int | None, learning_rate: float | None, seed: int) 
     return LEARNERS[name][1](ROUNDS if rounds is None else rounds, rate, seed)
 
 
-def read(name: str, state: Mapping[str, Tensor], num_classes: int) -> nn.Module:
+def read(
+    name: str, state: Mapping[str, Tensor], num_classes: int, columns: int | None = None
+) -> nn.Module:
     """Return the model that a run has saved; it maps rows for trees to logits [N, C].
 
+    Args:
+        name: of the learner.
+        state: the tensors of the file.
+        num_classes: C.
+        columns: number of columns of the rows; None if it is not known.
+
     Raises:
-        InputError: the arrays are not those of a model for that many classes.
+        InputError: the arrays are not those of a model for that many classes and columns.
     """
     known = state.get("known")
     if known is not None and known.ndim == 2:
-        return TreeEnsemble.from_state(state, len(known), num_classes)
+        return TreeEnsemble.from_state(
+            state, len(known) if columns is None else columns, num_classes
+        )
     if name in libraries.LIBRARIES:
-        return libraries.read(name, state, num_classes)
+        return libraries.read(name, state, num_classes, columns)
     raise InputError("the file holds no trees")

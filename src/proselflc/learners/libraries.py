@@ -119,8 +119,16 @@ class FittedBooster:
         return self.trees
 
 
-def read(name: str, state: Mapping[str, Tensor], num_classes: int) -> BoosterModule:
-    """Return a model from the text in a file.
+def read(
+    name: str, state: Mapping[str, Tensor], num_classes: int, columns: int | None = None
+) -> BoosterModule:
+    """Return a model from the text in a file, which the library itself reads.
+
+    Args:
+        name: of the library.
+        state: the tensors of the file.
+        num_classes: C.
+        columns: number of columns of the rows that it must predict; None if it is not known.
 
     Raises:
         InputError: the library is not installed, or the file is not one of its models.
@@ -139,7 +147,28 @@ def read(name: str, state: Mapping[str, Tensor], num_classes: int) -> BoosterMod
     except Exception as error:  # the library's own reader, which may fail in any way
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{name} cannot read the model: {reason}") from None
+    if columns is not None:
+        _check_shape(name, booster, columns, len(classes))
     return BoosterModule(name, booster, classes.numpy(), num_classes)
+
+
+def _check_shape(name: str, booster: Booster, columns: int, K: int) -> None:
+    """Refuse a model for another number of columns or classes, by a prediction for a row."""
+    try:
+        found = next(booster.scores(np.full((1, columns), np.nan, np.float32)))
+    except StopIteration:
+        raise InputError(f"the model of {name} has no trees") from None
+    except Exception as error:  # the library's own code, which may fail in any way
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"the model of {name} cannot predict a row of {columns} columns: {reason}"
+        ) from None
+    expected = (1, 1 if K == 2 else K)
+    if found.shape != expected or not np.isfinite(found).all():
+        raise InputError(
+            f"the model of {name} predicts {found.size} numbers for a row of {columns} columns, "
+            f"expected {expected[1]} finite ones for {K} classes"
+        )
 
 
 def _imported(name: str) -> Any:

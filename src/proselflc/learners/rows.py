@@ -9,8 +9,8 @@ from torch import Tensor
 
 from proselflc.data.inputs import Inputs
 from proselflc.data.preprocessing import Preprocessing
-from proselflc.data.tables.encoding import for_trees
-from proselflc.models.shape import Shape
+from proselflc.data.tables.encoding import TableEncoding, for_trees
+from proselflc.models.shape import FeatureShape, Shape
 
 
 @dataclass(frozen=True)
@@ -40,3 +40,11 @@ class RowsForTrees(Preprocessing):
 
     def validate(self) -> None:
         self.columns.validate()
+
+
+def columns_for_trees(preprocessing: Preprocessing) -> int | None:
+    """Return how many columns `for_trees` makes; None if the inputs are no table."""
+    if isinstance(preprocessing, TableEncoding):
+        return sum(column.width_for_trees for column in preprocessing.encoded)
+    shape = preprocessing.shape
+    return shape.width if isinstance(shape, FeatureShape) else None

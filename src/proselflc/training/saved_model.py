@@ -21,7 +21,7 @@ from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import is_table
 from proselflc.errors import InputError
 from proselflc.learners import catalogue as learners
-from proselflc.learners.rows import RowsForTrees
+from proselflc.learners.rows import RowsForTrees, columns_for_trees
 from proselflc.models import catalogue
 from proselflc.models.weights import load_strictly, read_state
 from proselflc.training.run_directory import RunDirectory
@@ -115,8 +115,10 @@ class SavedModel:
 
     def _read_learner(self) -> nn.Module:
         weights = self.directory.checked(self.directory.weights)
+        columns = columns_for_trees(self.preprocessing)
         try:
-            return learners.read(self.model_name, read_state(weights), len(self.names)).eval()
+            state = read_state(weights)
+            return learners.read(self.model_name, state, len(self.names), columns).eval()
         except InputError as error:
             raise InputError(
                 f"{weights} is damaged: {error.reason}",

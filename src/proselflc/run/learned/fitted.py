@@ -38,6 +38,7 @@ from proselflc.files.manifest import Written
 from proselflc.learners import learner as learners
 from proselflc.learners.catalogue import make
 from proselflc.learners.learner import Doubles, Fitted, LabelledTable, Learner
+from proselflc.learners.rows import columns_for_trees
 from proselflc.models.factory import names_code
 from proselflc.run import neighbours, resumption, unlabelled
 from proselflc.run.config import Config
@@ -59,6 +60,9 @@ from proselflc.wording import option
 
 MOST_RECORDS = 30  # rounds that are recorded, evenly spaced
 _ROWS = 1 << 16  # recorded at once
+# Of memory per number of the rows and the predictions, beside the data. Trees took 2.25 GB more
+# than the network for 5,000,000 rows of 20 columns (benchmarks/results/large_table.md).
+_BYTES = 24
 _LEAST = 1e-12  # probability whose logarithm is recorded
 
 
@@ -101,16 +105,17 @@ def prepare_table(
     name, recipe = config.model or "", config.recipe
     options.check(config, dataset)
     n, C = len(dataset.train), dataset.num_classes
-    require(
-        8 * n * C * 3,
-        f"predictions of {n:,} rows of {C:,} classes",
-        f"use fewer rows, or a network with {option('model', 'mlp')}",
-    )
     if preprocessing is not None:
         preprocessing.check(dataset.train.inputs)
     else:
         preprocessing = fit_preprocessing(dataset.train.inputs)
     learner = learner or make(name, recipe.epochs, recipe.lr, recipe.seed)
+    D = columns_for_trees(preprocessing) or 0
+    require(
+        _BYTES * n * (C + D),
+        f"learning {n:,} rows of {D:,} columns and {C:,} classes by {name}",
+        f"use fewer rows, or a network with {option('model', 'mlp')}",
+    )
     rate: float | None = getattr(learner, "learning_rate", None)  # an estimator has none
     parameters = methods.resolved(config.method, config.parameters)
     resolved = replace(
