@@ -28,3 +28,10 @@ def test_the_classifier_takes_a_learner(model: str) -> None:
         assert classifier.n_iter_ == 60
         with pytest.raises(InputError, match="continues the training of a network"):
             classifier.set_params(warm_start=True).fit(X, y)
+
+
+def test_an_estimator_that_runs_do_not_keep_is_refused_before_it_is_fitted() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    name = "sklearn:sklearn.linear_model.LogisticRegression"
+    with pytest.raises(InputError, match="is not kept for predictions: use that estimator itself"):
+        ProSelfLCClassifier(model=name).fit(X, y)

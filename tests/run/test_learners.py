@@ -226,12 +226,12 @@ def test_a_named_estimator_gives_a_run_that_keeps_no_model(table: Path, tmp_path
 def test_any_estimator_audits_labels() -> None:
     X, clean = load_breast_cancer(return_X_y=True)
     stream = np.random.default_rng(1)
-    wrong = stream.random(len(clean)) < 0.1
+    wrong = stream.random(len(clean)) < 0.2
     y = np.where(wrong, 1 - clean, clean)
     names = np.array(["malignant", "benign"])
     for estimator in (LogisticRegression(), RandomForestClassifier(50, random_state=0)):
         run = proselflc.audit_estimator(estimator, X, names[y], notes=False)
-        assert roc_auc_score(wrong, -run.examples["quality"].to_numpy()) > 0.97
+        assert roc_auc_score(wrong, -run.examples["quality"].to_numpy()) > 0.95
         assert not hasattr(estimator, "classes_")
         corrected = proselflc.corrected_labels(run)
         assert (corrected == names[clean]).mean() > (y == clean).mean()

@@ -32,7 +32,7 @@ from proselflc.data.tables.encoding import TableEncoding
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError, invalid_option
 from proselflc.exporting.labels import issues_frame
-from proselflc.learners.catalogue import is_learner
+from proselflc.learners.catalogue import is_estimator, is_learner
 from proselflc.models.networks import mlp
 from proselflc.run.fit import fit
 from proselflc.run.learned.choice import AUTO
@@ -229,6 +229,12 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: [n] labels of any type. Rows whose label is None or NaN are not learned.
             sample_weight: [n] weights of the rows, at least 0; equal by default.
         """
+        if is_estimator(self.model if isinstance(self.model, str) else None):
+            raise invalid_option(
+                "model",
+                f"cannot be {self.model}, because the fitted estimator is not kept for predictions",
+                fix="use that estimator itself, or audit_estimator for its labels",
+            )
         goes_on = bool(self.warm_start) and hasattr(self, "model_")
         rows, labels = training_rows(self, X, y, reset=not goes_on)
         check_classification_targets(labels.classes)
@@ -346,8 +352,8 @@ class ProSelfLCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Refuse a warm start with other classes, or with another network than the fitted one."""
         if self._has_learner():
             raise InputError(
-                f'warm_start continues the training of a network, and model="{self.model}" may '
-                "be none",
+                f'warm_start continues the training of a network, which model="{self.model}" may '
+                "not be",
                 field="warm_start",
                 fix="set warm_start=False",
             )
