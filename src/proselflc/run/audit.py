@@ -18,7 +18,7 @@ from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.measured import Reviewed, in_words
 from proselflc.auditing.records import Records, Witness
 from proselflc.data.dataset import Dataset
-from proselflc.data.request import FROM_PYTHON, TABLES
+from proselflc.data.request import COPIES, FROM_PYTHON, is_table, table_suffix
 from proselflc.errors import InputError, invalid_option, printable
 from proselflc.pages.values import share_in_words
 from proselflc.run import audit_words, neighbours, original
@@ -248,10 +248,12 @@ def export_command(run: Run, data: str | None = None) -> str:
     config = run.config if run.directory.config.is_file() else {}
     if "noise" not in config:  # the labels on the disk are right if noise was added
         source = str(config.get("data", "")) if data is None else data
-        suffixes = [Path(one).suffix.lower() for one in (str(config.get("labels", "")), source)]
-        tables = [suffix for suffix in suffixes if suffix in TABLES]
+        tables = [one for one in (str(config.get("labels", "")), source) if is_table(one)]
         if tables:
-            return _command("export", run, copy=_free_name("corrected", tables[0]), data=data)
+            suffix = table_suffix(tables[0])
+            suffix += ".gz" if tables[0].lower().endswith(".gz") else ""
+            copy = _free_name("corrected", suffix if suffix in COPIES else ".csv")
+            return _command("export", run, copy=copy, data=data)
         if source != FROM_PYTHON and _has_image_files(run, Path(source)):
             return _command("export", run, links=_free_name("sorted"), data=data)
     return _command("export", run, out=_free_name("labels", ".csv"))
