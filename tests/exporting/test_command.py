@@ -525,7 +525,7 @@ def test_training_says_what_it_changes(
     options = ("--data", data, "--labels", str(table_run), "--model", "mlp", "--epochs", "3")
     assert command(["train", *options, "--out", str(tmp_path / "a")]) == 0
     said = capfd.readouterr().err
-    left = f"{every - many} suspects were left for review"
+    left = f"{every - many} suspect{'s were' if every - many > 1 else ' was'} left for review"
     assert f"note: {many} labels are changed as {table_run} suggests; {left}\n" in said
     assert command(["train", *options, "--out", str(tmp_path / "b"), "--suspects"]) == 0
     said = capfd.readouterr().err
@@ -546,11 +546,8 @@ def test_a_run_that_is_too_short_to_correct_labels(
     printed = json.loads(capsys.readouterr().out)
     audit = json.loads((run / "audit.json").read_text())
     assert printed["warnings"] == audit["warnings"]
-    assert printed["warnings"][0]["code"] == "few_epochs"
-    reason = (
-        f"the audit of {run} corrects no label, because the model was trained for 1 epoch, but an "
-        "audit needs at least 3"
-    )
+    assert printed["warnings"][0]["code"] == "barely_learned"
+    reason = f"the audit of {run} corrects no label, because the model fits only "
     for options in ((), ("--out", tmp_path / "l.csv"), ("--copy", tmp_path / "c.csv", "--json")):
         said = refused([run, *options], capsys)
         assert said.startswith(reason)
@@ -559,7 +556,7 @@ def test_a_run_that_is_too_short_to_correct_labels(
     exported(run, "--out", tmp_path / "l.csv", "--force", "--json")
     answer = json.loads(capsys.readouterr().out)
     assert (answer["corrections"], answer["suspects"], answer["left"]) == (0, 0, 0)
-    assert answer["warnings"][0]["code"] == "few_epochs"
+    assert answer["warnings"][0]["code"] == "barely_learned"
     exported(run, "--out", tmp_path / "again.csv", "--force")
     said = capsys.readouterr().err
     assert said == "0 of 108 labels were changed; the audit calls none suspect.\n"
