@@ -140,7 +140,7 @@ def _by_usearch(values: Floats, others: Floats, most: int, own: Ints | None) -> 
     graph.add(np.arange(len(others)), others)
     result = np.full((len(values), most), -1, np.int32)
     for a in range(0, len(values), _BATCH):
-        found = graph.search(values[a : a + _BATCH], most if own is None else most + 1)
+        found: Any = graph.search(values[a : a + _BATCH], most if own is None else most + 1)
         keys = np.asarray(found.keys).astype(np.int64)
         keys[np.arange(keys.shape[1]) >= np.asarray(found.counts)[:, None]] = -1
         if own is not None:  # put itself last, where it is cut off
