@@ -55,7 +55,7 @@ def train(
     from proselflc.run.reader import Run
     from proselflc.run.train import train as run_train
     from proselflc.training.loop import DivergenceError
-    from proselflc.training.processes import is_lost_process
+    from proselflc.training.processes import end_group, is_lost_process
     from proselflc.training.run_directory import RunDirectory
 
     try:
@@ -70,6 +70,7 @@ def train(
             "another process of the run ended or cannot be reached: start all of them again with "
             f"--resume ({' '.join(str(error).split())[:200]})"
         ) from None
+    end_group()
     if not is_main():
         return
     directory = RunDirectory(path)

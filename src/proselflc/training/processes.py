@@ -84,6 +84,12 @@ def summed(accelerator: Accelerator, numbers: Tensor) -> Tensor:
     return total.to(numbers.device)
 
 
+def end_group() -> None:
+    """Leave the group of processes, so that none of its threads is left when this one exits."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 def is_lost_process(error: RuntimeError) -> bool:
     """Return whether an error means that another process no longer responds."""
     words = ("gloo", "nccl", "connection", "recv", "broken pipe", "socket", "process group")
