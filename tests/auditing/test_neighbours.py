@@ -14,6 +14,7 @@ from scipy.spatial.distance import cdist
 
 from proselflc.auditing import nearest
 from proselflc.auditing.neighbours import (
+    BY_CHANCE,
     NEAR,
     Examination,
     Neighbours,
@@ -62,9 +63,26 @@ def test_neighbours_are_the_nearest_of_other_content() -> None:
     np.testing.assert_array_equal(neighbours.index, distinct[np.argsort(every, axis=1)[:, :4]])
     np.testing.assert_array_equal(np.flatnonzero(~neighbours.is_first), [20, 30])
     np.testing.assert_array_equal(neighbours.first_copy[[7, 20, 30]], 7)
-    assert neighbours.duplicate_distance == pytest.approx(
-        NEAR * np.median(every.min(axis=1)[distinct]), rel=1e-5
-    )
+    first, second = np.sort(every, axis=1)[distinct, :2].T
+    dimensions = np.log(2) / np.median(np.log(second / first))
+    near = (BY_CHANCE / (48 * np.log(2))) ** (1 / dimensions)
+    assert near < NEAR
+    assert neighbours.duplicate_distance == pytest.approx(near * np.median(first), rel=1e-4)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 4, 40])
+def test_different_rows_of_a_narrow_table_are_no_duplicates(columns: int) -> None:
+    """With few columns some rows are near each other by chance; with many none are."""
+    generator = np.random.default_rng(3)
+    counted = 0
+    for _ in range(40):
+        x = generator.normal(size=(300, columns)).astype(np.float32)
+        neighbours = found(x)
+        counted += int((neighbours.distance[:, 0] < neighbours.duplicate_distance).sum())
+        if columns == 40:
+            usual = np.median(neighbours.distance[:, 0])
+            assert neighbours.duplicate_distance == pytest.approx(NEAR * usual, rel=1e-5)
+    assert counted <= 40 * 4 * BY_CHANCE  # two rows of a pair, and twice the expected number
 
 
 def test_minus_zero_is_zero() -> None:

@@ -5,6 +5,7 @@ The features are those of `plain_features`, which never saw the labels.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -23,6 +24,7 @@ from proselflc.files.regular import whole_file
 
 NEAREST = 10  # neighbours of an example
 NEAR = 0.13  # of the usual distance to the nearest neighbour: two examples with the same content
+BY_CHANCE = 0.05  # examples of a data set that may be so near without having the same content
 FAR = 3.0  # interquartile ranges above the upper quartile: an outlier
 
 _TYPES = {
@@ -72,10 +74,20 @@ class Neighbours:
     def duplicate_distance(self) -> float:
         """Return the distance below which two examples have the same content.
 
-        It is `NEAR` times the median distance to the nearest neighbour.
+        It is `NEAR` times r, the median distance to the nearest neighbour, or less: among n
+        examples in d dimensions about n x^d ln 2 are nearer than x r by chance, and these may be
+        `BY_CHANCE` at most. In d dimensions the median of ln(r₂ / r₁), of the distances to the two
+        nearest neighbours, is (ln 2) / d.
         """
-        nearest = self.distance[self.is_first, :1]
-        return NEAR * float(np.median(nearest)) if nearest.size else 0.0
+        nearest = self.distance[self.is_first]
+        if not nearest.size:
+            return 0.0
+        near, usual = NEAR, float(np.median(nearest[:, 0]))
+        if nearest.shape[1] > 1 and usual > 0:
+            growth = float(np.median(np.log(nearest[:, 1] / np.maximum(nearest[:, 0], 1e-30))))
+            chance = BY_CHANCE / (len(nearest) * math.log(2))
+            near = min(near, min(1.0, chance) ** (growth / math.log(2)))
+        return near * usual
 
     def save(self, path: Path) -> None:
         """Write `neighbours.npz`, whole or not at all."""
