@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 RAW = Path(__file__).with_name("penguins.csv")
-EVERY = 7  # one label of so many is wrong
+EVERY = 7  # every seventh label is wrong
 
 
 def make_table(path: Path) -> list[str]:

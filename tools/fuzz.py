@@ -25,7 +25,7 @@ from fuzzing.cases import Fuzzer, Result
 from fuzzing.outcome import FAILURES
 
 OUT = Path(__file__).parents[1] / "benchmarks" / "results" / "fuzz.json"
-DRAWING = 10  # in one case of so many the figures of a report are drawn
+DRAWING = 10  # the figures of a report are drawn in one case out of ten
 SILENT = 300  # seconds without a word after which a process is taken to hang
 
 

@@ -56,4 +56,4 @@ def test_a_missing_cell_differs_from_the_lowest_of_large_numbers(lowest: float) 
     y = np.arange(60) % 2
     p = out_of_bag(x, y, 2)
     is_told = bool((p.argmax(1) == y).all())
-    assert is_told == (lowest > np.finfo(np.float32).min)  # below which there is no number
+    assert is_told == (lowest > np.finfo(np.float32).min)  # there is no smaller number to use

@@ -51,8 +51,8 @@ class Fuzzer:
     Args:
         folder: an empty one.
         seed: of everything that is drawn.
-        drawing: in one case of so many the figures of reports are drawn, which takes most of the
-            time of a report; in the others, or all with 0, every figure is the first one drawn.
+        drawing: the figures of reports are drawn in one case out of this many, which takes most of
+            the time of a report; in the others, or all with 0, every figure is the first one drawn.
     """
 
     def __init__(self, folder: Path, seed: int = 0, *, drawing: int = 1) -> None:

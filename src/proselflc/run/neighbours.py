@@ -16,6 +16,7 @@ from proselflc.auditing.neighbours import (
 )
 from proselflc.auditing.plain_features import PlainFeatures
 from proselflc.auditing.verdict import Compared
+from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Inputs, Ints
 from proselflc.data.memory_budget import require
 from proselflc.data.preprocessing import Preprocessing
@@ -79,6 +80,19 @@ def compare(
     trees = witness.by_forest(inputs, given, num_classes, preprocessing)
     second = witness.of_features(own, given, num_classes, trees)
     return Compared(second, examination, trees)
+
+
+def compare_parts(
+    directory: RunDirectory,
+    dataset: Dataset,
+    given: Ints,
+    preprocessing: Preprocessing | None,
+    report: Callable[[str], None],
+) -> Compared:
+    """Do the same for the training part of a data set, and its test part if it has one."""
+    test = None if dataset.test is None else dataset.test.inputs
+    inputs, C = dataset.train.inputs, dataset.num_classes
+    return compare(directory, inputs, test, given, C, preprocessing, report)
 
 
 def of_run(run: Run, *, data: str | None = None) -> Neighbours:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,12 +26,13 @@ from proselflc.data.opening import for_other_table, open_data
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON, Request, is_table
 from proselflc.data.serving import fit, loader
-from proselflc.data.tables import columns, summary, table
+from proselflc.data.tables import columns, summary
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 from proselflc.learners.catalogue import LEARNERS
 from proselflc.models import catalogue, pixels
 from proselflc.models.shape import ImageShape
+from proselflc.run import unlabelled
 from proselflc.run.config import Config
 from proselflc.run.corrections import check_label_run, label_run_notes
 from proselflc.training.recipe import EPOCHS
@@ -116,7 +117,7 @@ def label_data(
         config = replace(config, request=Request(data=FROM_PYTHON))
     for note in (
         *label_run_notes(config.request, dataset),
-        *_unlabelled_notes(config.request, dataset),
+        *unlabelled.notes(config.request, dataset),
     ):
         report(note)
     if dataset.skipped:
@@ -251,26 +252,6 @@ def prepare(
         shard=shard,
         begun_in=begun_in,
     )
-
-
-def _unlabelled_notes(request: Request, dataset: Dataset) -> Iterator[str]:
-    """Yield how many rows have no label, and which texts of a table were read as none."""
-    if dataset.unlabelled is None:
-        return
-    many = len(dataset.unlabelled.part)
-    rows, they = ("1 row has", "it is") if many == 1 else (f"{many:,} rows have", "they are")
-    yield f"{rows} no label: {they} predicted at the end, but neither learned nor judged"
-    path = request.labels or Path(request.data)
-    if is_table(path):
-        own = request
-        if request.labels is not None:
-            sheet = table.label_sheet(path, request)
-            own = Request(label_column=request.label_column, sheet=sheet)
-        for word in table.words_for_no_label(path, own):
-            yield (
-                f'"{word}" in the label column of {path} is read as no label; if it is a class, '
-                f"say what means no label with {option('unlabelled', '')}"
-            )
 
 
 def _check_room_for_batches(config: Config, batch_size: int, num_classes: int) -> None:

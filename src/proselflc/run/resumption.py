@@ -10,11 +10,14 @@ from typing import Protocol
 import torch
 from accelerate import Accelerator
 
+from proselflc import wording
 from proselflc.data import memory_budget
 from proselflc.data.labels import Labels
+from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files import manifest
 from proselflc.files.manifest import Written
+from proselflc.models.factory import names_code
 from proselflc.options import LARGEST_WHOLE
 from proselflc.run import config as config_file
 from proselflc.run.config import Config
@@ -34,6 +37,15 @@ class Begun(Protocol):
 
     @property
     def labels(self) -> Labels: ...
+
+
+def command(prepared: Begun, directory: RunDirectory) -> str:
+    """Return the command that resumes a run."""
+    config, path = prepared.config, directory.path
+    if config.request.data == FROM_PYTHON:
+        return f"fit(…, out={str(path)!r}, resume=True)"
+    own = config.model if names_code(config.model) else None
+    return wording.command("train", out=path, resume=True, model=own)
 
 
 def check_disk_space(directory: RunDirectory, prepared: PreparedRun, training: Training) -> None:
@@ -144,15 +156,18 @@ def _draws_trusted(prepared: Begun) -> bool:
     return trusted is not None and not Path(trusted).exists()
 
 
+def is_of_run(state: State, prepared: Begun) -> bool:
+    """Return whether a checkpoint has the options and the labels of a run."""
+    stored, labels = state.facts.get("config"), state.facts.get("fingerprint")
+    if not isinstance(stored, dict) or labels != prepared.labels.fingerprint:
+        return False
+    return not config_file.differences(stored, prepared.config.table())
+
+
 def check_state(state: State, directory: RunDirectory, prepared: PreparedRun) -> None:
     """Refuse a checkpoint of another run, of other inputs or of another number of processes."""
     then, now = state.facts, facts(prepared)
-    stored = then.get("config")
-    if (
-        not isinstance(stored, dict)
-        or config_file.differences(stored, prepared.config.table())
-        or then.get("fingerprint") != now["fingerprint"]
-    ):
+    if not is_of_run(state, prepared):
         raise _refusal(
             f"the checkpoint in {directory.path} belongs to another run",
             f"train it again with {option('overwrite', True)} instead of {option('resume', True)}",

@@ -7,6 +7,7 @@ the run, so that an audit can write the rows again without the data.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,16 +17,40 @@ from proselflc.auditing import held_out
 from proselflc.auditing.examples import distribution_lists, top_lists
 from proselflc.auditing.held_out import Stored
 from proselflc.auditing.records import slices
-from proselflc.data.dataset import Part
+from proselflc.data.dataset import Dataset, Part
 from proselflc.data.labels import Labels
-from proselflc.run.prepare import PreparedRun
+from proselflc.data.request import Request, is_table
+from proselflc.data.tables import table
 from proselflc.training.inference import Logits, logits_of_all
 from proselflc.training.loop import Training
 from proselflc.training.observations import TOP, TOP_CLASSES
 from proselflc.training.run_directory import RunDirectory
+from proselflc.wording import option
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from proselflc.run.prepare import PreparedRun
+
+
+def notes(request: Request, dataset: Dataset) -> Iterator[str]:
+    """Yield how many rows have no label, and which texts of a table were read as none."""
+    if dataset.unlabelled is None:
+        return
+    many = len(dataset.unlabelled.part)
+    rows, they = ("1 row has", "it is") if many == 1 else (f"{many:,} rows have", "they are")
+    yield f"{rows} no label: {they} predicted at the end, but neither learned nor judged"
+    path = request.labels or Path(request.data)
+    if is_table(path):
+        own = request
+        if request.labels is not None:
+            sheet = table.label_sheet(path, request)
+            own = Request(label_column=request.label_column, sheet=sheet)
+        for word in table.words_for_no_label(path, own):
+            yield (
+                f'"{word}" in the label column of {path} is read as no label; if it is a class, '
+                f"say what means no label with {option('unlabelled', '')}"
+            )
 
 
 def predict(directory: RunDirectory, prepared: PreparedRun, training: Training) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proselflc import methods, wording
+from proselflc import methods
 from proselflc.auditing import verdict
 from proselflc.auditing.caveats import label_warnings
 from proselflc.auditing.fitting import Fitting
@@ -31,7 +31,6 @@ from proselflc.data.inputs import Floats, Inputs
 from proselflc.data.labels import Labels
 from proselflc.data.memory_budget import require
 from proselflc.data.preprocessing import Preprocessing
-from proselflc.data.request import FROM_PYTHON
 from proselflc.data.serving import fit as fit_preprocessing
 from proselflc.data.tables.encoding import for_trees
 from proselflc.files.manifest import Written
@@ -39,7 +38,6 @@ from proselflc.learners import learner as learners
 from proselflc.learners.catalogue import make
 from proselflc.learners.learner import Doubles, Fitted, LabelledTable, Learner
 from proselflc.learners.rows import columns_for_trees
-from proselflc.models.factory import names_code
 from proselflc.run import neighbours, resumption, unlabelled
 from proselflc.run.config import Config
 from proselflc.run.fold_splits import split_examples
@@ -222,7 +220,7 @@ class FittedRun:
             yield
         except KeyboardInterrupt:
             self._save()
-            total, again = len(self.splits) + 1, self._resume_command()
+            total, again = len(self.splits) + 1, resumption.command(self.prepared, self.directory)
             if self._saved < 1:
                 advice = f"nothing is saved yet; begin again with: {again}"
             else:
@@ -349,16 +347,10 @@ class FittedRun:
 
     def _compared(self) -> Compared:
         """Return what the inputs say about the labels, and write the neighbours."""
-        dataset, given = self.prepared.dataset, self.prepared.labels.given
-        test = None if dataset.test is None else dataset.test.inputs
-        return neighbours.compare(
-            self.directory,
-            dataset.train.inputs,
-            test,
-            given,
-            dataset.num_classes,
-            self.prepared.preprocessing,
-            self._note,
+        prepared = self.prepared
+        given, preprocessing = prepared.labels.given, prepared.preprocessing
+        return neighbours.compare_parts(
+            self.directory, prepared.dataset, given, preprocessing, self._note
         )
 
     def _complete(self, done: int) -> None:
@@ -414,13 +406,6 @@ class FittedRun:
             f"{config.method} with {config.model}, {rounds:,} round{'s' * (rounds != 1)}, into "
             f"{self.directory.path}"
         )
-
-    def _resume_command(self) -> str:
-        config, path = self.prepared.config, self.directory.path
-        if config.request.data == FROM_PYTHON:
-            return f"fit(…, out={str(path)!r}, resume=True)"
-        own = config.model if names_code(config.model) else None
-        return wording.command("train", out=path, resume=True, model=own)
 
 
 def _accuracy(p: Doubles | None, part: Part | None) -> float | None:

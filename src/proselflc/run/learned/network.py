@@ -12,14 +12,11 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from proselflc import wording
 from proselflc.auditing.caveats import label_warnings
 from proselflc.auditing.verdict import Compared
 from proselflc.data.inputs import Ints
-from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files.manifest import Written
-from proselflc.models.factory import names_code
 from proselflc.run import neighbours, resumption, unlabelled
 from proselflc.run.learned import judges
 from proselflc.run.observers import (
@@ -179,7 +176,7 @@ class TrainingRun:
                 saved = f"the state after step {step} is saved; resume"
             raise Interrupted(
                 "stopped together with the processes that read images",
-                f"{saved} with: {self._resume_command()}",
+                f"{saved} with: {resumption.command(self.prepared, self.directory)}",
             ) from None
 
     def finish(self) -> None:
@@ -219,16 +216,10 @@ class TrainingRun:
 
     def _compared(self) -> Compared:
         """Return what the inputs say about the labels, and write the neighbours."""
-        dataset, given = self.prepared.dataset, self.prepared.labels.given
-        test = None if dataset.test is None else dataset.test.inputs
-        return neighbours.compare(
-            self.directory,
-            dataset.train.inputs,
-            test,
-            given,
-            dataset.num_classes,
-            self.prepared.preprocessing,
-            self._note,
+        prepared = self.prepared
+        given, preprocessing = prepared.labels.given, prepared.preprocessing
+        return neighbours.compare_parts(
+            self.directory, prepared.dataset, given, preprocessing, self._note
         )
 
     def _last_state(self) -> State | None:
@@ -327,11 +318,6 @@ class TrainingRun:
         """Say how to continue after a stop."""
         if self.is_main and self.checkpointer.saved_step != self.training.step:
             return "and the state could not be saved, since its weights are not finite"
-        return f"the state is saved; resume with: {self._resume_command()}"
-
-    def _resume_command(self) -> str:
-        config, path = self.prepared.config, self.directory.path
-        if config.request.data == FROM_PYTHON:
-            return f"fit(…, out={str(path)!r}, resume=True)"
-        own = config.model if names_code(config.model) else None
-        return wording.command("train", out=path, resume=True, model=own)
+        return (
+            f"the state is saved; resume with: {resumption.command(self.prepared, self.directory)}"
+        )

@@ -9,7 +9,6 @@ from typing import Protocol
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
 from proselflc.learners.learner import LabelledTable
-from proselflc.run import config as config_file
 from proselflc.run import resumption
 from proselflc.terminal import Display
 from proselflc.training import checkpoint
@@ -80,12 +79,7 @@ def _again() -> str:
 
 def _check(state: State, directory: RunDirectory, prepared: Begun) -> None:
     then, now = state.facts, facts(prepared)
-    stored = then.get("config")
-    if (
-        not isinstance(stored, dict)
-        or config_file.differences(stored, prepared.config.table())
-        or then.get("fingerprint") != now["fingerprint"]
-    ):
+    if not resumption.is_of_run(state, prepared):
         raise another_run(directory)
     if any(then.get(key) != now[key] for key in ("rows", "preprocessing")):
         raise InputError(
