@@ -1,0 +1,42 @@
+"""A pretrained model that turns images or texts into features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from torch import Tensor
+
+Medium: TypeAlias = Literal["image", "text"]
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A pretrained model, ready to encode.
+
+    Attributes:
+        name: its name in `catalogue.BACKBONES`, or the string that the user gave.
+        medium: what it encodes.
+        width: D, the number of features.
+        digest: a hexadecimal hash of its weights and of how it is computed; features are kept
+            under it, so it changes whenever the features of an example would.
+        encode: returns features [N, D] float32 on the CPU, without gradients: of images,
+            [N, 3, h, w] uint8 with h and w of at least `least` pixels, or of N texts.
+        least: the smallest side of an image in pixels; smaller ones are enlarged before.
+    """
+
+    name: str
+    medium: Medium
+    width: int
+    digest: str
+    encode: Callable[[Any], Tensor]
+    least: int = 1
+
+    def images(self, pixels: Tensor) -> Tensor:
+        """Return features [N, D] of images [N, 3, h, w] uint8."""
+        return self.encode(pixels)
+
+    def texts(self, texts: Sequence[str]) -> Tensor:
+        """Return features [N, D] of N texts."""
+        return self.encode(texts)
