@@ -15,6 +15,7 @@ import numpy as np
 from proselflc.auditing.nearest import Places, nearest_of_others, nearest_rows
 from proselflc.auditing.nearest import obstacle as too_many
 from proselflc.auditing.plain_features import PlainFeatures, plain_features
+from proselflc.data.encoded.inputs import Encoded
 from proselflc.data.inputs import Bools, Features, Floats, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.sources import npz
@@ -192,7 +193,7 @@ class Examination:
 
 def obstacle(inputs: Inputs, test: Inputs | None = None) -> str | None:
     """Return a sentence about why inputs cannot be compared with each other, or None."""
-    if not isinstance(inputs, (Features, MixedColumns, Images, ImageFiles, Texts)):
+    if not isinstance(inputs, (Features, MixedColumns, Images, ImageFiles, Texts, Encoded)):
         return f"{inputs.kind} have no features that can be compared"
     return too_many(max(len(inputs), 0 if test is None else len(test)))
 

@@ -17,6 +17,8 @@ from torch import Tensor
 from proselflc.auditing.patches import Patches
 from proselflc.data.batches import Order, random_stream
 from proselflc.data.dataset import Part
+from proselflc.data.encoded.inputs import Encoded
+from proselflc.data.encoded.preprocessing import PretrainedFeatures
 from proselflc.data.image import usual_length
 from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Features, Floats, ImageFiles, Images, Inputs, Ints, Texts
@@ -58,7 +60,7 @@ def plain_features(
     """Return features of n ≥ 1 inputs, or None for a kind of input that cannot be compared.
 
     Args:
-        inputs: columns of a table, embeddings, images or texts.
+        inputs: columns of a table, embeddings, images or texts, with pretrained features or not.
         preprocessing: of the run, if there is one: it is reused for texts, and says whether image
             files are grey. One of another kind, as of a run that was trained on embeddings of these
             inputs, is not used.
@@ -66,6 +68,10 @@ def plain_features(
     """
     if len(inputs) == 0:
         raise InputError("there are no inputs to compare", fix="give at least one")
+    if isinstance(preprocessing, PretrainedFeatures) and inputs.medium == preprocessing.medium:
+        inputs = preprocessing.encoded(inputs)
+    if isinstance(inputs, Encoded):
+        return PlainFeatures(inputs.values.astype(np.float32), "pretrained features")
     if isinstance(inputs, Features):
         return PlainFeatures(_columns(inputs.values), "standardised columns")
     if isinstance(inputs, MixedColumns):

@@ -12,7 +12,7 @@ import math
 import shutil
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,8 @@ from torch.utils.data import Dataset as MapStyle
 
 from proselflc.data.batches import Batch, Batches, Loader, Order, PadCropFlip, Share, one_thread
 from proselflc.data.dataset import Part
+from proselflc.data.encoded.inputs import Encoded
+from proselflc.data.encoded.preprocessing import PretrainedFeatures
 from proselflc.data.image import QUIET, unreadable
 from proselflc.data.image_scaling import ImageScaling, Window, warped
 from proselflc.data.inputs import Bytes, Features, ImageFiles, Images, Inputs, Ints, Texts
@@ -35,7 +37,8 @@ from proselflc.errors import InputError, unknown
 from proselflc.files.typed import convert, damaged
 
 _KINDS: dict[str, type[Preprocessing]] = {
-    kind.kind: kind for kind in (ImageScaling, TextHashing, Standardization, TableEncoding)
+    kind.kind: kind
+    for kind in (ImageScaling, TextHashing, Standardization, TableEncoding, PretrainedFeatures)
 }
 _FITS: dict[type[Inputs], Callable[[Any], Preprocessing]] = {
     Images: ImageScaling.fit,
@@ -43,6 +46,7 @@ _FITS: dict[type[Inputs], Callable[[Any], Preprocessing]] = {
     Texts: TextHashing.fit,
     Features: Standardization.fit,
     MixedColumns: TableEncoding.fit,
+    Encoded: PretrainedFeatures.fit,
 }
 _SOURCE = "the saved preprocessing"
 BATCHES_OF_64 = Order(64)  # the paper's for ImageNet and Clothing1M
@@ -83,6 +87,9 @@ def loader(
     channels_last: bool = False,
 ) -> Batches:
     """Return the loader that serves a part, from memory or from files."""
+    if isinstance(preprocessing, PretrainedFeatures):
+        part = replace(part, inputs=preprocessing.encoded(part.inputs, threads=workers))
+        augment = "none"  # features are computed once
     crop, flip = "crop" in augment, "flip" in augment
     if not part.inputs.in_memory:
         assert isinstance(preprocessing, ImageScaling)

@@ -40,6 +40,10 @@ def _mlp(shape: FeatureShape | ImageShape, num_classes: int) -> nn.Module:
     return networks.mlp(math.prod(astuple(shape)), num_classes)
 
 
+def _linear(shape: FeatureShape, num_classes: int) -> nn.Module:
+    return networks.linear(shape.width, num_classes)
+
+
 def _cifar_resnet(depth: int) -> Build:
     return lambda shape, num_classes: networks.CifarResNet(depth, shape.channels, num_classes)
 
@@ -61,6 +65,9 @@ _IMAGES: tuple[type[Shape], ...] = (ImageShape,)
 MODELS: dict[str, Model] = {
     "convnet": Model("three convolutions, for CPUs", "–", _IMAGES, _convnet, "sgd", 0.05, 5e-4),
     "mlp": Model("a hidden layer of 128", "–", (FeatureShape, ImageShape), _mlp, "sgd", 0.05, 0.0),
+    "linear": Model(
+        "linear, for pretrained features", "–", (FeatureShape,), _linear, "sgd", 2.5, 0.0
+    ),
     "resnet20": Model("CIFAR ResNet-20", "–", _IMAGES, _cifar_resnet(20), "sgd", 0.1, 5e-4),
     "resnet32": Model("CIFAR ResNet-32", "–", _IMAGES, _cifar_resnet(32), "sgd", 0.1, 5e-4),
     "resnet44": Model("CIFAR ResNet-44", "CIFAR-100", _IMAGES, _cifar_resnet(44), "sgd", 0.1, 5e-4),

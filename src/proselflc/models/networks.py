@@ -239,6 +239,32 @@ def mlp(inputs: int, num_classes: int, *, hidden: tuple[int, ...] = (128,)) -> n
     return nn.Sequential(layers)
 
 
+class Scaled(nn.Module):
+    """Multiplies by a constant."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x times the factor."""
+        return x * self.factor
+
+
+def linear(inputs: int, num_classes: int) -> nn.Sequential:
+    """Return a linear classifier of standardised features, half of which are dropped in training.
+
+    They are divided by the root of their number, so that one learning rate suits any number.
+    Dropping half keeps it from memorising wrong labels, which it could if there are more features
+    than examples.
+    """
+    return nn.Sequential(
+        OrderedDict(
+            scaled=Scaled(inputs**-0.5), dropped=nn.Dropout(0.5), fc=nn.Linear(inputs, num_classes)
+        )
+    )
+
+
 def embedding_bag(num_embeddings: int, num_classes: int) -> nn.Sequential:
     """Return the mean of the embeddings of a text's n-grams and a linear layer.
 

@@ -55,7 +55,10 @@ class Config:
             default is those of the initial weights if they are known, otherwise data.
         augment: augmentation of training images: random crops, horizontal flips, both or none. The
             default is both for photos and none for greyscale images.
-        image_size: height and width that image files are resized to.
+        backbone: pretrained model that turns photos or texts into features, which a linear model
+            learns: efficientnet_lite0, minilm, wordllama or hashed (several joined by +), hf:DIR,
+            timm:NAME, none, or auto (the default), which chooses for image files and texts.
+        image_size: height and width that image files are resized to; follows the files by default.
         recipe: how to train.
         eval_epochs: number of epochs between evaluations (default: about twenty evaluations).
         eval_steps: number of steps between evaluations, instead of eval-epochs.
@@ -76,7 +79,8 @@ class Config:
     weights: Path | None = None
     normalize: str | None = None
     augment: Literal["crop-flip", "crop", "flip", "none"] | None = None
-    image_size: Whole = 224
+    backbone: str | None = None
+    image_size: Whole | None = None
     recipe: Annotated[Recipe, Parameter(name="*")] = field(default_factory=Recipe)
     eval_epochs: Whole | None = None
     eval_steps: Whole | None = None

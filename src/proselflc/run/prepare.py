@@ -18,9 +18,9 @@ from proselflc.data import memory_budget, noise, splits
 from proselflc.data.batches import Batches, Order, random_stream
 from proselflc.data.corruption import corrupt_labels, unexpected_effects
 from proselflc.data.dataset import Dataset, Part, checked
-from proselflc.data.image import usual_length
+from proselflc.data.encoded.inputs import Encoded
 from proselflc.data.image_scaling import ImageScaling
-from proselflc.data.inputs import ImageFiles, Inputs, Ints
+from proselflc.data.inputs import Inputs, Ints
 from proselflc.data.labels import Labels
 from proselflc.data.opening import for_other_table, open_data
 from proselflc.data.preprocessing import Preprocessing
@@ -31,10 +31,11 @@ from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 from proselflc.learners.catalogue import LEARNERS
 from proselflc.models import catalogue, pixels
-from proselflc.models.shape import ImageShape
+from proselflc.models.shape import ImageShape, Shape
 from proselflc.run import unlabelled
 from proselflc.run.config import Config
 from proselflc.run.corrections import check_label_run, label_run_notes
+from proselflc.run.encoded import encoded, image_size
 from proselflc.training.recipe import EPOCHS
 from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.training.strategy import RunContext, Strategy
@@ -148,7 +149,9 @@ def prepare(
     """
     parameters = methods.resolved(config.method, config.parameters)
     data = data or label_data(config, dataset, report)
-    config, dataset, labels = data.config, data.dataset, data.labels
+    config, labels = data.config, data.labels
+    dataset = encoded(config, data.dataset)
+    config = replace(config, image_size=image_size(config, dataset.train.inputs))
     n, C = len(dataset.train), dataset.num_classes
     notes: list[str] = []  # about the weights, reported once they have been read and fit
     if preprocessing is not None:
@@ -174,7 +177,7 @@ def prepare(
             field="batch_size",
         )
     _check_room_for_batches(config, batch_size, C)
-    name = config.model or catalogue.default_name(shape)
+    name = config.model or _default_model(dataset.train.inputs, shape)
     if model is not None:
         name = f"{type(model).__module__}.{type(model).__qualname__}"
         catalogue.tried(name, model, shape, C)
@@ -347,19 +350,16 @@ def noise_seed(config: Config) -> int:
 def _fitted(config: Config, inputs: Inputs, report: Callable[[str], None]) -> Preprocessing:
     fixed = None if config.normalize is None else pixels.parse(config.normalize)
     known = None if fixed is None else (fixed.mean, fixed.std)
-    if inputs.medium != "image":
+    if inputs.medium != "image" or isinstance(inputs, Encoded):
         return fit(inputs)
-    size, warp = config.image_size, round(config.image_size * 8 / 7)
-    if isinstance(inputs, ImageFiles):
-        longer = usual_length(inputs.paths)
-        if 2 * longer <= size and config.model is None:
-            report(
-                f"the images are about {longer} pixels long and are enlarged to {size} for "
-                f"{catalogue.default_name(ImageShape(3, size, size))}; "
-                f"{option('image_size', max(longer, 16))} uses a network for small images and is "
-                "much faster"
-            )
+    size = config.image_size
+    assert size is not None
+    warp = round(size * 8 / 7)
     return ImageScaling.fit(inputs, size=(size, size), warp=(warp, warp), known=known)
+
+
+def _default_model(inputs: Inputs, shape: Shape) -> str:
+    return "linear" if isinstance(inputs, Encoded) else catalogue.default_name(shape)
 
 
 def _eval_steps(config: Config, batches: int, total: int) -> int:
@@ -376,7 +376,8 @@ def choose_normalization(
     config: Config, inputs: Inputs, report: Callable[[str], None]
 ) -> str | None:
     """Return the `normalize` option to train with; None for the data's own mean and deviation."""
-    if inputs.medium == "image":
+    if inputs.medium == "image" and not isinstance(inputs, Encoded):
+        assert config.image_size is not None
         height, width, channels = config.image_size, config.image_size, 3  # of files, resized
         if inputs.numbers is not None:
             height, width, channels = map(int, inputs.numbers.shape[1:])
@@ -422,6 +423,11 @@ def resumed_config(config: Config, directory: RunDirectory) -> Config:
     whatever its weights. A model of our own that was chosen for a table is used again.
     """
     table = read_toml(directory.config)
+    backbone, size = table.get("backbone"), table.get("image_size")
+    if config.backbone in (None, "auto") and isinstance(backbone, str):
+        config = replace(config, backbone=backbone)
+    if config.image_size is None and isinstance(size, int):
+        config = replace(config, image_size=size)
     model = table.get("model")
     ours = model in catalogue.MODELS or model in LEARNERS
     if config.model in (None, "auto") and ours:

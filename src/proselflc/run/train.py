@@ -21,6 +21,7 @@ from proselflc.learners.catalogue import is_learner
 from proselflc.learners.learner import Learner
 from proselflc.run import resumption
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
+from proselflc.run.learned import backbones
 from proselflc.run.learned.choice import NETWORK, Choice, choose, chooses
 from proselflc.run.learned.fitted import FittedRun, prepare_table
 from proselflc.run.learned.network import TrainingRun
@@ -85,6 +86,10 @@ def train(
             )
         report = display.note if accelerator.is_main_process else lambda note: None
         data = label_data(config, dataset, report)
+        if model is None and preprocessing is None and backbones.chooses(config, data):
+            data = replace(data, config=backbones.choose(data.config, data, report))
+            config = replace(config, model=data.config.model, backbone=data.config.backbone)
+        data = backbones.with_features(config, data, display)
         if model is None and chooses(config, data):
             config, data = _chosen(config, data, preprocessing, count, report)
         run: LearningRun

@@ -1,0 +1,118 @@
+"""Features on disk, by the content that they were computed from and by what computed them.
+
+An SQLite file for each encoding holds a row per content, so that changed files are computed anew,
+moved ones are not, and several processes may write at once. What an interrupted process has
+computed stays. A file that cannot be read or written is no reason to stop: features are then
+computed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from proselflc.data.encoded.inputs import Halves
+
+_WAIT = 20.0  # seconds for another process that is writing
+_AT_ONCE = 500  # keys in a query
+
+
+def key_of(content: bytes) -> bytes:
+    """Return what identifies a content: 16 bytes of its BLAKE2b hash."""
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+class FeatureCache:
+    """Features [D] float16 by the key of their content.
+
+    Args:
+        folder: of all caches, made if needed; None for no cache.
+        source: what identifies how the features are computed.
+        width: D.
+    """
+
+    def __init__(self, folder: Path | None, source: str, width: int) -> None:
+        self.width = width
+        self._connection: sqlite3.Connection | None = None
+        if folder is None:
+            return
+        name = hashlib.blake2b(source.encode(), digest_size=12).hexdigest()
+        path = folder / "features" / f"{name}.sqlite"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._open(path)
+        except sqlite3.DatabaseError:
+            self._begin_again(path)
+        except OSError:
+            self._connection = None
+
+    def _open(self, path: Path) -> None:
+        if path.exists() and not path.is_file():
+            raise OSError(f"{path} is not a file")
+        connection = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
+            )
+        except sqlite3.Error:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def _begin_again(self, path: Path) -> None:
+        """Replace a damaged file by an empty one; a file that is in use stays, and is not used."""
+        with contextlib.suppress(OSError, sqlite3.Error):
+            for suffix in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(f"{path}{suffix}")
+            self._open(path)
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Halves]:
+        """Return the features that are known, by their keys."""
+        found: dict[bytes, Halves] = {}
+        if self._connection is None:
+            return found
+        with self._given_up_if_damaged():
+            for start in range(0, len(keys), _AT_ONCE):
+                some = keys[start : start + _AT_ONCE]
+                marks = ", ".join("?" * len(some))
+                query = f"SELECT key, value FROM features WHERE key IN ({marks})"
+                for key, value in self._connection.execute(query, some):
+                    if isinstance(value, bytes) and len(value) == 2 * self.width:
+                        row = np.frombuffer(value, "<f2")
+                        if np.isfinite(row).all():
+                            found[key] = row
+        return found
+
+    def put(self, keys: Sequence[bytes], values: Halves) -> None:
+        """Keep features [N, D], all of them or none."""
+        if self._connection is None:
+            return
+        with self._given_up_if_damaged():
+            self._connection.execute("BEGIN IMMEDIATE")
+            rows = zip(keys, (row.astype("<f2").tobytes() for row in values), strict=True)
+            self._connection.executemany("INSERT OR REPLACE INTO features VALUES (?, ?)", rows)
+            self._connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @contextlib.contextmanager
+    def _given_up_if_damaged(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error:
+            with contextlib.suppress(sqlite3.Error):
+                self.close()
+            self._connection = None

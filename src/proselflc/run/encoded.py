@@ -1,0 +1,57 @@
+"""The data of a run with the features of a pretrained model, and the size of its images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from proselflc.data.dataset import Dataset, Part
+from proselflc.data.encoded.encoding import Encoding, Progress, side_for
+from proselflc.data.encoded.inputs import Encoded
+from proselflc.data.image import usual_length
+from proselflc.data.inputs import ImageFiles, Inputs
+from proselflc.errors import InputError
+from proselflc.run.config import Config
+from proselflc.wording import option
+
+LARGE, SMALL = 224, 64  # pixels: of large image files, and up to which they keep their size
+
+
+def encoded(config: Config, dataset: Dataset, progress: Progress | None = None) -> Dataset:
+    """Return the data set with the features of the pretrained model that the config names."""
+    name = config.backbone
+    if name in (None, "auto", "none") or isinstance(dataset.train.inputs, Encoded):
+        return dataset
+    assert name is not None
+    if dataset.train.inputs.medium == "table":
+        raise InputError(
+            f"{option('backbone', name)} is for photos and texts, but these are "
+            f"{dataset.train.inputs.kind}",
+            field="backbone",
+            fix="leave it out",
+        )
+    how = Encoding(name, 0)
+    if dataset.train.inputs.medium == "image":
+        how = Encoding(name, config.image_size or side_for(dataset.train.inputs, how.encoders))
+    options: dict[str, Any] = {"cache": config.request.cache, "threads": config.workers}
+
+    def part_of(part: Part) -> Part:
+        return replace(part, inputs=how(part.inputs, progress=progress, **options))
+
+    parts = {split: part_of(part) for split, part in dataset.parts.items()}
+    found = dataset.with_parts(parts)
+    rest = dataset.unlabelled
+    if rest is None:
+        return found
+    part = replace(rest.part, inputs=how(rest.part.inputs, progress=progress, **options))
+    return replace(found, unlabelled=replace(rest, part=part))
+
+
+def image_size(config: Config, inputs: Inputs) -> int:
+    """Return the side that image files are resized to: their own if they are small, else 224."""
+    if isinstance(inputs, Encoded):
+        return inputs.how.side or LARGE
+    if config.image_size is not None or not isinstance(inputs, ImageFiles):
+        return config.image_size or LARGE
+    longer = usual_length(inputs.paths)
+    return LARGE if longer > SMALL or config.model not in (None, "auto") else max(16, longer)

