@@ -1,39 +1,48 @@
 """Trained weights of the user: read without running code, loaded without guessing."""
 
+import hashlib
 import os
 import pickle
 import zipfile
 from collections.abc import Iterable
+from io import BytesIO
 from pathlib import Path
+from typing import IO
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from proselflc.errors import InputError
-from proselflc.files.regular import is_regular, open_regular
+from proselflc.files.regular import content_of, is_regular, open_regular
 from proselflc.models.factory import words
 
 _NAMED = 3  # how many names of each kind an error lists
 
 
-def read_state(path: Path) -> dict[str, Tensor]:
+def read_state(path: Path, *, sha256: str | None = None) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file, or of a state dict that `torch.save` wrote.
 
     No code in a file is run. The wrappers `state_dict` and `model` of checkpoints are removed, and
-    so is the prefix `module.` of a model that was trained in several processes.
+    so is the prefix `module.` of a model that was trained in several processes. If `sha256` is
+    given, a file with another hash is refused.
     """
     if not is_regular(path):
         raise InputError(f"there is no weights file {path}")
     try:
+        content = None if sha256 is None else _checked(path, sha256)
         if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
+            from safetensors import torch as safetensors
 
-            state: object = load_file(path)
+            state: object = (
+                safetensors.load_file(path) if content is None else safetensors.load(content)
+            )
         else:
-            _check_unpacked_size(path)
-            with open_regular(path) as file:
+            with open_regular(path) if content is None else BytesIO(content) as file:
+                _check_unpacked_size(file)
                 state = torch.load(file, map_location="cpu", weights_only=True)
+    except InputError:
+        raise
     except ImportError:
         raise InputError(f"reading {path} needs safetensors: pip install safetensors") from None
     except Exception as error:  # pickles and headers can be broken in any way
@@ -131,12 +140,20 @@ def _first(names: Iterable[str]) -> str:
     return ", ".join(listed[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _check_unpacked_size(path: Path) -> None:
+def _checked(path: Path, sha256: str) -> bytes:
+    """Return the content of a file that must have this hash."""
+    content = content_of(path)
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise InputError(f"{path} has the sha256 {found[:12]}…, expected {sha256[:12]}…")
+    return content
+
+
+def _check_unpacked_size(file: IO[bytes]) -> None:
     """Refuse an archive that would unpack to more than it is; torch itself never compresses."""
-    with open_regular(path) as file:
-        if not zipfile.is_zipfile(file):
-            return
+    if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(info.file_size for info in archive.infolist())
-        if unpacked > os.fstat(file.fileno()).st_size:
+        if unpacked > file.seek(0, os.SEEK_END):
             raise ValueError("it is a compressed archive, which torch.save does not write")
+    file.seek(0)

