@@ -21,7 +21,7 @@ _ODD = {
 }
 
 
-@pytest.fixture(params=_ODD.values(), ids=_ODD.keys())
+@pytest.fixture(params=list(_ODD.values()), ids=list(_ODD))
 def odd_text(request: pytest.FixtureRequest) -> str:
     """A text as nobody writes it."""
     text: str = request.param
