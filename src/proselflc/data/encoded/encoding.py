@@ -21,7 +21,7 @@ from torch import Tensor
 
 from proselflc.data.encoded.cache import FeatureCache, key_of
 from proselflc.data.encoded.inputs import Encoded, Halves
-from proselflc.data.image import MAX_BYTES, QUIET, unreadable, usual_length
+from proselflc.data.image import MAX_BYTES, QUIET, unreadable
 from proselflc.data.image_scaling import warped
 from proselflc.data.inputs import Bytes, Floats, ImageFiles, Inputs, Ints
 from proselflc.data.sources.cifar import default_cache
@@ -32,26 +32,9 @@ from proselflc.pretrained.encoder import Encoder
 
 Progress: TypeAlias = Callable[[int, int], None]  # is given the number done and the number of all
 
-LARGEST_SIDE = 128  # pixels, unless the user asks for more
+SIDE = 160  # pixels at which images are encoded; smaller ones are enlarged (decision 0013)
 _CHUNK = 64  # inputs that are encoded and kept together
 _BLOCK = 1 << 20  # bytes of a file that are hashed together
-
-
-def side_for(inputs: Inputs, encoders: Sequence[Encoder]) -> int:
-    """Return the side in pixels at which images are encoded, 0 for texts.
-
-    It follows the images: small ones are enlarged to what the model needs at least, and large ones
-    reduced to `LARGEST_SIDE`.
-    """
-    if inputs.medium != "image":
-        return 0
-    least = max(encoder.least for encoder in encoders)
-    if isinstance(inputs, ImageFiles):
-        longer = usual_length(inputs.paths)
-    else:
-        assert inputs.numbers is not None
-        longer = max(inputs.numbers.shape[1:3])
-    return max(least, min(LARGEST_SIDE, -(-longer // 32) * 32))
 
 
 @dataclass(frozen=True)
@@ -64,7 +47,7 @@ class Encoding:
     """
 
     names: str
-    side: int
+    side: int = 0
 
     @cached_property
     def encoders(self) -> tuple[Encoder, ...]:

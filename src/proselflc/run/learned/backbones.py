@@ -130,7 +130,7 @@ def _chosen_for_texts(
     if not can_judge(len(rows), C):
         report(f"{len(rows)} texts of {C:,} classes are too few or too many to choose by")
         return own
-    values = {"none": _words(inputs), name: Encoding(name, 0)(inputs).values.astype(np.float32)}
+    values = {"none": _words(inputs), name: Encoding(name)(inputs).values.astype(np.float32)}
     values[f"{name}+hashed"] = np.concatenate([values[name], values["none"]], axis=1)
     shares = {key: _agreement(each, y, C) for key, each in values.items()}
     best = max(("none", name), key=lambda key: shares[key])

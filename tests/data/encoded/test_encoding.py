@@ -1,0 +1,177 @@
+"""Images and texts become features once, whatever they come from."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from proselflc.data import serving
+from proselflc.data.batches import Order
+from proselflc.data.dataset import Part
+from proselflc.data.encoded import encoding
+from proselflc.data.encoded.encoding import Encoding
+from proselflc.data.encoded.inputs import Encoded
+from proselflc.data.encoded.preprocessing import PretrainedFeatures
+from proselflc.data.inputs import Features, ImageFiles, Images, Texts
+from proselflc.errors import InputError
+from proselflc.pretrained.encoder import Encoder
+
+SIDE = 8
+
+
+class Counting:
+    """An encoder that counts what it encodes: means of colours, or lengths of texts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def images(self, pixels: Tensor) -> Tensor:
+        assert pixels.dtype == torch.uint8
+        assert pixels.shape[1:] == (3, SIDE, SIDE)
+        self.count += len(pixels)
+        return pixels.float().mean((2, 3)) + 1
+
+    def texts(self, texts: Any) -> Tensor:
+        self.count += len(texts)
+        return torch.tensor([[len(one), one.count("a"), 1.0] for one in texts])
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    found = Counting()
+    encoders = {
+        "colours": Encoder("colours", "image", 3, "c1", found.images),
+        "lengths": Encoder("lengths", "text", 3, "l1", found.texts),
+        "nothing": Encoder("nothing", "text", 3, "n1", lambda texts: torch.full((2, 3), np.nan)),
+    }
+    monkeypatch.setattr(encoding.catalogue, "encoder", encoders.__getitem__)
+    return found
+
+
+def photos(folder: Path, count: int = 5) -> ImageFiles:
+    paths = []
+    for k in range(count):
+        paths.append(folder / f"{k}.png")
+        Image.new("RGB", (20, 30 + k), (40 * k, 9, 200 - 40 * k)).save(paths[-1])
+    return ImageFiles(tuple(paths))
+
+
+def test_files_and_arrays_of_the_same_images_have_the_same_features(
+    tmp_path: Path, counting: Counting
+) -> None:
+    files = photos(tmp_path)
+    pixels = np.stack([np.asarray(Image.open(p).resize((20, 30))) for p in files.paths])
+    of_files = Encoding("colours", SIDE)(files, cache=tmp_path / "a")
+    of_arrays = Encoding("colours", SIDE)(Images(pixels), cache=tmp_path / "b")
+    np.testing.assert_allclose(of_files.values, of_arrays.values, atol=1e-3)
+    expected = np.array([[40 * k + 1, 10, 201 - 40 * k] for k in range(5)], np.float64)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(of_files.values, expected, atol=1e-3)
+
+
+def test_what_was_computed_is_not_computed_again(tmp_path: Path, counting: Counting) -> None:
+    files, how = photos(tmp_path), Encoding("colours", SIDE)
+    first = how(files, cache=tmp_path / "cache")
+    assert counting.count == 5
+    moved = tmp_path / "moved.png"
+    files.paths[2].rename(moved)
+    Image.new("RGB", (9, 9), "white").save(files.paths[2])
+    paths = ImageFiles((*files.paths, moved, files.paths[0]))
+    again = how(paths, cache=tmp_path / "cache")
+    assert counting.count == 6  # the new one alone
+    np.testing.assert_array_equal(again.values[[0, 1, 5, 3, 4, 6]], first.values[[0, 1, 2, 3, 4, 0]])
+    assert how(again, cache=tmp_path / "none") is again
+
+
+def test_an_interrupted_encoding_keeps_what_it_has_computed(
+    tmp_path: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "_CHUNK", 2)
+    files = photos(tmp_path, 7)
+
+    def stop(done: int, total: int) -> None:
+        if done >= 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Encoding("colours", SIDE)(files, cache=tmp_path / "cache", progress=stop)
+    before = counting.count
+    assert before == 4
+    Encoding("colours", SIDE)(files, cache=tmp_path / "cache")
+    assert counting.count == 7
+
+
+def test_several_models_stand_side_by_side(tmp_path: Path, counting: Counting) -> None:
+    texts = Texts(("banana", "", "a cat"))
+    seen: list[tuple[int, int]] = []
+    found = Encoding("lengths+lengths")(
+        texts, cache=tmp_path, progress=lambda done, total: seen.append((done, total))
+    )
+    assert found.values.shape == (3, 6)
+    np.testing.assert_array_equal(found.values[:, :3], found.values[:, 3:])
+    assert seen[-1] == (6, 6)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_an_image_that_cannot_be_read_is_named(tmp_path: Path, counting: Counting) -> None:
+    files = photos(tmp_path)
+    files.paths[3].write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"3\.png"):
+        Encoding("colours", SIDE)(files, cache=tmp_path)
+
+
+def test_a_model_for_another_kind_is_refused(tmp_path: Path, counting: Counting) -> None:
+    with pytest.raises(InputError, match="colours is for images, but these are texts"):
+        Encoding("colours")(Texts(("a",)), cache=tmp_path)
+    with pytest.raises(InputError, match="infinite"):
+        Encoding("nothing")(Texts(("a", "b")), cache=tmp_path)
+
+
+def test_encoded_inputs_show_themselves_as_before(tmp_path: Path, counting: Counting) -> None:
+    files = photos(tmp_path)
+    found = Encoding("colours", SIDE)(files, cache=tmp_path)
+    assert (found.kind, found.medium, found.in_memory) == ("image files", "image", True)
+    assert found.preview(1, 20).picture is not None
+    assert found.strings == files.strings
+    both = found.take(np.array([4, 0])).concat([found.take(np.array([2]))])
+    assert isinstance(both.raw, ImageFiles)
+    assert both.raw.paths == tuple(files.paths[k] for k in (4, 0, 2))
+    np.testing.assert_array_equal(both.values, found.values[[4, 0, 2]])
+
+
+def test_the_preprocessing_standardises_and_is_saved(tmp_path: Path, counting: Counting) -> None:
+    files = photos(tmp_path)
+    found = Encoding("colours", SIDE)(files, cache=tmp_path)
+    fitted = serving.fit(found)
+    assert isinstance(fitted, PretrainedFeatures)
+    x = fitted(found)
+    torch.testing.assert_close(x.mean(0), torch.zeros(3), atol=1e-4, rtol=0)
+    read = serving.from_json({**fitted.to_json()})
+    assert read == fitted
+    part = Part(files, np.zeros(5, np.int64), tuple("abcde"))  # raw, as in a prediction
+    (batch,) = serving.loader(part, read, Order(8, shuffle=False)).batches()
+    torch.testing.assert_close(batch.x, x)
+    with pytest.raises(InputError, match="made for images, got features"):
+        read.check(Features(np.zeros((1, 3), np.float32)))
+
+
+def test_weights_other_than_those_of_the_run_are_refused(
+    tmp_path: Path, counting: Counting
+) -> None:
+    files = photos(tmp_path)
+    fitted = serving.fit(Encoding("colours", SIDE)(files, cache=tmp_path))
+    other = serving.from_json({**fitted.to_json(), "digest": "c2"})
+    with pytest.raises(InputError, match="not those that the run was trained with"):
+        other(files)
+
+
+def test_features_are_in_the_order_of_the_inputs(tmp_path: Path, counting: Counting) -> None:
+    texts = Texts(tuple("a" * k for k in (5, 1, 9, 0, 3, 9)))
+    found = Encoding("lengths")(texts, cache=tmp_path)
+    assert isinstance(found, Encoded)
+    lengths = found.values[:, 0] / found.values[:, 2]
+    np.testing.assert_allclose(lengths, [5, 1, 9, 0, 3, 9], rtol=2e-2)
