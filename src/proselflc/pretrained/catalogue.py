@@ -66,6 +66,9 @@ BACKBONES: dict[str, Backbone] = {  # the best of each medium first
 }
 
 
+_ELSEWHERE = "hf:DIR, timm:NAME, sentence-transformers:NAME or package.module:factory"
+
+
 def installed(medium: Medium) -> str | None:
     """Return the best pretrained model of a medium whose weights are installed, or None."""
     for name, backbone in BACKBONES.items():
@@ -76,7 +79,15 @@ def installed(medium: Medium) -> str | None:
 
 @cache
 def encoder(name: str) -> Encoder:
-    """Return the pretrained model of a name, which is loaded once; see `BACKBONES`."""
+    """Return the pretrained model of a name, which is loaded once.
+
+    Args:
+        name: one of `BACKBONES`, or as in `local_models.load_embedder`.
+    """
+    if ":" in name:
+        from proselflc.pretrained.local_models import load_encoder
+
+        return load_encoder(name)
     backbone = known(name)
     path = weights(name)
     try:
@@ -88,7 +99,9 @@ def encoder(name: str) -> Encoder:
 def known(name: str) -> Backbone:
     """Return the pretrained model of a name."""
     if name not in BACKBONES:
-        raise InputError(unknown("pretrained model", name, BACKBONES), field="model")
+        raise InputError(
+            f"{unknown('pretrained model', name, BACKBONES)}; or {_ELSEWHERE}", field="model"
+        )
     return BACKBONES[name]
 
 
