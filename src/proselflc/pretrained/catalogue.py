@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import is_regular
 from proselflc.pretrained.encoder import Encoder, Medium
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Backbone:
         extra: the extra of proselflc that installs the package.
         licence: of the weights.
         load: makes the encoder from the file, and refuses one with another hash.
+        read: returns the weights by the names of the network in `models`, None if it has none.
     """
 
     title: str
@@ -36,6 +41,7 @@ class Backbone:
     extra: str
     licence: str
     load: Callable[[Path], Encoder]
+    read: Callable[[Path], dict[str, Tensor]] | None = None
 
     @property
     def path(self) -> Path | None:
@@ -52,6 +58,12 @@ def _efficientnet_lite0(path: Path) -> Encoder:
     return efficientnet.load(path)
 
 
+def _efficientnet_lite0_weights(path: Path) -> dict[str, Tensor]:
+    from proselflc.pretrained import efficientnet
+
+    return efficientnet.read_weights(path)
+
+
 BACKBONES: dict[str, Backbone] = {  # the best of each medium first
     "efficientnet_lite0": Backbone(
         title="EfficientNet-Lite0, a small convolutional network trained on ImageNet",
@@ -62,6 +74,7 @@ BACKBONES: dict[str, Backbone] = {  # the best of each medium first
         extra="images",
         licence="Apache-2.0",
         load=_efficientnet_lite0,
+        read=_efficientnet_lite0_weights,
     ),
 }
 
@@ -93,6 +106,16 @@ def encoder(name: str) -> Encoder:
     try:
         return backbone.load(path)
     except InputError as error:  # damaged, or other weights than expected
+        raise _broken(name, error.reason) from None
+
+
+def initial_state(name: str) -> tuple[Path, dict[str, Tensor]]:
+    """Return the weights that a network of `models` begins with, and their file."""
+    read, path = known(name).read, weights(name)
+    assert read is not None, "this network cannot be fine-tuned"
+    try:
+        return path, read(path)
+    except InputError as error:
         raise _broken(name, error.reason) from None
 
 
