@@ -17,11 +17,12 @@ from torch import Tensor, nn
 
 from proselflc.cli import embedding
 from proselflc.cli.data import EmbedOptions
-from proselflc.cli.embedding import Embedder, embeddings, load_embedder
+from proselflc.cli.embedding import embeddings
 from proselflc.data.dataset import Part
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.data.request import Request
 from proselflc.errors import InputError
+from proselflc.pretrained.local_models import Embedder, load_embedder
 
 MODULE = """
 import torch

@@ -21,7 +21,7 @@ FEATURES = FeatureShape(6)
 BAGS = BagShape(30)
 KINDS: dict[type[Shape], Shape] = {ImageShape: IMAGES, FeatureShape: FEATURES, BagShape: BAGS}
 EACH = {name: KINDS[model.takes[0]] for name, model in MODELS.items()}
-EACH["resnet18"] = EACH["resnet50"] = ImageShape(3, 64, 64)
+EACH["resnet18"] = EACH["resnet50"] = EACH["efficientnet_lite0"] = ImageShape(3, 64, 64)
 
 
 def some(shape: Shape, N: int) -> Tensor:
@@ -43,6 +43,7 @@ def test_names_and_recipes() -> None:
         "resnet56",
         "resnet18",
         "resnet50",
+        "efficientnet_lite0",
         "embedding_bag",
     ]
     paper = MODELS["resnet44"]

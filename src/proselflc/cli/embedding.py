@@ -7,18 +7,13 @@ Nothing is downloaded, and weights that could run code are not read.
 from __future__ import annotations
 
 import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from msgspec import Meta
-from torch import Tensor, nn
+from torch import Tensor
 
 from proselflc.cli.data import EmbedOptions
 from proselflc.data.batches import Order
@@ -28,31 +23,18 @@ from proselflc.data.inputs import Bytes, Floats
 from proselflc.data.opening import open_all
 from proselflc.data.request import Request
 from proselflc.data.serving import FileLoader
-from proselflc.errors import InputError, invalid_option
-from proselflc.files.regular import is_regular, whole_file
-from proselflc.files.typed import read_json
-from proselflc.models.factory import call_factory, import_timm, words
-from proselflc.models.pixels import IMAGENET
-from proselflc.models.weights import load_strictly, read_state
+from proselflc.errors import invalid_option
+from proselflc.files.regular import whole_file
 from proselflc.options import check_least, check_out
-from proselflc.wording import option
-
-Three = Meta(min_length=3, max_length=3)
-Arguments = Tensor | Mapping[str, Tensor]  # of a module: a batch, or keyword arguments
-Tokenize = Callable[[list[str]], Arguments]
-
-
-@dataclass(frozen=True)
-class Embedder:
-    """A model and the preparation of its inputs.
-
-    The module maps a batch to [N, D], or to an object with `pooler_output` or `last_hidden_state`.
-    """
-
-    module: nn.Module
-    mean: tuple[float, ...] = IMAGENET.mean  # of pixels / 255, for each of three channels
-    std: tuple[float, ...] = IMAGENET.std
-    tokenize: Tokenize | None = None  # None if the module takes no texts
+from proselflc.pretrained.catalogue import BACKBONES, encoder
+from proselflc.pretrained.local_models import (
+    Arguments,
+    Embedder,
+    as_embedder,
+    embed_batch,
+    load_embedder,
+    model_error,
+)
 
 
 def embed(request: Request, options: EmbedOptions) -> dict[str, object]:
@@ -66,7 +48,7 @@ def embed(request: Request, options: EmbedOptions) -> dict[str, object]:
     check_least(options, {"batch_size": 1, "size": 1})
     out = options.out
     check_out(out, options.overwrite, (".npy", ".npz"))
-    embedder = load_embedder(options.model, weights=options.weights)
+    embedder = _load(options.model, options.weights)
     dataset = open_all(request)
     parts = {"x": dataset.train, "x_test": dataset.test, "x_validation": dataset.validation}
     present = {name: part for name, part in parts.items() if part is not None}
@@ -85,6 +67,15 @@ def embed(request: Request, options: EmbedOptions) -> dict[str, object]:
         "rows": {name: len(array) for name, array in arrays.items()},
         "dimensions": int(arrays["x"].shape[1]),
     }
+
+
+def _load(model: str, weights: Path | None) -> Embedder:
+    """Return the model of a name, from the catalogue or the disk."""
+    if model not in BACKBONES:
+        return load_embedder(model, weights=weights)
+    if weights is not None:
+        raise invalid_option("weights", f"is not for {model}, which has its own")
+    return as_embedder(encoder(model))
 
 
 def embeddings(
@@ -107,136 +98,13 @@ def embeddings(
     with torch.inference_mode():
         batches = _batches(part, embedder, batch_size=batch_size, size=size, workers=workers)
         for count, arguments in batches:
-            rows.append(_embed_batch(embedder.module, arguments, count))
+            rows.append(embed_batch(embedder.module, arguments, count).numpy())
             if not quiet:
                 _show_progress(done, done + count, len(part))
             done += count
     if len({row.shape[1] for row in rows}) > 1:
-        raise _model_error("returned embeddings of different sizes for different batches")
+        raise model_error("returned embeddings of different sizes for different batches")
     return np.concatenate(rows)
-
-
-def _model_error(problem: str, fix: str | None = None) -> InputError:
-    return InputError(f"the model {problem}", field="model", fix=fix)
-
-
-def _embed_batch(module: nn.Module, arguments: Arguments, count: int) -> Floats:
-    """Return the embeddings of one batch of `count` examples, [N, D]."""
-    mask = None
-    try:
-        if isinstance(arguments, Tensor):
-            output = module(arguments)
-        else:
-            mask = arguments.get("attention_mask")
-            output = module(**arguments)
-    except Exception as error:  # the user's code may fail in any way
-        raise _model_error(
-            f"failed on a batch of {count}: {type(error).__name__}: {words(error)}"
-        ) from None
-    return _pool(output, count, mask)
-
-
-def load_embedder(model: str, *, weights: Path | None = None) -> Embedder:
-    """Return the model that a string names; see `embed`."""
-    kind, _, name = model.partition(":")
-    if not kind or not name:
-        raise invalid_option(
-            "model", f'must be package.module:factory, timm:NAME or hf:DIR, got "{model}"'
-        )
-    if kind == "timm":
-        return _timm(name, weights)
-    if kind == "hf":
-        if weights is not None:
-            fix = f"remove {option('weights')}"
-            raise InputError("an hf: directory holds its own weights", field="weights", fix=fix)
-        return _hugging_face(Path(name))
-    module = call_factory(kind, name, arguments={}, gives="maps a batch to embeddings [N, D]")
-    if weights is not None:
-        load_strictly(module, read_state(weights), weights)
-    return Embedder(module, tokenize=getattr(module, "tokenize", None))
-
-
-def _timm(name: str, weights: Path | None) -> Embedder:
-    if weights is None:
-        raise InputError(
-            f"timm:{name} needs a file with its trained weights, because nothing is downloaded",
-            field="weights",
-            fix=f"pass {option('weights')}",
-        )
-    timm = import_timm(name)
-    state = read_state(weights)
-    module = timm.create_model(name, pretrained=False)
-    config = getattr(module, "pretrained_cfg", {})
-    head = state.get(f"{config.get('classifier', '')}.weight")
-    if head is not None:  # fine-tuned weights may have other classes; the head is removed below
-        module = timm.create_model(name, pretrained=False, num_classes=len(head))
-    load_strictly(module, state, weights)
-    module.reset_classifier(0)
-    mean, std = config.get("mean", IMAGENET.mean), config.get("std", IMAGENET.std)
-    return Embedder(module, tuple(mean), tuple(std))
-
-
-def _hugging_face(directory: Path) -> Embedder:
-    if not is_regular(directory / "config.json"):
-        raise InputError(
-            f"{directory} has no config.json; nothing is downloaded",
-            field="model",
-            fix="pass hf:DIR with a local directory written by save_pretrained",
-        )
-    for path in directory.iterdir():
-        if not path.is_dir():
-            is_regular(path)  # transformers opens every file, and would block on a pipe
-    try:
-        import transformers  # type: ignore[import-not-found, unused-ignore]
-    except (ImportError, RuntimeError) as error:
-        raise InputError(
-            f"transformers cannot be imported ({words(error)})",
-            field="model",
-            fix='pip install "proselflc[hf]"',
-        ) from None
-    local = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        with _without_bars(transformers):
-            module = transformers.AutoModel.from_pretrained(
-                directory, use_safetensors=True, **local
-            )
-        tokenize = None
-        if any((directory / f).is_file() for f in ("tokenizer.json", "tokenizer_config.json")):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(directory, **local)
-
-            def tokenize(texts: list[str]) -> Mapping[str, Tensor]:
-                return dict(tokenizer(texts, padding=True, truncation=True, return_tensors="pt"))
-
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        raise InputError(
-            f"cannot load the model in {directory}: {words(error)}", field="model"
-        ) from None
-    path = directory / "preprocessor_config.json"
-    scaling = read_json(path, _ImageProcessor) if is_regular(path) else _ImageProcessor()
-    return Embedder(module, scaling.image_mean, scaling.image_std, tokenize)
-
-
-@contextmanager
-def _without_bars(transformers: Any) -> Iterator[None]:
-    """Disable the progress bars of transformers, which are useless for local weights."""
-    bars = transformers.utils.logging
-    was_enabled = bars.is_progress_bar_enabled()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a setting of the environment may ask for bars
-        bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            bars.enable_progress_bar()
-
-
-@dataclass(frozen=True)
-class _ImageProcessor:
-    """The part of `preprocessor_config.json` that is read."""
-
-    image_mean: Annotated[tuple[float, ...], Three] = IMAGENET.mean
-    image_std: Annotated[tuple[Annotated[float, Meta(gt=0, lt=1e6)], ...], Three] = IMAGENET.std
 
 
 def _batches(
@@ -251,7 +119,7 @@ def _batches(
             yield len(batch.y), batch.x
         return
     if inputs.medium == "text" and embedder.tokenize is None:
-        raise _model_error(
+        raise model_error(
             "does not take texts",
             "pass hf:DIR with a tokenizer, or a factory whose module has a method "
             "tokenize(list of str)",
@@ -276,37 +144,6 @@ def _resize(images: Bytes, embedder: Embedder, size: int) -> Tensor:
     if (height, width) == (size, size):
         return x
     return F.interpolate(x, (size, size), mode="bilinear", antialias=True)
-
-
-def _pool(output: Any, count: int, mask: Tensor | None) -> Floats:
-    """Return the pooled output of a model, or its mean over positions, for N = `count` examples.
-
-    The output is [N, D], tokens [N, T, D], a map [N, D, h, w], or an object that holds one of
-    them; the mask [N, T] chooses the tokens of a text to include.
-    """
-    if not isinstance(output, Tensor):
-        pooled = getattr(output, "pooler_output", None)
-        output = pooled if pooled is not None else getattr(output, "last_hidden_state", None)
-    if not isinstance(output, Tensor):
-        raise _model_error(
-            "returned neither a tensor nor an object with pooler_output or last_hidden_state"
-        )
-    if output.dim() == 3:
-        if mask is not None and mask.shape == output.shape[:2]:
-            weight = mask[:, :, None].to(output.dtype)
-            output = (output * weight).sum(1) / weight.sum(1).clamp_min(1)
-        else:
-            output = output.mean(1)
-    elif output.dim() == 4:
-        output = output.mean((2, 3))
-    if output.dim() != 2 or len(output) != count:
-        raise _model_error(
-            f"returned {list(output.shape)} for a batch of {count}, expected [{count}, D]"
-        )
-    if not bool(torch.isfinite(output).all()):
-        raise _model_error("returned NaN or infinite embeddings", "check its weights")
-    array: Floats = output.to(torch.float32).cpu().numpy()
-    return array
 
 
 def _show_progress(before: int, done: int, total: int) -> None:

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from proselflc.errors import InputError, unknown
-from proselflc.models import factory, networks
+from proselflc.models import efficientnet, factory, networks
+from proselflc.models.efficientnet import EfficientNetLite0
 from proselflc.models.factory import LIBRARIES, words
+from proselflc.models.pixels import Pixels
 from proselflc.models.shape import KINDS, BagShape, FeatureShape, ImageShape, Shape, example
 from proselflc.models.weights import load_pretrained, read_state
 
@@ -30,6 +32,8 @@ class Model:
     optimizer: Literal["sgd", "adamw"]
     lr: float
     weight_decay: float
+    pretrained: str | None = None  # the backbone whose weights it begins with, in `pretrained`
+    pixels: Pixels | None = None  # how images are scaled for those
 
 
 def _convnet(shape: ImageShape, num_classes: int) -> nn.Module:
@@ -56,6 +60,10 @@ def _resnet50(shape: ImageShape, num_classes: int) -> nn.Module:
     return networks.resnet50(shape.channels, num_classes)
 
 
+def _efficientnet_lite0(shape: ImageShape, num_classes: int) -> nn.Module:
+    return EfficientNetLite0(num_classes)
+
+
 def _embedding_bag(shape: BagShape, num_classes: int) -> nn.Module:
     return networks.embedding_bag(shape.num_embeddings, num_classes)
 
@@ -75,6 +83,17 @@ MODELS: dict[str, Model] = {
     "resnet18": Model("ResNet-18 for 224 px", "–", _IMAGES, _resnet18, "sgd", 0.01, 1e-4),
     "resnet50": Model(
         "ResNet-50 for 224 px", "ImageNet, Clothing1M", _IMAGES, _resnet50, "sgd", 0.01, 1e-4
+    ),
+    "efficientnet_lite0": Model(
+        "EfficientNet-Lite0 with ImageNet weights",
+        "–",
+        _IMAGES,
+        _efficientnet_lite0,
+        "sgd",
+        0.01,
+        1e-4,
+        pretrained="efficientnet_lite0",
+        pixels=efficientnet.PIXELS,
     ),
     "embedding_bag": Model(
         "mean of n-gram embeddings", "–", (BagShape,), _embedding_bag, "adamw", 5e-3, 0.0
@@ -98,6 +117,7 @@ def build(
     *,
     generator_seed: int,
     weights: Path | None = None,
+    state: dict[str, Tensor] | None = None,
     report: Callable[[str], None] | None = None,
 ) -> nn.Module:
     """Build a model with weights that depend on the seed only, and try it on two examples.
@@ -107,6 +127,7 @@ def build(
             `shape` as far as its signature has them; or, where they are installed, `timm:NAME`
             and `torchvision:NAME`.
         weights: a file with trained weights, see `load_pretrained`.
+        state: trained weights that have been read from that file already.
         report: called with a sentence if the classifier of these weights was left out.
     """
     if num_classes < 1:
@@ -122,7 +143,7 @@ def build(
                 f'cannot make model "{name}" for {num_classes} classes: {words(error)}'
             ) from None
         if weights is not None:
-            new = load_pretrained(module, read_state(weights), weights)
+            new = load_pretrained(module, read_state(weights) if state is None else state, weights)
             if new and report is not None:
                 report(
                     f"{', '.join(new)} are newly initialised: the classifier in {weights} is not "

@@ -114,7 +114,9 @@ class Convolution(nn.Module):
         self.conv = nn.Conv2d(
             before, width, kernel, stride, padding=padding, groups=groups, bias=False
         )
-        self.bn: nn.Module = nn.BatchNorm2d(width, eps=_EPSILON, momentum=_MOMENTUM)
+        self.bn: nn.BatchNorm2d | nn.Identity = nn.BatchNorm2d(
+            width, eps=_EPSILON, momentum=_MOMENTUM
+        )
         self.relu = relu
 
     def forward(self, x: Tensor) -> Tensor:
@@ -126,6 +128,7 @@ class Convolution(nn.Module):
 
     def fold(self) -> None:
         """Put batch norm, as it is in evaluation, into the weights of the convolution."""
+        assert isinstance(self.bn, nn.BatchNorm2d), "it is folded once"
         self.conv = fuse_conv_bn_eval(self.conv, self.bn)
         self.bn = nn.Identity()
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proselflc.errors import InputError, unknown
 from proselflc.files.regular import is_regular
 from proselflc.pretrained.encoder import Encoder, Medium
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Backbone:
         extra: the extra of proselflc that installs the package.
         licence: of the weights.
         load: makes the encoder from the file, and refuses one with another hash.
+        read: returns the weights by the names of the network in `models`, None if it has none.
     """
 
     title: str
@@ -36,6 +41,7 @@ class Backbone:
     extra: str
     licence: str
     load: Callable[[Path], Encoder]
+    read: Callable[[Path], dict[str, Tensor]] | None = None
 
     @property
     def path(self) -> Path | None:
@@ -50,6 +56,12 @@ def _efficientnet_lite0(path: Path) -> Encoder:
     from proselflc.pretrained import efficientnet
 
     return efficientnet.load(path)
+
+
+def _efficientnet_lite0_weights(path: Path) -> dict[str, Tensor]:
+    from proselflc.pretrained import efficientnet
+
+    return efficientnet.read_weights(path)
 
 
 def _minilm(path: Path) -> Encoder:
@@ -75,6 +87,7 @@ BACKBONES: dict[str, Backbone] = {  # the best of each medium first
         extra="images",
         licence="Apache-2.0",
         load=_efficientnet_lite0,
+        read=_efficientnet_lite0_weights,
     ),
     "minilm": Backbone(
         title="all-MiniLM-L6-v2, a small transformer for English sentences",
@@ -99,6 +112,9 @@ BACKBONES: dict[str, Backbone] = {  # the best of each medium first
 }
 
 
+_ELSEWHERE = "hf:DIR, timm:NAME, sentence-transformers:NAME or package.module:factory"
+
+
 def installed(medium: Medium) -> str | None:
     """Return the best pretrained model of a medium whose weights are installed, or None."""
     for name, backbone in BACKBONES.items():
@@ -109,14 +125,20 @@ def installed(medium: Medium) -> str | None:
 
 @cache
 def encoder(name: str) -> Encoder:
-    """Return the pretrained model of a name, which is loaded once; see `BACKBONES`.
+    """Return the pretrained model of a name, which is loaded once.
 
-    The name "hashed" is words and letters of texts, which need no weights.
+    Args:
+        name: one of `BACKBONES`; "hashed", words and letters of texts, which needs no weights; or
+            as in `local_models.load_embedder`.
     """
     if name == HASHED:
         from proselflc.pretrained import hashed_texts
 
         return hashed_texts.load()
+    if ":" in name:
+        from proselflc.pretrained.local_models import load_encoder
+
+        return load_encoder(name)
     backbone = known(name)
     path = weights(name)
     try:
@@ -125,10 +147,22 @@ def encoder(name: str) -> Encoder:
         raise _broken(name, error.reason) from None
 
 
+def initial_state(name: str) -> tuple[Path, dict[str, Tensor]]:
+    """Return the weights that a network of `models` begins with, and their file."""
+    read, path = known(name).read, weights(name)
+    assert read is not None, "this network cannot be fine-tuned"
+    try:
+        return path, read(path)
+    except InputError as error:
+        raise _broken(name, error.reason) from None
+
+
 def known(name: str) -> Backbone:
     """Return the pretrained model of a name."""
     if name not in BACKBONES:
-        raise InputError(unknown("pretrained model", name, BACKBONES), field="model")
+        raise InputError(
+            f"{unknown('pretrained model', name, BACKBONES)}; or {_ELSEWHERE}", field="model"
+        )
     return BACKBONES[name]
 
 

@@ -20,7 +20,7 @@ from proselflc.pretrained.encoder import Encoder
 
 WEIGHTS = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"  # sha256
 CLASSES = 1000  # of ImageNet
-LEAST = 96  # pixels; see docs/decisions/0013-pretrained-features.md
+LEAST = 128  # pixels; see docs/decisions/0013-pretrained-features.md
 
 _TOGETHER = 16 * 128 * 128  # pixels that are encoded together
 
@@ -47,15 +47,19 @@ class Folded:
         for part in network.modules():
             if isinstance(part, Convolution):
                 part.fold()
-        self.network = network.to(memory_format=torch.channels_last)
+        self.network: EfficientNetLite0 = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     @torch.inference_mode()
     def __call__(self, pixels: Tensor) -> Tensor:
         """Return features [N, 1280] of images [N, 3, h, w] uint8."""
         height, width = enlarged(*pixels.shape[2:])
         together = max(1, _TOGETHER // (height * width))
-        features = [self._features(some, (height, width)) for some in pixels.split(together)]
-        return torch.cat(features)
+        return torch.cat(
+            [
+                self._features(pixels[start : start + together], (height, width))
+                for start in range(0, len(pixels), together)
+            ]
+        )
 
     def _features(self, pixels: Tensor, size: tuple[int, int]) -> Tensor:
         x = pixels.to(torch.float32, memory_format=torch.channels_last)
@@ -68,8 +72,8 @@ class Folded:
 def enlarged(height: int, width: int) -> tuple[int, int]:
     """Return the size at which an image is encoded: its smaller side has at least `LEAST` pixels.
 
-    >>> enlarged(28, 28), enlarged(48, 96), enlarged(128, 224)
-    ((96, 96), (96, 192), (128, 224))
+    >>> enlarged(28, 28), enlarged(64, 96), enlarged(128, 224)
+    ((128, 128), (128, 192), (128, 224))
     """
     factor = max(1, LEAST / min(height, width))
     return round(height * factor), round(width * factor)

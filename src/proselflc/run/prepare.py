@@ -32,6 +32,7 @@ from proselflc.errors import InputError
 from proselflc.learners.catalogue import LEARNERS
 from proselflc.models import catalogue, pixels
 from proselflc.models.shape import ImageShape, Shape
+from proselflc.pretrained import catalogue as pretrained
 from proselflc.run import unlabelled
 from proselflc.run.config import Config
 from proselflc.run.corrections import check_label_run, label_run_notes
@@ -182,8 +183,18 @@ def prepare(
         name = f"{type(model).__module__}.{type(model).__qualname__}"
         catalogue.tried(name, model, shape, C)
     else:
+        weights, state = config.weights, None
+        backbone = catalogue.MODELS[name].pretrained if name in catalogue.MODELS else None
+        if weights is None and backbone is not None:
+            weights, state = pretrained.initial_state(backbone)
         model = catalogue.build(
-            name, shape, C, generator_seed=recipe.seed, weights=config.weights, report=report
+            name,
+            shape,
+            C,
+            generator_seed=recipe.seed,
+            weights=weights,
+            state=state,
+            report=None if state else report,  # a new classifier is what fine-tuning needs
         )
     for note in notes:
         report(note)
@@ -399,6 +410,9 @@ def choose_normalization(
                 fix=f"give {channels} means and {channels} deviations, or data",
             )
         return pixels.DATA if chosen is None else str(chosen)
+    ours = catalogue.MODELS.get(config.model or "")
+    if config.weights is None and ours is not None and ours.pixels is not None:
+        return str(pixels.Pixels(ours.pixels.mean[:channels], ours.pixels.std[:channels]))
     if config.weights is None or not config.weights.is_file():
         return None  # reading the weights reports that the file is missing
     name = config.model or catalogue.default_name(ImageShape(channels, height, width))
