@@ -65,7 +65,7 @@ BACKBONES: dict[str, Backbone] = {  # the best of each medium first
         package="wordllama",
         file="weights/l2_supercat_256.safetensors",
         sha256=wordllama.WEIGHTS,
-        extra="texts",
+        extra="texts-fast",
         licence="MIT",
         load=wordllama.load,
     ),
