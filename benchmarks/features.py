@@ -54,7 +54,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from tables import flipped
 
 from proselflc.data.dataset import Part
-from proselflc.data.encoded.encoding import SIDE, Encoding
+from proselflc.data.encoded.encoding import Encoding
 from proselflc.data.encoded.inputs import Encoded
 from proselflc.data.inputs import Images, Inputs, Texts
 from proselflc.data.request import Request
@@ -244,7 +244,9 @@ def ours(data: Examples, given: Array, who: str, seed: int) -> dict[str, Any]:
 def encoded(name: str, backbone: str) -> tuple[Array, Array, float]:
     """Return the features of the training and the test part, and the seconds that they took."""
     data = DATA[name][0]()
-    how = Encoding(backbone, SIDE if isinstance(data.train.inputs, Images) else 0)
+    how = Encoding(
+        backbone, Encoding(backbone).usual_side if isinstance(data.train.inputs, Images) else 0
+    )
     with tempfile.TemporaryDirectory() as empty:
         start = time.process_time()
         found = [how(part.inputs, cache=Path(empty)) for part in (data.train, data.test)]
@@ -307,7 +309,9 @@ def cell(name: str, noise: str, seed: int, who: str) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         if who.startswith("cleanlab"):
             image = isinstance(data.train.inputs, Images)
-            backbone = "efficientnet_lite0" if image else cell(name, noise, seed, "default")["backbone"]
+            backbone = (
+                "efficientnet_lite0" if image else cell(name, noise, seed, "default")["backbone"]
+            )
             backbone = "minilm+hashed" if backbone == "none" else backbone
             result = cleanlab(name, given, who, seed, backbone)
         else:

@@ -75,7 +75,7 @@ class Means(nn.Module):
 
 def test_a_function_of_the_user_is_an_encoder_of_images() -> None:
     encoder = catalogue.encoder(f"{__name__}:Means")
-    assert (encoder.medium, encoder.width, encoder.least) == ("image", 3, 1)
+    assert (encoder.medium, encoder.width, encoder.side) == ("image", 3, 224)
     white = encoder.images(torch.full((2, 3, 4, 4), 255, dtype=torch.uint8))
     assert white[0].tolist() == pytest.approx([(1 - 0.485) / 0.229, 2.4286, 2.64], abs=1e-3)
 

@@ -39,14 +39,6 @@ def test_the_folded_encoder_is_the_plain_network(
     assert_close(encode(x), network.features(normalized(x)), rtol=1e-3, atol=1e-4)
 
 
-def test_small_images_are_enlarged(network: EfficientNetLite0) -> None:
-    encoder = catalogue.encoder("efficientnet_lite0")
-    x = pixels(3, 3, 32, 48)
-    larger = F.interpolate(normalized(x), (128, 192), mode="bilinear")
-    assert encoder.least == 128
-    assert_close(encoder.images(x), network.features(larger), rtol=1e-3, atol=1e-4)
-
-
 def test_the_published_number_of_parameters(network: EfficientNetLite0) -> None:
     assert round(sum(p.numel() for p in network.parameters()) / 1e6, 2) == 4.65
 

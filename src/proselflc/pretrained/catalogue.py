@@ -105,7 +105,7 @@ BACKBONES: dict[str, Backbone] = {  # the best of each medium first
         width=256,
         package="wordllama",
         file="weights/l2_supercat_256.safetensors",
-        extra="texts",
+        extra="texts-fast",
         licence="MIT",
         load=_wordllama,
     ),

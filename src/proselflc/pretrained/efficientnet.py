@@ -11,7 +11,6 @@ import hashlib
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from proselflc.models.efficientnet import FEATURES, PIXELS, Convolution, EfficientNetLite0
@@ -20,7 +19,7 @@ from proselflc.pretrained.encoder import Encoder
 
 WEIGHTS = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"  # sha256
 CLASSES = 1000  # of ImageNet
-LEAST = 128  # pixels; see docs/decisions/0013-pretrained-features.md
+SIDE = 160  # pixels; see docs/decisions/0013-pretrained-features.md
 
 _TOGETHER = 16 * 128 * 128  # pixels that are encoded together
 
@@ -29,9 +28,9 @@ def load(path: Path) -> Encoder:
     """Return the encoder from the file of its weights."""
     network = EfficientNetLite0(CLASSES)
     load_strictly(network, read_weights(path), path)
-    digest = hashlib.sha256(f"efficientnet_lite0 1 {LEAST} {WEIGHTS}".encode()).hexdigest()
+    digest = hashlib.sha256(f"efficientnet_lite0 1 {WEIGHTS}".encode()).hexdigest()
     encode = Folded(network)
-    return Encoder("efficientnet_lite0", "image", FEATURES, digest, encode, least=LEAST)
+    return Encoder("efficientnet_lite0", "image", FEATURES, digest, encode, side=SIDE)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -52,31 +51,15 @@ class Folded:
     @torch.inference_mode()
     def __call__(self, pixels: Tensor) -> Tensor:
         """Return features [N, 1280] of images [N, 3, h, w] uint8."""
-        height, width = enlarged(*pixels.shape[2:])
+        height, width = pixels.shape[2:]
         together = max(1, _TOGETHER // (height * width))
-        return torch.cat(
-            [
-                self._features(pixels[start : start + together], (height, width))
-                for start in range(0, len(pixels), together)
-            ]
-        )
+        starts = range(0, len(pixels), together)
+        return torch.cat([self._features(pixels[i : i + together]) for i in starts])
 
-    def _features(self, pixels: Tensor, size: tuple[int, int]) -> Tensor:
+    def _features(self, pixels: Tensor) -> Tensor:
         x = pixels.to(torch.float32, memory_format=torch.channels_last)
         x = x.div_(255 * PIXELS.std[0]).sub_(PIXELS.mean[0] / PIXELS.std[0])
-        if tuple(x.shape[2:]) != size:
-            x = F.interpolate(x, size, mode="bilinear")
         return self.network.features(x)
-
-
-def enlarged(height: int, width: int) -> tuple[int, int]:
-    """Return the size at which an image is encoded: its smaller side has at least `LEAST` pixels.
-
-    >>> enlarged(28, 28), enlarged(64, 96), enlarged(128, 224)
-    ((128, 128), (128, 192), (128, 224))
-    """
-    factor = max(1, LEAST / min(height, width))
-    return round(height * factor), round(width * factor)
 
 
 _NAMES = {  # of the published weights, beside ours

@@ -23,8 +23,8 @@ class Encoder:
         digest: a hexadecimal hash of its weights and of how it is computed; features are kept
             under it, so it changes whenever the features of an example would.
         encode: returns features [N, D] float32 on the CPU, without gradients: of images,
-            [N, 3, h, w] uint8 with h and w of at least `least` pixels, or of N texts.
-        least: the smallest side of an image in pixels; smaller ones are enlarged before.
+            [N, 3, h, w] uint8, or of N texts.
+        side: height and width that images are resized to before, unless the user chooses.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Encoder:
     width: int
     digest: str
     encode: Callable[[Any], Tensor]
-    least: int = 1
+    side: int = 0
 
     def images(self, pixels: Tensor) -> Tensor:
         """Return features [N, D] of images [N, 3, h, w] uint8."""

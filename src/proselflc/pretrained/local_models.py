@@ -265,7 +265,7 @@ def load_encoder(name: str) -> Encoder:
         return Encoder(name, "text", texts(["example"]).shape[1], digest, texts)
     images, side = _Images(embedder), embedder.size or _USUAL_SIZE
     width = images(torch.zeros(1, 3, side, side, dtype=torch.uint8)).shape[1]
-    return Encoder(name, "image", width, digest, images, least=embedder.size or 1)
+    return Encoder(name, "image", width, digest, images, side=side)
 
 
 def as_embedder(encoder: Encoder) -> Embedder:

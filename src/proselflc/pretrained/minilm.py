@@ -42,7 +42,11 @@ _TOGETHER = 8192  # tokens that are encoded together, padding included
 
 def load(path: Path) -> Encoder:
     """Return the model from its weights; the tokenizer lies beside them."""
-    state = {name: value for name, value in read_state(path).items() if name not in _UNUSED}
+    state = {
+        name: value
+        for name, value in read_state(path, sha256=WEIGHTS).items()
+        if name not in _UNUSED
+    }
     tokenizer = read_tokenizer(path.parent / "tokenizer.json", sha256=TOKENIZER)
     tokenizer.enable_truncation(TOKENS)
     with torch.device("meta"):  # nothing is drawn from the global generator

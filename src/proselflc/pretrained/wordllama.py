@@ -33,7 +33,7 @@ _TEXTS = 1024  # encoded together; they hold no more than 80 million tokens
 
 def load(path: Path) -> Encoder:
     """Return WordLlama from its weights; the tokenizer lies in the folder beside theirs."""
-    state = read_state(path)
+    state = read_state(path, sha256=WEIGHTS)
     embedding = state.get("embedding.weight")
     if (
         embedding is None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from proselflc.data.dataset import Dataset, Part
-from proselflc.data.encoded.encoding import SIDE, Encoding, Progress
+from proselflc.data.encoded.encoding import Encoding, Progress
 from proselflc.data.encoded.inputs import Encoded
 from proselflc.data.image import usual_length
 from proselflc.data.inputs import ImageFiles, Inputs
@@ -30,8 +30,9 @@ def encoded(config: Config, dataset: Dataset, progress: Progress | None = None) 
             field="backbone",
             fix="leave it out",
         )
-    is_image = dataset.train.inputs.medium == "image"
-    how = Encoding(name, (config.image_size or SIDE) if is_image else 0)
+    how = Encoding(name)
+    if dataset.train.inputs.medium == "image":
+        how = Encoding(name, config.image_size or how.usual_side)
     options: dict[str, Any] = {"cache": config.request.cache, "threads": config.workers}
 
     def part_of(part: Part) -> Part:

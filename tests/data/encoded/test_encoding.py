@@ -83,7 +83,9 @@ def test_what_was_computed_is_not_computed_again(tmp_path: Path, counting: Count
     paths = ImageFiles((*files.paths, moved, files.paths[0]))
     again = how(paths, cache=tmp_path / "cache")
     assert counting.count == 6  # the new one alone
-    np.testing.assert_array_equal(again.values[[0, 1, 5, 3, 4, 6]], first.values[[0, 1, 2, 3, 4, 0]])
+    np.testing.assert_array_equal(
+        again.values[[0, 1, 5, 3, 4, 6]], first.values[[0, 1, 2, 3, 4, 0]]
+    )
     assert how(again, cache=tmp_path / "none") is again
 
 
@@ -175,3 +177,8 @@ def test_features_are_in_the_order_of_the_inputs(tmp_path: Path, counting: Count
     assert isinstance(found, Encoded)
     lengths = found.values[:, 0] / found.values[:, 2]
     np.testing.assert_allclose(lengths, [5, 1, 9, 0, 3, 9], rtol=2e-2)
+
+
+def test_a_run_cannot_name_code() -> None:
+    with pytest.raises(InputError, match="not a pretrained model that a run can name"):
+        Encoding("colours+os.path:join")

@@ -29,10 +29,11 @@ from proselflc.errors import InputError
 from proselflc.files.regular import open_regular
 from proselflc.pretrained import catalogue
 from proselflc.pretrained.encoder import Encoder
+from proselflc.wording import option
 
 Progress: TypeAlias = Callable[[int, int], None]  # is given the number done and the number of all
 
-SIDE = 160  # pixels at which images are encoded; smaller ones are enlarged (decision 0013)
+LOCAL = ("hf", "timm", "sentence-transformers")  # libraries whose models lie on the disk
 _CHUNK = 64  # inputs that are encoded and kept together
 _BLOCK = 1 << 20  # bytes of a file that are hashed together
 
@@ -49,10 +50,28 @@ class Encoding:
     names: str
     side: int = 0
 
+    def __post_init__(self) -> None:
+        # The name may come from a run, which is not trusted to name code.
+        for name in self.names.split("+"):
+            kind, colon, _ = name.partition(":")
+            if (kind if colon else "") not in ("", *LOCAL):
+                raise InputError(
+                    f'"{name}" is not a pretrained model that a run can name',
+                    field="backbone",
+                    fix=f"choose one of {', '.join((*catalogue.BACKBONES, catalogue.HASHED))}, or "
+                    f"{', '.join(f'{one}:NAME' for one in LOCAL)}; embeddings by your own function "
+                    f"are given with {option('features')}",
+                )
+
     @cached_property
     def encoders(self) -> tuple[Encoder, ...]:
         """Return the pretrained models; they are loaded when first asked for."""
         return tuple(catalogue.encoder(name) for name in self.names.split("+"))
+
+    @property
+    def usual_side(self) -> int:
+        """Return the height and width at which the models see images; 0 for models of texts."""
+        return max(encoder.side for encoder in self.encoders)
 
     @property
     def digest(self) -> str:
