@@ -106,7 +106,7 @@ def _coarse(train: Part, given: Array, test: Part, names: Sequence[str], coarse:
         Part(part.inputs.take(some), number[part.labels[some]], tuple(part.ids[k] for k in some))
         for part, some in ((train, rows), (test, of_test))
     ]
-    return Examples(parts[0], number[given[rows]], parts[1], tuple(names[k] for k in kept))
+    return Examples(parts[0], number[given[rows]], parts[1], tuple(names[int(k)] for k in kept))
 
 
 @functools.cache
@@ -232,7 +232,7 @@ def ours(data: Examples, given: Array, who: str, seed: int) -> dict[str, Any]:
         chose = str(run.config.get("backbone", "none"))
         return {
             **measured(y, shown, quality, flagged, after),
-            "accuracy": float(run.summary["test_accuracy"]),
+            "accuracy": run.summary["test_accuracy"],
             "seconds": seconds,
             "backbone": chose,
             "noise": [run.summary[key] for key in ("noise_low", "noise_high")],
@@ -244,14 +244,13 @@ def ours(data: Examples, given: Array, who: str, seed: int) -> dict[str, Any]:
 def encoded(name: str, backbone: str) -> tuple[Array, Array, float]:
     """Return the features of the training and the test part, and the seconds that they took."""
     data = DATA[name][0]()
-    how = Encoding(
-        backbone, Encoding(backbone).usual_side if isinstance(data.train.inputs, Images) else 0
-    )
+    how = Encoding(backbone)
+    if isinstance(data.train.inputs, Images):
+        how = Encoding(backbone, how.usual_side)
     with tempfile.TemporaryDirectory() as empty:
         start = time.process_time()
-        found = [how(part.inputs, cache=Path(empty)) for part in (data.train, data.test)]
-        seconds = time.process_time() - start
-    return *(_values(each) for each in found), seconds
+        x, x_test = (_values(how(p.inputs, cache=Path(empty))) for p in (data.train, data.test))
+        return x, x_test, time.process_time() - start
 
 
 def _values(encoded: Encoded) -> Array:
@@ -270,8 +269,8 @@ def plain(inputs: Inputs, vocabulary: CountVectorizer | None) -> Array:
 
 def cleanlab(name: str, given: Array, who: str, seed: int, backbone: str) -> dict[str, Any]:
     """Return the measures of cleanlab with a classifier by five folds."""
-    from cleanlab.filter import find_label_issues
-    from cleanlab.rank import get_label_quality_scores
+    from cleanlab.filter import find_label_issues  # type: ignore[import-untyped]
+    from cleanlab.rank import get_label_quality_scores  # type: ignore[import-untyped]
 
     data, features = DATA[name][0](), 0.0
     start = time.process_time()
@@ -308,11 +307,8 @@ def cell(name: str, noise: str, seed: int, who: str) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if who.startswith("cleanlab"):
-            image = isinstance(data.train.inputs, Images)
-            backbone = (
-                "efficientnet_lite0" if image else cell(name, noise, seed, "default")["backbone"]
-            )
-            backbone = "minilm+hashed" if backbone == "none" else backbone
+            chosen = cell(name, noise, seed, "default")["backbone"]
+            backbone = "minilm+hashed" if chosen == "none" else chosen
             result = cleanlab(name, given, who, seed, backbone)
         else:
             result = ours(data, given, who, seed)

@@ -18,6 +18,7 @@ from proselflc.data.encoded.inputs import Encoded
 from proselflc.data.encoded.preprocessing import PretrainedFeatures
 from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.errors import InputError
+from proselflc.pretrained import catalogue
 from proselflc.pretrained.encoder import Encoder
 
 SIDE = 8
@@ -48,7 +49,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
         "lengths": Encoder("lengths", "text", 3, "l1", found.texts),
         "nothing": Encoder("nothing", "text", 3, "n1", lambda texts: torch.full((2, 3), np.nan)),
     }
-    monkeypatch.setattr(encoding.catalogue, "encoder", encoders.__getitem__)
+    monkeypatch.setattr(catalogue, "encoder", encoders.__getitem__)
     return found
 
 
