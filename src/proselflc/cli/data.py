@@ -233,6 +233,7 @@ def columns(
         raise InputError("there is no table", field="data", fix="give the path of one")
     found = summarize(Path(request.data), request)
     if json:
+        say_notes(found.notes)
         print_json(asdict(found))
         return
     say(f"{found.data}: {found.rows:,} rows, {len(found.columns):,} columns, {found.form}")
@@ -255,6 +256,7 @@ def columns(
             for one in found.columns
         ],
     )
+    say_notes(found.notes)
 
 
 def noise(

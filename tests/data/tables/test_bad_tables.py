@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from proselflc.data.request import Request
-from proselflc.data.tables import summary, table
+from proselflc.data.tables import columns, summary, table
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 from proselflc.wording import on_command_line
@@ -32,7 +32,10 @@ def test_labels(tmp_path: Path) -> None:
     measured = lines("v,label", *(f"{k},{k * 1.37:.2f}" for k in range(40)))
     message = said(path, measured)
     assert 'the column "label"' in message
-    assert "holds 40 different numbers, such as 0.00, so this looks like regression" in message
+    assert (
+        "holds 40 different numbers in 40 rows, such as 0.00, so this looks like regression"
+        in message
+    )
     assert message.endswith(
         "divide the numbers into classes, or name another column with --label-column"
     )
@@ -145,6 +148,42 @@ def test_many_notes_are_few_sentences(tmp_path: Path) -> None:
     assert notes[1].endswith('"c7" and 42 more are constant')
     assert sum('"oops" in line 11' in note for note in notes) == 8
     assert any(note.startswith("4 more such notes are shown by") for note in notes)
+
+
+def test_a_leak_is_found_although_some_labels_are_missing(messy: Path) -> None:
+    heading, *rows = messy.read_text().splitlines()
+    gone = [
+        row[:-1] + ("" if k % 9 == 0 else "NA") if k % 3 == 0 else row for k, row in enumerate(rows)
+    ]
+    messy.write_text(lines(heading, *gone))
+    found = {c.column: c.note for c in summary.summarize(messy, Request()).columns}
+    assert found["copy"] == "predicts the label perfectly"
+    assert found["v"] == ""
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_refused", "is_noted"),
+    [
+        ([k % 10 for k in range(200)], False, False),  # digits
+        ([k % 100 for k in range(300)], False, False),  # 100 classes, counted from 0
+        ([k % 100 + 1 for k in range(300)], False, False),
+        ([18 + k * k % 71 for k in range(150)], True, False),  # ages
+        ([18 + k * k % 71 for k in range(900)], False, True),
+        ([f"{k % 40},5" for k in range(900)], True, False),
+        ([1 + k % 9 / 2 for k in range(200)], False, False),  # grades
+    ],
+)
+def test_whole_numbers_are_classes_or_measurements(
+    labels: list[object], is_refused: bool, is_noted: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    rows = (f"{k * 7 % 11};{label}" for k, label in enumerate(labels))
+    path.write_text(lines("v;label", *rows))
+    if is_refused:
+        assert "so this looks like regression" in said(path, path.read_text())
+        return
+    notes = " ".join(columns.notes(Request(data=str(path)), table.read(path).dataset()))
+    assert ("if they are measurements, this is regression" in notes) is is_noted
 
 
 def test_integers_that_differ_in_every_row_may_be_regression(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
-from proselflc.data.tables import encodings, standard_input, table
+from proselflc.data.tables import encodings, standard_input, summary, table
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.data.tables.table_file import open_table
 from proselflc.errors import InputError
@@ -142,6 +142,28 @@ def test_sheets_are_named_and_chosen(tmp_path: Path) -> None:
         open_table(plain, "data")
 
 
+def test_the_sheet_with_the_label_column_is_suggested(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for name, rows in {
+        "notes": [["class of 2020"]],
+        "patients": [[], ["age", " Kind "], [1, "a"], [2, "b"]],
+        "old": [["age", "label"], [1, "a"], [2, "b"]],
+    }.items():
+        page = book.create_sheet(name)
+        for row in rows:
+            page.append(row)
+    del book["Sheet"]
+    path = tmp_path / "a.xlsx"
+    book.save(path)
+    for asked, sheet in ((None, "old"), ("kind", "patients"), ("elsewhere", "notes")):
+        request = Request(data=str(path), label_column=asked)
+        for reads in (lambda r: table.read(path, r), lambda r: summary.summarize(path, r)):
+            with pytest.raises(InputError, match=f"choose one with sheet='?{sheet}") as caught:
+                reads(request)
+            assert caught.value.field == "sheet"
+
+
 def test_formulas_are_not_computed_and_rows_are_named(tmp_path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
@@ -158,6 +180,7 @@ def test_formulas_are_not_computed_and_rows_are_named(tmp_path: Path) -> None:
         "2 formulas have no computed value and count as missing, the first in cell B2; to use "
         "them, open the file in a spreadsheet and save it",
     )
+    assert summary.summarize(tmp_path / "a.xlsx", Request()).notes == data.notes[1:]
 
 
 def test_what_was_found_of_a_file_is_said_where_it_is_not_usual(tmp_path: Path) -> None:

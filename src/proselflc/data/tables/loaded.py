@@ -7,9 +7,10 @@ import io
 import tempfile
 import zipfile
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _ROWS = 1 << 15  # rows that are Python objects at a time
 _MOST_COLUMNS = 100_000
 _MOST_ROWS = 1_048_576  # of a sheet
+_HEADER_ROWS = 100  # of a sheet, in which its names of columns are looked for
 _CELL = 8  # bytes of an empty cell in memory
 _INSTEAD = "use fewer rows or columns"
 _UNPACKED, _RATIO = 1 << 28, 100  # bytes of a spreadsheet's parts: any, and per byte of its file
@@ -202,15 +204,18 @@ def _open_book(path: Path) -> tuple[Any, io.BytesIO]:
     return book, content
 
 
-def open_excel(path: Path, sheet: str | None) -> Loaded:
-    """Return a sheet of an Excel file; of a formula, the value that was last computed."""
+def open_excel(path: Path, sheet: str | None, wanted: Collection[str] = ()) -> Loaded:
+    """Return a sheet of an Excel file; of a formula, the value that was last computed.
+
+    If there are several, the error suggests the one with most of the wanted columns.
+    """
     book, content = _open_book(path)
     names = [page.title for page in book.worksheets]
     if sheet is None and len(names) != 1:
         raise InputError(
             f"{path} has the sheets {', '.join(map(short, names[:20]))}",
             field="sheet",
-            fix=f"choose one with {option('sheet', names[0] if names else None)}",
+            fix=f"choose one with {option('sheet', _likeliest(path, book, wanted))}",
         )
     if sheet is not None and sheet not in names:
         raise InputError(
@@ -231,6 +236,23 @@ def open_excel(path: Path, sheet: str | None) -> Loaded:
         raise
     except Exception as error:
         raise _damaged(path, error) from None
+
+
+def _likeliest(path: Path, book: Any, wanted: Collection[str]) -> str | None:
+    """Return the name of the sheet with most of the wanted columns, or of the first one."""
+    lower = {name.strip().lower() for name in wanted}
+
+    def found(page: Any) -> int:
+        page.reset_dimensions()
+        rows = islice(page.iter_rows(values_only=True), _HEADER_ROWS)
+        header = next((row for row in rows if any(row)), ())
+        return len(lower & {str(cell).strip().lower() for cell in header})
+
+    try:
+        best = max(book.worksheets, key=found, default=None)
+    except Exception as error:
+        raise _damaged(path, error) from None
+    return None if best is None else str(best.title)
 
 
 def _has_formulas(content: io.BytesIO) -> bool:

@@ -20,6 +20,7 @@ from proselflc.data.tables.columns import (
     Roles,
     asked_columns,
     find_roles,
+    label_names,
     looks_like_ids,
     option_for,
     quote_names,
@@ -28,7 +29,7 @@ from proselflc.data.tables.columns import (
 from proselflc.data.tables.kinds import CONSTANT, Column, Found
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.data.tables.reading import asked_kinds, find, in_blocks, read
-from proselflc.data.tables.table_file import Table, open_table
+from proselflc.data.tables.table_file import open_table
 from proselflc.wording import command
 
 _PLURAL = {
@@ -73,19 +74,21 @@ class TableSummary:
         rows: number of rows.
         form: how the file is written.
         columns: its columns in their order.
+        notes: sentences about cells that could not be read.
     """
 
     data: str
     rows: int
     form: str
     columns: tuple[ColumnSummary, ...]
+    notes: tuple[str, ...] = ()
 
 
 def summarize(path: Path, request: Request) -> TableSummary:
     """Return what the columns of a table hold; it needs no label column."""
-    from proselflc.data.tables.table import train_rows
+    from proselflc.data.tables.table import label_cells, train_rows
 
-    table = open_table(path, request.sheet)
+    table = open_table(path, request.sheet, label_names(request))
     roles = find_roles(table, request)
     train = train_rows(table, roles.split)
     named = _named(roles)
@@ -93,7 +96,11 @@ def summarize(path: Path, request: Request) -> TableSummary:
     for name in usual_ids(table, (*named, *asked_columns(table, request))):
         named[name] = "ignored"
     asked = asked_kinds(table, [c for c in table.columns if c not in named], request)
-    labels = None if roles.label is None else _codes(table, roles.label, train)
+    learned, labels = train, None
+    if roles.label is not None:
+        given = np.array(label_cells(table, roles.label, request.unlabelled))
+        learned = train[given[train] != ""]
+        labels = np.unique(given[learned], return_inverse=True)[1].astype(np.int64)
     rows = []
     for name, cells in in_blocks(table, table.columns):
         role = named.get(name)
@@ -103,14 +110,13 @@ def summarize(path: Path, request: Request) -> TableSummary:
         if role is None and found.kind.kind == "ignored":
             notes.insert(0, found.kind.reason)
         elif role is None:
-            column = read(table, found.kind, cells).take(train)
-            notes += remarks(column, labels)
+            notes += remarks(read(table, found.kind, cells).take(learned), labels)
         rows.append(
             ColumnSummary(
                 name, kind, found.missing, found.distinct, found.example, "; ".join(notes)
             )
         )
-    return TableSummary(str(path), len(table), table.form, tuple(rows))
+    return TableSummary(str(path), len(table), table.form, tuple(rows), table.notes)
 
 
 def remarks(column: Column, labels: Ints | None) -> Iterator[str]:
@@ -228,10 +234,3 @@ def _named(roles: Roles) -> dict[str, str]:
         **dict.fromkeys(roles.ignored, "ignored"),
     }
     return {name: word for name, word in words.items() if name is not None}
-
-
-def _codes(table: Table, column: str, train: Ints) -> Ints:
-    """Return [n] the labels of the training rows as numbers."""
-    cells = np.array(table.texts(column), dtype=object)[train]
-    codes: Ints = np.unique(cells.astype(np.str_), return_inverse=True)[1].astype(np.int64)
-    return codes

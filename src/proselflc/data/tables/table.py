@@ -33,6 +33,7 @@ from proselflc.data.tables.columns import (
     find_label,
     find_roles,
     is_about_labels,
+    label_names,
     normalize,
     option_for,
     require_label,
@@ -96,8 +97,8 @@ def read(
     For a model, there need not be a label column, and its cells may be empty; a split in which all
     are has no labels.
     """
-    table = open_table(path, request.sheet)
     needed = None if needs is None else needs.columns
+    table = open_table(path, request.sheet, needed or label_names(request))
     roles = find_roles(table, request, needed, is_predicted=needs is not None)
     label = roles.label if needs else require_label(table, roles.label)
     if len(table) == 0:
@@ -249,7 +250,7 @@ def label_sheet(path: Path, request: Request) -> str | None:
 
 def columns_there(path: Path, names: Sequence[str], sheet: str | None = None) -> tuple[str, ...]:
     """Return the names that `read` would find in a table."""
-    there = {normalize(column) for column in column_names(path, sheet)}
+    there = {normalize(column) for column in open_table(path, sheet, names).columns}
     return tuple(name for name in names if normalize(name) in there)
 
 
