@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,12 @@ from proselflc.data.request import Request
 from proselflc.data.tables import columns, summary, table
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
+from proselflc.run.audit import audit
+from proselflc.run.config import Config, OutputOptions
+from proselflc.run.reader import load_run
+from proselflc.run.train import train
+from proselflc.terminal import Silent
+from proselflc.training.recipe import Recipe
 from proselflc.wording import on_command_line
 
 
@@ -107,14 +114,30 @@ def test_constant_id_like_and_leaking_columns_are_noted_by_name(messy: Path) -> 
         with on_command_line():
             yield from summary.notes(table.read(messy).dataset())
 
-    kinds, same, ids, leak = notes()
+    kinds, same, ids = notes()
     assert kinds == (
         "learning from 2 numbers (no, v), 2 categories (same, copy), "
         'ignoring "key" (id-like: different in every row)'
     )
     assert same == 'the column "same" is constant'
     assert ids.endswith("--ignore-column no")
-    assert leak.startswith('"copy" predicts every label perfectly')
+    assert summary.leaking(table.read(messy).dataset()) == ("copy",)
+
+
+def test_a_leak_is_a_caution_beside_the_result_and_in_later_audits(messy: Path) -> None:
+    config = Config(request=Request(data=str(messy)), model="boosting", recipe=Recipe(epochs=3))
+    for path in (
+        train(config, OutputOptions(messy.parent / "trees"), Silent()),
+        train(replace(config, model="mlp"), OutputOptions(messy.parent / "network"), Silent()),
+    ):
+        for again in (False, True):
+            if again:
+                audit(path)
+            run = load_run(path)
+            found = {one["code"]: one["message"] for one in run.summary["warnings"]}
+            assert found["leaking_columns"].startswith('"copy" predicts every label perfectly')
+            assert found["leaking_columns"].endswith("train without it: ignore_column='copy'")
+            assert "leaking_columns" in [one.code for one in run.audit.warnings]
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,8 @@ def measurements(labels: Collection[str]) -> list[float]:
 
     More than `MOST_MEASURED` numbers do, unless they count classes from 0 or 1.
 
-    >>> measurements([f"{k}" for k in range(99)]), len(measurements([f"{k}" for k in range(18, 90)]))
+    >>> ages = [str(k) for k in range(18, 90)]
+    >>> measurements([str(k) for k in range(100)]), len(measurements(ages))
     ([], 72)
     """
     if len(labels) <= MOST_MEASURED:

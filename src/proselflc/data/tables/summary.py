@@ -154,35 +154,49 @@ def leaks(
 
 def notes(dataset: Dataset) -> Iterator[str]:
     """Yield sentences about the columns that a data set is learned from, for the start of a run."""
+    inputs = dataset.train.inputs
+    if not isinstance(inputs, MixedColumns):
+        return
+    if inputs.found:
+        yield in_short(inputs.found)
+    yield from _about_columns(inputs.found)
+    for column in inputs.cells:
+        if ID in remarks(column, None):
+            name = column.kind.name
+            yield (
+                f'the column "{short(name)}" is {ID}; ignore it with '
+                f"{option_for('ignore_column', [name])}"
+            )
+
+
+def leaking(dataset: Dataset) -> tuple[str, ...]:
+    """Return the names of columns that predict every label perfectly."""
     inputs, labels = dataset.train.inputs, dataset.train.labels
-    leaking: list[str] = []
     if isinstance(inputs, MixedColumns):
-        if inputs.found:
-            yield in_short(inputs.found)
-        yield from _about_columns(inputs.found)
-        for column in inputs.cells:
-            found = list(remarks(column, labels))
-            if ID in found:
-                name = column.kind.name
-                yield (
-                    f'the column "{short(name)}" is {ID}; ignore it with '
-                    f"{option_for('ignore_column', [name])}"
-                )
-            leaking += [column.kind.name] * (LEAK in found)
-    elif isinstance(inputs, Features) and inputs.columns is not None:
-        gone = np.zeros(len(inputs), np.bool_)
-        leaking = [
-            name
-            for k, name in enumerate(inputs.columns)
-            if leaks(inputs.values[:, k], gone, labels, False)
-        ]
-    if leaking:
-        verb = "predict" if len(leaking) > 1 else "predicts"
-        yield (
-            f"{quote_names(leaking, MAX_NOTED)} {verb} every label perfectly, as a copy of the "
-            f"labels does; if so, ignore {'them' if len(leaking) > 1 else 'it'} with "
-            f"{option_for('ignore_column', leaking)}"
+        return tuple(
+            column.kind.name
+            for column in inputs.cells
+            if leaks(column.values, column.is_missing, labels, column.has_words)
         )
+    if not isinstance(inputs, Features) or inputs.columns is None:
+        return ()
+    gone = np.zeros(len(inputs), np.bool_)
+    return tuple(
+        name
+        for k, name in enumerate(inputs.columns)
+        if leaks(inputs.values[:, k], gone, labels, False)
+    )
+
+
+def about_leaks(names: Sequence[str]) -> str:
+    """Return a sentence about columns that predict every label perfectly, with the remedy."""
+    are_many = len(names) > 1
+    return (
+        f"{quote_names(names, MAX_NOTED)} predict{'' if are_many else 's'} every label perfectly, "
+        "as a copy of the labels does, so the audit can find no wrong label; if "
+        f"{'these are copies' if are_many else 'it is a copy'}, train without "
+        f"{'them' if are_many else 'it'}: {option_for('ignore_column', names)}"
+    )
 
 
 def _about_columns(found: Sequence[Found]) -> Iterator[str]:
