@@ -47,6 +47,7 @@ from proselflc.data.tables.reading import (
     learned_columns,
     needed_numbers,
     require_columns,
+    without_constants,
 )
 from proselflc.data.tables.table_file import Table, open_table
 from proselflc.errors import InputError, unknown
@@ -122,9 +123,9 @@ def read(
     reader = (
         None
         if request.features is not None
-        else _Reader(request, rows_of["train"], kinds)
+        else _Reader(request, rows_of["train"], kinds=kinds)
         if needs is None
-        else _Reader(request, None, needs.kinds, needed, needs.fill)
+        else _Reader(request, None, needs)
     )
     inputs, ids = _inputs(table, roles, reader)
     about = () if reader is None else tuple(reader.notes)
@@ -265,18 +266,23 @@ class _Reader:
 
     request: Request
     train: Ints | None = None  # [n] rows of the training part
-    kinds: tuple[ColumnKind, ...] | None = None  # of a model, or of a table beside this one
-    needed: Sequence[str] | None = None  # columns of a model
-    fill: Sequence[float] | None = None  # what stands for their missing cells
+    needs: ModelNeeds | None = None  # of a model
+    kinds: tuple[ColumnKind, ...] | None = None  # of a table beside this one
     notes: list[str] = field(default_factory=list)  # about the cells
 
     def __call__(self, table: Table, roles: Roles) -> Inputs:
-        if self.kinds is not None:
-            require_columns(table, [kind.name for kind in self.kinds])
-            return known_columns(table, self.kinds)
-        if self.needed is not None:
-            require_columns(table, self.needed)
-            return needed_numbers(table, self.needed, self.fill, self.notes.append)
+        needs = self.needs or ModelNeeds(())
+        kinds = needs.kinds or self.kinds
+        needed = needs.columns if kinds is None else tuple(kind.name for kind in kinds)
+        if needed is not None:
+            absent = require_columns(table, needed, needs.optional)
+            if absent:
+                self.notes.append(without_constants(table, absent))
+            if kinds is not None:
+                return known_columns(table, [kind for kind in kinds if kind.name not in absent])
+            there = [k for k, name in enumerate(needed) if name not in absent]
+            fill = None if needs.fill is None else [needs.fill[k] for k in there]
+            return needed_numbers(table, [needed[k] for k in there], fill, self.notes.append)
         apart = {c for c in table.columns if is_about_labels(table, c)}
         apart |= {c for c in usual_ids(table, ()) if c not in asked_columns(table, self.request)}
         known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)
