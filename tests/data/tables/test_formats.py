@@ -327,6 +327,26 @@ def test_feather_beyond_the_memory_is_refused(
         open_table(path)
 
 
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+@pytest.mark.parametrize("suffix", [".feather", ".arrow"])
+def test_feather_is_refused_before_it_is_decompressed(
+    compression: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"a{suffix}"
+    words = pa.array(["x" * 2_000_000, "y"]).dictionary_encode()
+    values = pa.table({"v": [0.0] * 1_000_000, "w": words.take(pa.array([0] * 1_000_000))})
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    new = pa.ipc.new_file if suffix == ".feather" else pa.ipc.new_stream
+    with new(path, values.schema, options=options) as writer:
+        writer.write(values)
+    assert len(open_table(path)) == 1_000_000
+    assert path.stat().st_size < 100_000
+    monkeypatch.setenv("PROSELFLC_MEMORY_GB", "0.01")
+    monkeypatch.setattr("pyarrow.ipc.open_stream", lambda _: pytest.fail("it was unpacked"))
+    with pytest.raises(InputError, match=r"reading .* needs .* GB of memory"):
+        open_table(path)
+
+
 def test_rows_beyond_the_last_of_a_sheet_and_blank_rows(tmp_path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()

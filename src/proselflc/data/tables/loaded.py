@@ -1,4 +1,4 @@
-"""Tables that are read whole: Feather, JSON lines, Excel, and compressed Parquet."""
+"""Tables that are read whole: JSON lines, Excel, and compressed Parquet."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class Loaded:
     first: int = 1  # position of the first row
     notes: tuple[str, ...] = ()  # sentences about cells that could not be read
     places: Sequence[int] = ()  # position of each row, if they do not follow each other
+    sheet: str = ""  # of an Excel file
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -79,33 +80,6 @@ class Loaded:
     def where(self, row: int) -> str:
         """Return the position of a row in its file."""
         return f"{self.unit} {self.places[row] if self.places else row + self.first}"
-
-
-def open_feather(path: Path) -> Loaded:
-    """Return the table in a Feather or Arrow IPC file."""
-    import pyarrow as pa
-
-    try:
-        with open_bytes(path) as stream:
-            require(path.stat().st_size, f"reading {path}", _INSTEAD)
-            content = stream.read()
-        source = pa.BufferReader(content)
-        is_file = content[:6] == b"ARROW1"
-        reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
-        batches, size = [], len(content)
-        many = range(reader.num_record_batches) if is_file else None
-        for batch in reader if many is None else map(reader.get_batch, many):
-            size += batch.nbytes
-            require(size, f"reading {path}", _INSTEAD)
-            batches.append(batch)
-        table = pa.Table.from_batches(batches, reader.schema)
-        table.validate(full=True)
-    except InputError:
-        raise
-    except Exception as error:  # Arrow raises its own errors for some damage, others for other
-        words = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"cannot read the Feather file {path} ({words}): write it again") from None
-    return Loaded(path, tuple(table.column_names), table, "Feather")
 
 
 def open_packed_parquet(path: Path) -> Loaded:
@@ -344,7 +318,18 @@ def _of_sheet(path: Path, page: Any, formula_page: Any | None = None) -> Loaded:
             raise InputError(f"column {k + 1} of {path} has cells but no name: name or remove it")
     form = f'Excel, sheet "{short(page.title)}"'
     found = blocks.table(tuple(header))
-    return Loaded(path, tuple(header), found, form, "row", first, formulas.notes, places)
+    notes = formulas.notes
+    return Loaded(path, tuple(header), found, form, "row", first, notes, places, page.title)
+
+
+def sheet_rows(path: Path, sheet: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of the rows of a sheet that are not empty, its heading first."""
+    book, _ = _open_book(path)
+    page = book[sheet]
+    page.reset_dimensions()
+    for row in page.iter_rows(values_only=True):
+        if any(value not in (None, "") for value in row):
+            yield row
 
 
 def _check_parts(path: Path, content: io.BytesIO) -> None:

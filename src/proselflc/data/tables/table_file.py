@@ -24,10 +24,10 @@ from proselflc.data.request import (
 )
 from proselflc.data.tables.cells import one_line, parse_numbers
 from proselflc.data.tables.encodings import NAMES, find_encoding, is_packed, open_bytes, open_text
+from proselflc.data.tables.feather import open_feather
 from proselflc.data.tables.loaded import (
     Loaded,
     open_excel,
-    open_feather,
     open_json_lines,
     open_packed_parquet,
 )
