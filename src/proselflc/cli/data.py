@@ -236,7 +236,11 @@ def columns(
         say_notes(found.notes)
         print_json(asdict(found))
         return
-    say(f"{found.data}: {found.rows:,} rows, {len(found.columns):,} columns, {found.form}")
+    rows, wide = found.rows, len(found.columns)
+    say(
+        f"{found.data}: {rows:,} row{'s' * (rows != 1)}, {wide:,} column{'s' * (wide != 1)}, "
+        f"{found.form}"
+    )
     print_table(
         ("column", "kind", "missing", "distinct", "example", "note"),
         [

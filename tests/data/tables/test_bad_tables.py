@@ -202,6 +202,8 @@ def test_whole_numbers_are_classes_or_measurements(
     path = tmp_path / "a.csv"
     rows = (f"{k * 7 % 11};{label}" for k, label in enumerate(labels))
     path.write_text(lines("v;label", *rows))
+    label = summary.summarize(path, Request()).columns[1]
+    assert ("this is regression" in label.note) is (is_refused or is_noted)
     if is_refused:
         assert "so this looks like regression" in said(path, path.read_text())
         return

@@ -40,6 +40,10 @@ MAX_NAMED = 10  # columns named in a message
 MAX_PASTED = 2000  # characters of column names in a suggested option
 
 MOST_MEASURED = 20  # different numbers up to which they are classes
+REGRESSION = (
+    "{:,} different numbers, from {:,.6g} to {:,.6g}; if they are measurements, this is "
+    "regression, and you should divide them into classes first"
+)
 FEW_PER_NUMBER = 5  # rows per whole number below which these are measurements
 NEARLY = 0.9  # share of different labels from which they look like ids
 MAX_NOTED = 8  # columns, or groups of classes, named in a note
@@ -424,11 +428,7 @@ def notes(request: Request, dataset: Dataset) -> Iterator[str]:
         yield from _note_ids(inputs.numbers, inputs.columns, is_named=request.id_column is not None)
     values = measurements(dataset.names) if is_table(request.data) else []
     if values:
-        yield (
-            f"the labels are {len(values):,} different numbers, from {min(values):,.6g} to "
-            f"{max(values):,.6g}; if they are measurements, this is regression, and you should "
-            "divide them into classes first"
-        )
+        yield f"the labels are {REGRESSION.format(len(values), min(values), max(values))}"
     groups = similar_classes(dataset.names)
     if groups:
         shown = ", ".join(quote_names(group, MAX_NOTED) for group in groups[:MAX_NOTED])

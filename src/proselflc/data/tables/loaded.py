@@ -300,7 +300,7 @@ def _of_sheet(path: Path, page: Any, formula_page: Any | None = None) -> Loaded:
         if len(row) > len(header):
             raise InputError(
                 f"row {number} of {path} has {len(row)} cells, but row {first - 1} names "
-                f"{len(header)} columns: name or remove them"
+                f"{len(header)} column{'s' * (len(header) != 1)}: name or remove them"
             )
         rows.append(dict(enumerate(row)))
         places.append(number)

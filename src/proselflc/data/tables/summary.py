@@ -17,11 +17,13 @@ from proselflc.data.tables.cells import short
 from proselflc.data.tables.columns import (
     MAX_NOTED,
     MIN_ROWS,
+    REGRESSION,
     Roles,
     asked_columns,
     find_roles,
     label_names,
     looks_like_ids,
+    measurements,
     option_for,
     quote_names,
     usual_ids,
@@ -100,7 +102,10 @@ def summarize(path: Path, request: Request) -> TableSummary:
     if roles.label is not None:
         given = np.array(label_cells(table, roles.label, request.unlabelled))
         learned = train[given[train] != ""]
-        labels = np.unique(given[learned], return_inverse=True)[1].astype(np.int64)
+        classes, labels = np.unique(given[learned], return_inverse=True)
+        labels, values = labels.astype(np.int64), measurements(classes.tolist())
+        if values:
+            reasons[roles.label] = REGRESSION.format(len(values), min(values), max(values))
     rows = []
     for name, cells in in_blocks(table, table.columns):
         role = named.get(name)

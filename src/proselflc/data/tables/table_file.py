@@ -328,8 +328,8 @@ def _csv_rows(
                     yield line, row
                 elif len(row) != width:
                     raise InputError(
-                        f"line {line} of {path} has {len(row)} cells, but the first line names "
-                        f"{width} columns: fix that line"
+                        f"line {line} of {path} has {len(row)} cell{'s' * (len(row) != 1)}, but "
+                        f"the first line names {width} column{'s' * (width != 1)}: fix that line"
                     )
                 elif blank is not None and width == 1:
                     raise InputError(
