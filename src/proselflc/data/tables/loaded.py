@@ -213,14 +213,15 @@ def open_excel(path: Path, sheet: str | None, wanted: Collection[str] = ()) -> L
 
 
 def _likeliest(path: Path, book: Any, wanted: Collection[str]) -> str | None:
-    """Return the name of the sheet with most of the wanted columns, or of the first one."""
+    """Return the name of the sheet with most of the wanted columns, and of most columns."""
     lower = {name.strip().lower() for name in wanted}
 
-    def found(page: Any) -> int:
+    def found(page: Any) -> tuple[int, int]:
         page.reset_dimensions()
         rows = islice(page.iter_rows(values_only=True), _HEADER_ROWS)
         header = next((row for row in rows if any(row)), ())
-        return len(lower & {str(cell).strip().lower() for cell in header})
+        names = {str(cell).strip().lower() for cell in header if cell is not None}
+        return len(lower & names), len(names)
 
     try:
         best = max(book.worksheets, key=found, default=None)
