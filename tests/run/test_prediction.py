@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pyarrow.parquet as pq
 import pytest
 
 import proselflc
 from proselflc.cli.app import run as command
+from proselflc.run.reader import load_run
 
 X = np.array([[0.0, 0.0], [0.1, 0.0], [1.0, 1.0], [0.9, 1.0]] * 10, dtype=np.float32)
 Y = np.array([0, 0, 1, 1] * 10)
@@ -247,6 +249,12 @@ def test_columns_that_were_constant_need_not_be_there(
         found.append([row["confidence"] for row in csv.DictReader(io.StringIO(out))])
     assert found[0] == found[1]
     assert 'has no columns "unit", "on" and "k", which were constant in training' in err
+    trained = load_run(run)
+    frames = [pd.read_csv(path, dtype={"v": float}) for path in (whole, part)]
+    frames.append(frames[1].mask(frames[1].index.to_numpy()[:, None] < 3))
+    probabilities = [trained.predict(frame).probabilities for frame in frames]
+    assert np.array_equal(probabilities[0], probabilities[1])
+    assert np.array_equal(probabilities[0][3:], probabilities[2][3:])
     part.write_text("unit\nmg\n")
     assert command(["predict", str(run), str(part)]) == 2
     assert 'lacks the column "v"' in capsys.readouterr().err
@@ -255,8 +263,6 @@ def test_columns_that_were_constant_need_not_be_there(
 def test_missing_cells_of_a_model_of_numbers_are_the_training_median(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import pandas as pd  # type: ignore[import-untyped]
-
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": np.array(["low", "high"])[Y]})
     run = proselflc.fit(frame[["a", "b"]], frame["label"], epochs=3, out=tmp_path / "run")
     medians = frame[["a", "b"]].astype(np.float32).median()

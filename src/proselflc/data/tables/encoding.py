@@ -201,8 +201,8 @@ class EncodedColumn:
         if self.kind.kind == "category":
             alone = len(self.categories) == 1
             return Column(self.kind, np.zeros(many, np.int32), self.categories) if alone else None
-        dtype = np.float64 if self.kind.kind == "date" else np.float32
-        return Column(self.kind, np.full(many, self.fill, dtype))
+        values = np.full(many, self.fill, np.float64)
+        return Column(self.kind, values if self.kind.kind == "date" else values.astype(np.float32))
 
     def _codes(self, column: Column) -> npt.NDArray[np.int64]:
         """Return [N] the codes of categories; −1 if missing or, without a pool, unseen.
