@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,7 +135,8 @@ def test_a_leak_is_a_caution_beside_the_result_and_in_later_audits(messy: Path) 
             if again:
                 audit(path)
             run = load_run(path)
-            found = {one["code"]: one["message"] for one in run.summary["warnings"]}
+            warnings: Any = run.summary["warnings"]
+            found = {one["code"]: one["message"] for one in warnings}
             assert found["leaking_columns"].startswith('"copy" predicts every label perfectly')
             assert found["leaking_columns"].endswith("train without it: ignore_column='copy'")
             assert "leaking_columns" in [one.code for one in run.audit.warnings]

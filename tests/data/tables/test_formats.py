@@ -145,11 +145,12 @@ def test_sheets_are_named_and_chosen(tmp_path: Path) -> None:
 def test_the_sheet_with_the_label_column_is_suggested(tmp_path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
-    for name, rows in {
+    pages: dict[str, list[list[object]]] = {
         "notes": [["class of 2020"]],
         "patients": [[], ["age", " Kind "], [1, "a"], [2, "b"]],
         "old": [["age", "label"], [1, "a"], [2, "b"]],
-    }.items():
+    }
+    for name, rows in pages.items():
         page = book.create_sheet(name)
         for row in rows:
             page.append(row)
