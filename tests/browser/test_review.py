@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Route, ex
 
 from proselflc.auditing.neighbours import neighbours_of
 from proselflc.auditing.plain_features import PlainFeatures
+from proselflc.data.tables.table_file import open_table
 from proselflc.reviewing.view import next_steps
 from proselflc.run.reader import load_run
 
@@ -41,6 +43,24 @@ def trained(program: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         *("--epochs", 4, "--out", path),
     )
     return path
+
+
+@pytest.fixture(scope="module")
+def mixed(program: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the raw penguins, of which every seventh species is exchanged."""
+    folder = tmp_path_factory.mktemp("mixed")
+    path = folder / "penguins.csv"
+    original = Path(__file__).parents[2] / "examples" / "penguins.csv"
+    with original.open(newline="") as file:
+        heading, *rows = csv.reader(file)
+    k = heading.index("Species")
+    names = sorted({row[k] for row in rows})
+    for row in rows[::7]:
+        row[k] = names[(names.index(row[k]) + 1) % len(names)]
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([heading, *rows])
+    program("train", path, "--label", "Species", "--quiet", "--out", folder / "run")
+    return folder / "run"
 
 
 @pytest.fixture
@@ -594,6 +614,37 @@ def test_to_the_end(
     page.keyboard.press("z")
     expect(page.locator("#one")).to_be_visible()
     expect(page.locator("#progress")).to_contain_text("3 of 4 decided")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_rows_of_a_mixed_table(
+    width: int,
+    mixed: Path,
+    serve: Callable[..., Any],
+    tabs: Callable[..., Tabs],
+    tmp_path: Path,
+) -> None:
+    """Every column of a row is readable beside its name, also on a phone."""
+    run = Path(shutil.copytree(mixed, tmp_path / "run"))
+    page = tabs(width=width).open(serve(run))
+    name, _, suggested = shown(page)
+    text = page.locator("#example").inner_text()
+    table = open_table(mixed.parent / "penguins.csv")
+    for column in ("Island", "Sex", "Flipper Length (mm)"):
+        cell = table.texts(column)[int(name)]
+        assert column in text
+        assert cell in text or cell == "NA"
+    page.wait_for_selector("#near-suggested li")
+    assert "cannot be used" not in page.locator("#near").inner_text()
+    for word in page.locator("#question .label").all():  # "given" and "suggested" in one line each
+        assert word.bounding_box()["height"] < 24  # type: ignore[index]
+    assert overflow(page) <= 0
+    assert faults(page) == []
+    page.screenshot(path=tmp_path / "mixed.png", full_page=True)
+    press(page, "a")
+    [line] = lines(run)
+    assert line["example"] == name
+    assert line["label"] == suggested
 
 
 def test_a_random_sample(run: Path, serve: Callable[..., Any], tabs: Callable[..., Tabs]) -> None:

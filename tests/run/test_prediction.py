@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pyarrow.parquet as pq
 import pytest
 
 import proselflc
 from proselflc.cli.app import run as command
+from proselflc.run.reader import load_run
 
 X = np.array([[0.0, 0.0], [0.1, 0.0], [1.0, 1.0], [0.9, 1.0]] * 10, dtype=np.float32)
 Y = np.array([0, 0, 1, 1] * 10)
@@ -219,11 +221,48 @@ def test_columns_that_a_model_needs_must_be_there(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("model", ["mlp", "boosting"])
+@pytest.mark.parametrize("is_mixed", [True, False])
+def test_columns_that_were_constant_need_not_be_there(
+    model: str, is_mixed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Predictions are those with the columns."""
+    constants = {
+        "unit": "mg" if is_mixed else "7",
+        "on": "2026-01-02" if is_mixed else "3",
+        "k": "5",
+    }
+    columns: dict[str, list[object]] = {name: [cell] * 40 for name, cell in constants.items()}
+    columns |= {"v": [k % 2 + k / 100 for k in range(40)], "label": ["low", "high"] * 20}
+    whole, part = tmp_path / "whole.csv", tmp_path / "part.csv"
+    for path, names in ((whole, list(columns)), (part, ["v"])):
+        rows = [names, *zip(*(columns[name] for name in names), strict=True)]
+        path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    run = tmp_path / "run"
+    training = ["train", str(whole), "--model", model, "--epochs", "5", "--out", str(run)]
+    assert command([*training, "--quiet"]) == 0
+    found = []
+    for path in (whole, part):
+        capsys.readouterr()
+        assert command(["predict", str(run), str(path)]) == 0
+        out, err = capsys.readouterr()
+        found.append([row["confidence"] for row in csv.DictReader(io.StringIO(out))])
+    assert found[0] == found[1]
+    assert 'has no columns "unit", "on" and "k", which were constant in training' in err
+    trained = load_run(run)
+    frames = [pd.read_csv(path, dtype={"v": float}) for path in (whole, part)]
+    frames.append(frames[1].mask(frames[1].index.to_numpy()[:, None] < 3))
+    probabilities = [trained.predict(frame).probabilities for frame in frames]
+    assert np.array_equal(probabilities[0], probabilities[1])
+    assert np.array_equal(probabilities[0][3:], probabilities[2][3:])
+    part.write_text("unit\nmg\n")
+    assert command(["predict", str(run), str(part)]) == 2
+    assert 'lacks the column "v"' in capsys.readouterr().err
+
+
 def test_missing_cells_of_a_model_of_numbers_are_the_training_median(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import pandas as pd  # type: ignore[import-untyped]
-
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": np.array(["low", "high"])[Y]})
     run = proselflc.fit(frame[["a", "b"]], frame["label"], epochs=3, out=tmp_path / "run")
     medians = frame[["a", "b"]].astype(np.float32).median()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from proselflc.auditing.noise_range import NoiseRange
 from proselflc.auditing.records import Records
 from proselflc.data.inputs import Ints
 from proselflc.data.request import TABLES
+from proselflc.data.tables.summary import about_leaks
 from proselflc.wording import command, option
 
 MEMORISED = 0.98  # share of labels fitted before half of training: too late to find wrong ones
@@ -28,6 +29,7 @@ OWN_CORRECTIONS = (
     "these labels were corrected by a model of this kind, which cannot detect the errors that it "
     "left: the number of labels that look wrong does not measure improvement"
 )
+LEAK = "leaking_columns"  # code of a warning that is known while the data is at hand
 _PAIRS = 3  # of confused classes that a message names
 _LABEL_FILES = (*TABLES, ".npz", ".pt")
 _RANKED = "labels are ranked, but none is called suspect"
@@ -164,8 +166,17 @@ def epoch_warnings(epochs: float) -> Iterator[AuditWarning]:
         )
 
 
-def label_warnings(config: Mapping[str, Any]) -> Iterator[AuditWarning]:
-    """Yield the reason that is known before training: a model corrected these labels."""
+def label_warnings(
+    config: Mapping[str, Any], leaking: Sequence[str] = ()
+) -> Iterator[AuditWarning]:
+    """Yield the reasons that are known before training.
+
+    Args:
+        config: of a run, which may learn labels that a model corrected.
+        leaking: names of columns that predict every label perfectly.
+    """
+    if leaking:
+        yield AuditWarning(LEAK, about_leaks(leaking))
     if learns_own_corrections(config):
         yield AuditWarning(
             "own_corrections",

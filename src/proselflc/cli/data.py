@@ -233,9 +233,14 @@ def columns(
         raise InputError("there is no table", field="data", fix="give the path of one")
     found = summarize(Path(request.data), request)
     if json:
+        say_notes(found.notes)
         print_json(asdict(found))
         return
-    say(f"{found.data}: {found.rows:,} rows, {len(found.columns):,} columns, {found.form}")
+    rows, wide = found.rows, len(found.columns)
+    say(
+        f"{found.data}: {rows:,} row{'s' * (rows != 1)}, {wide:,} column{'s' * (wide != 1)}, "
+        f"{found.form}"
+    )
     print_table(
         ("column", "kind", "missing", "distinct", "example", "note"),
         [
@@ -255,6 +260,7 @@ def columns(
             for one in found.columns
         ],
     )
+    say_notes(found.notes)
 
 
 def noise(

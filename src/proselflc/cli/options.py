@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, field, fields, make_dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -34,34 +35,41 @@ _SEARCH = {
 }
 # Commands that take data as their first word, or as the second after a run.
 _DATA_FIRST = {"train": 1, "search": 1, "columns": 1, "noise": 1, "embed": 1, "predict": 2}
+_ONE_WORD = {"--data=-": ("--data", "-")}
 _EXCLUSIVE = (("epochs", "steps"), ("eval_epochs", "eval_steps"))
 
 
 def with_data(arguments: Sequence[str]) -> list[str]:
     """Return the words of a command line with --data in front of data that is given without it.
 
+    A table from standard input, -, is saved as a file, whose path takes its place.
+
     >>> with_data(["train", "patients.csv", "--label", "kind"])
     ['train', '--data', 'patients.csv', '--label', 'kind']
     """
     words = list(arguments)
     place = _DATA_FIRST.get(words[0], 0) if words else 0
-    if not place or len(words) <= place or words[place].startswith("--"):
+    if not place:
         return words
-    if words[place] != "-" and words[place].startswith("-"):
-        return words
-    if _has_flag(words, "--data"):
-        raise InputError(
-            f"the data is given twice, as {words[place]} and with --data",
-            field="data",
-            fix="give it once",
-        )
-    if words[place] == "-" and not _has_flag(words, "--help"):
+    if len(words) > place and (words[place] == "-" or not words[place].startswith("-")):
+        if _has_flag(words, "--data"):
+            raise InputError(
+                f"the data is given twice, as {words[place]} and with --data",
+                field="data",
+                fix="give it once",
+            )
+        words.insert(place, "--data")
+    words = [part for word in words for part in _ONE_WORD.get(word, (word,))]
+    if flag_value(words, "--data") == "-" and not _has_flag(words, "--help"):
         from proselflc.data.tables.standard_input import save
         from proselflc.terminal import say
 
-        words[place] = str(save(Path("runs")))
-        say(f"standard input is saved as {words[place]}")
-    return [*words[:place], "--data", *words[place:]]
+        path = str(save(Path("runs")))
+        say(f"standard input is saved as {path}")
+        for k, pair in enumerate(pairwise(words), 1):
+            if pair == ("--data", "-"):
+                words[k] = path
+    return words
 
 
 def with_parameters(command: Callable[..., R], takers: Sequence[Method[Any]]) -> Callable[..., R]:

@@ -285,6 +285,7 @@ class ModelNeeds:
     columns: tuple[str, ...] | None = None
     kinds: tuple[ColumnKind, ...] | None = None  # of the columns, if they are of several kinds
     fill: tuple[float, ...] | None = None  # what stands for missing cells of columns of numbers
+    optional: frozenset[str] = frozenset()  # columns that may be absent
 
 
 @dataclass(frozen=True)

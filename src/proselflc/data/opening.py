@@ -128,6 +128,7 @@ def open_inputs(
     columns: tuple[str, ...] | None = None,
     kinds: tuple[ColumnKind, ...] | None = None,
     fill: tuple[float, ...] | None = None,
+    optional: frozenset[str] = frozenset(),
 ) -> Contents:
     """Open what a model is to judge: all that `open_data` opens, and the same without labels.
 
@@ -146,7 +147,7 @@ def open_inputs(
         )
     _must_be_no_spreadsheet(request)
     _check_columns(request)
-    needs = ModelNeeds(names, split, columns, kinds, fill)
+    needs = ModelNeeds(names, split, columns, kinds, fill, optional)
     if request.features is None:
         found = _contents(request, needs)
     elif not request.data:

@@ -109,6 +109,11 @@ class Standardization(Preprocessing):
         return cls(tuple(map(float, mean)), tuple(map(float, std)), train.columns, median)
 
     @property
+    def optional(self) -> frozenset[str]:
+        """Return the columns that were constant in training, which later tables may lack."""
+        return frozenset(c for c, std in zip(self.columns or (), self.std, strict=False) if not std)
+
+    @property
     def fill(self) -> Numbers:
         """Return D numbers that stand for missing cells: the medians, or in old runs the means."""
         return self.mean if self.median is None else self.median
@@ -149,12 +154,15 @@ class Standardization(Preprocessing):
             return values
         place = {name: i for i, name in enumerate(inputs.columns)}
         for name in self.columns:
-            if name not in place:
+            if name not in place and name not in self.optional:
                 raise InputError(
                     f'the column "{name}" that this model was made for is missing; columns here: '
                     f"{', '.join(inputs.columns)}"
                 )
-        return values[:, [place[name] for name in self.columns]]
+        found = np.empty((len(values), len(self.columns)), values.dtype)
+        for k, name in enumerate(self.columns):
+            found[:, k] = values[:, place[name]] if name in place else self.mean[k]
+        return found
 
     def validate(self) -> None:
         if len(self.mean) != len(self.std) or min(self.std) < 0:

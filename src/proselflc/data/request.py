@@ -23,7 +23,9 @@ KINDS_ASKED = ("categorical", "numeric", "text")  # options that name columns of
 SPREADSHEETS = (".xlsb", ".xls", ".ods")  # which are not read
 
 
-COPIES = (*DELIMITED, *PARQUET, *(f"{suffix}.gz" for suffix in DELIMITED))  # which are written
+XLSX = ".xlsx"
+PACKED = (*DELIMITED, *JSON_LINES)  # formats that are written with gzip too
+COPIES = (*PACKED, *PARQUET, *FEATHER, XLSX, *(f"{suffix}.gz" for suffix in PACKED))
 
 
 def table_suffix(path: Path | str) -> str:

@@ -15,7 +15,15 @@ from proselflc.data.image import sift
 from proselflc.data.inputs import ImageFiles, Ints
 from proselflc.data.label_files import read_label_table
 from proselflc.data.opening import open_all
-from proselflc.data.request import COPIES, DELIMITED, FROM_PYTHON, PARQUET, is_table, table_suffix
+from proselflc.data.request import (
+    COPIES,
+    DELIMITED,
+    FROM_PYTHON,
+    PARQUET,
+    XLSX,
+    is_table,
+    table_suffix,
+)
 from proselflc.data.sources import image_folder
 from proselflc.data.sources.image_folder import Link
 from proselflc.data.tables import table as tables
@@ -31,6 +39,10 @@ from proselflc.run.corrections import audit_of
 from proselflc.run.reader import Run
 from proselflc.wording import command, option
 
+_FORMS = {
+    **{".pq": ".parquet", ".tab": ".tsv", ".ndjson": ".jsonl", ".xlsm": ".xlsx"},
+    **dict.fromkeys((".arrow", ".ipc"), ".feather"),
+}
 _TO_FILE = "write the labels to a file with "
 
 
@@ -272,10 +284,13 @@ def _write_copy(corrected: LabelExport, options: Export, out: Path) -> list[str]
             fix="restore it, or change to the folder where the run was trained"
             + ("" if has_labels_beside else f", or pass its location as {option('data')}"),
         )
-    if table_suffix(source) in (*DELIMITED, *PARQUET) and _form(out) != _form(source):
+    plain = (*DELIMITED, *PARQUET)  # into which a table of another format is converted
+    is_plain = table_suffix(source) in plain
+    if _form(out) != _form(source) and (is_plain or table_suffix(out) not in plain):
+        others = "" if is_plain else ", or a .csv, .tsv or .parquet file"
         raise InputError(
-            f"a copy of {source} must be a {source.suffix} file too, but {option('copy')} is "
-            f'"{out.name}"',
+            f"a copy of {source} must be a {_form(source)} file too{others}, but {option('copy')} "
+            f'is "{out.name}"',
             field="copy",
         )
     if out.exists() and out.samefile(source):
@@ -307,15 +322,18 @@ def _write_copy(corrected: LabelExport, options: Export, out: Path) -> list[str]
     ).write(out)
     labels = "1 label" if copied.changed == 1 else f"{copied.changed:,} labels"
     verb = "was" if copied.changed == 1 else "were"
-    return [
+    notes = [
         f'{labels} in the column "{column}" {verb} changed; the column "{copied.before}" holds the '
         f"labels of {source}"
     ]
+    if table_suffix(out) == XLSX:
+        notes.append(f"{out} holds the values of one sheet, without formulas and formats")
+    return notes
 
 
 def _form(path: Path) -> str:
     ending = table_suffix(path)
-    return {".pq": ".parquet", ".tab": ".tsv"}.get(ending, ending)
+    return _FORMS.get(ending, ending)
 
 
 def _renamed(classes: Ints, own: tuple[str, ...], names: tuple[str, ...]) -> list[int]:

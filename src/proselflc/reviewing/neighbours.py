@@ -29,9 +29,9 @@ class Neighbours:
     """Finds confidently labelled examples of a class that are similar to another example.
 
     Similarity is the cosine between the inputs of the model's last linear layer, or between
-    logits if the model has no such layer. Of each class, the `POOL` examples with the highest
-    quality are compared; suspects are left out. The inputs are the training examples of the
-    run, row for row.
+    logits if the model has no such layer; for trees it is that between standardised rows. Of each
+    class, the `POOL` examples with the highest quality are compared; suspects are left out. The
+    inputs are the training examples of the run, row for row.
     """
 
     def __init__(self, run: Run, inputs: Inputs) -> None:
@@ -75,9 +75,11 @@ class Neighbours:
         run, n = self._run, len(rows)
         inputs = self._inputs.take(rows)
         run.preprocessing.check(inputs)
+        layers = [module for module in run.model.modules() if isinstance(module, nn.Linear)]
+        if not layers and inputs.medium == "table":  # trees, whose predictions say little
+            return _of_length_1(run.preprocessing(inputs))
         part = Part(inputs, np.zeros(n, np.int64), tuple(str(k) for k in range(n)))
         captured: list[Tensor] = []
-        layers = [module for module in run.model.modules() if isinstance(module, nn.Linear)]
         hooks = [
             last.register_forward_pre_hook(lambda _, args: captured.append(args[0].detach()))
             for last in layers[-1:]
@@ -101,5 +103,9 @@ class Neighbours:
             for hook in hooks:
                 hook.remove()
         assert stacked is not None
-        normalised: Floats = nn.functional.normalize(stacked, dim=1).numpy()
-        return normalised
+        return _of_length_1(stacked)
+
+
+def _of_length_1(features: Tensor) -> Floats:
+    normalised: Floats = nn.functional.normalize(features, dim=1).numpy()
+    return normalised

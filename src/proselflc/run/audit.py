@@ -12,7 +12,7 @@ import numpy as np
 
 from proselflc.auditing import held_out, verdict, witness
 from proselflc.auditing.audit import Audit
-from proselflc.auditing.caveats import NARROWED, REVIEWED, label_warnings
+from proselflc.auditing.caveats import LEAK, NARROWED, REVIEWED, AuditWarning, label_warnings
 from proselflc.auditing.detection import suspect_pairs
 from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.measured import Reviewed, in_words
@@ -84,7 +84,7 @@ def audit(
         held = None if folds == 0 else held_out.of_run(directory, run.labels)
         second, is_new = _witness(run, Data(dataset, data))
         records = Records(epochs_of(directory), held, second)
-        warnings = tuple(label_warnings(run.config))
+        warnings = (*label_warnings(run.config), *_about_columns(run))
         examination = None
         with suppress(InputError):  # a damaged file of neighbours is found again by an export
             examination = neighbours.examination(run)
@@ -133,6 +133,13 @@ def _second_opinion(run: Run, data: Data) -> Witness | None:
             inputs = original.inputs(run, data=data.path)  # those that are kept in the run
         return witness.of_inputs(inputs, labels.given, len(labels.names), preprocessing)
     return None
+
+
+def _about_columns(run: Run) -> list[AuditWarning]:
+    """Return the warnings about columns of the data, which training has kept."""
+    with suppress(InputError):  # an audit that is damaged or missing is made anew
+        return [warning for warning in run.audit.warnings if warning.code == LEAK]
+    return []
 
 
 def _check(run: Run) -> None:

@@ -74,14 +74,22 @@ def predict(
     fit into memory are computed again when they are asked for.
     """
     scaling = run.preprocessing
-    columns, fill = None, None
+    columns, fill, optional = None, None, frozenset[str]()
     if isinstance(scaling, Standardization) and scaling.columns is not None:
-        columns, fill = scaling.columns, scaling.fill
+        columns, fill, optional = scaling.columns, scaling.fill, scaling.optional
     kinds = scaling.kinds if isinstance(scaling, TableEncoding) else None
-    if kinds is not None:
-        columns = tuple(kind.name for kind in kinds)
+    if isinstance(scaling, TableEncoding):
+        columns, optional = tuple(kind.name for kind in scaling.kinds), scaling.optional
     named = _with_trained_columns(run, request)
-    found = open_inputs(named, run.names, split=split, columns=columns, kinds=kinds, fill=fill)
+    found = open_inputs(
+        named,
+        run.names,
+        split=split,
+        columns=columns,
+        kinds=kinds,
+        fill=fill,
+        optional=optional,
+    )
     examples = found.joined()
 
     def batches() -> Iterator[Floats]:

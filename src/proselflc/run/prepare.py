@@ -65,6 +65,7 @@ class PreparedRun:
     eval_steps: int  # between evaluation points
     shard: tuple[int, int]  # index of this process and number of processes
     begun_in: int = 1  # number of processes
+    leaking: tuple[str, ...] = ()  # columns that predict every label perfectly
 
     @property
     def epochs(self) -> int:
@@ -95,6 +96,7 @@ class LabelledData:
     config: Config
     dataset: Dataset
     labels: Labels  # of the training part
+    leaking: tuple[str, ...] = ()  # columns that predict every label perfectly
 
 
 def label_data(
@@ -115,7 +117,11 @@ def label_data(
             *summary.notes(dataset),
         ):
             report(note)
+        leaking = summary.leaking(dataset)
+        if leaking:
+            report(summary.about_leaks(leaking))
     else:
+        leaking = summary.leaking(dataset)
         config = replace(config, request=Request(data=FROM_PYTHON))
     for note in (
         *label_run_notes(config.request, dataset),
@@ -128,7 +134,7 @@ def label_data(
         if many == 1:
             which = f"1 example could not be read and is skipped, {first.id}"
         report(f"{which} ({first.reason}); the run's model.json lists them")
-    return LabelledData(config, *_labelled(config, dataset, report))
+    return LabelledData(config, *_labelled(config, dataset, report), leaking)
 
 
 def prepare(
@@ -265,6 +271,7 @@ def prepare(
         eval_steps=_eval_steps(config, len(train), total),
         shard=shard,
         begun_in=begun_in,
+        leaking=data.leaking,
     )
 
 

@@ -298,13 +298,21 @@ class Run:
     def predict(self, x: object, *, batch_size: int = 512, workers: int = 2) -> Predictions:
         """Predict arrays, data frames, texts or image paths; see `proselflc.fit` for x.
 
-        Missing numbers of a data frame count as the median of their column in training.
+        Missing numbers of a data frame count as the median of their column in training. Columns
+        that were constant in training may be absent.
         """
-        scaling = self.preprocessing
-        kinds = scaling.kinds if isinstance(scaling, TableEncoding) else None
+        scaling, kinds, absent = self.preprocessing, None, frozenset[str]()
+        if frames.is_frame(x) and isinstance(scaling, Standardization | TableEncoding):
+            absent = scaling.optional - set(frames.column_names(x))
+        if isinstance(scaling, TableEncoding):
+            kinds = tuple(one for one in scaling.kinds if one.name not in absent) or scaling.kinds
         taken = arrays.inputs(x, kinds=kinds)
         if isinstance(scaling, Standardization) and isinstance(taken, MixedColumns):
-            taken = frames.numbers(x, "x", scaling.columns, scaling.fill)
+            names, fill = scaling.columns, scaling.fill
+            if names is not None:
+                there = [k for k, name in enumerate(names) if name not in absent]
+                names, fill = tuple(names[k] for k in there), tuple(fill[k] for k in there)
+            taken = frames.numbers(x, "x", names, fill)
         return self.predict_inputs(taken, batch_size=batch_size, workers=workers)
 
     def predict_inputs(

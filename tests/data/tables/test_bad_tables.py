@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from proselflc.data.request import Request
-from proselflc.data.tables import summary, table
+from proselflc.data.tables import columns, summary, table
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
+from proselflc.run.audit import audit
+from proselflc.run.config import Config, OutputOptions
+from proselflc.run.reader import load_run
+from proselflc.run.train import train
+from proselflc.terminal import Silent
+from proselflc.training.recipe import Recipe
 from proselflc.wording import on_command_line
 
 
@@ -32,7 +40,10 @@ def test_labels(tmp_path: Path) -> None:
     measured = lines("v,label", *(f"{k},{k * 1.37:.2f}" for k in range(40)))
     message = said(path, measured)
     assert 'the column "label"' in message
-    assert "holds 40 different numbers, such as 0.00, so this looks like regression" in message
+    assert (
+        "holds 40 different numbers in 40 rows, such as 0.00, so this looks like regression"
+        in message
+    )
     assert message.endswith(
         "divide the numbers into classes, or name another column with --label-column"
     )
@@ -104,14 +115,31 @@ def test_constant_id_like_and_leaking_columns_are_noted_by_name(messy: Path) -> 
         with on_command_line():
             yield from summary.notes(table.read(messy).dataset())
 
-    kinds, same, ids, leak = notes()
+    kinds, same, ids = notes()
     assert kinds == (
         "learning from 2 numbers (no, v), 2 categories (same, copy), "
         'ignoring "key" (id-like: different in every row)'
     )
     assert same == 'the column "same" is constant'
     assert ids.endswith("--ignore-column no")
-    assert leak.startswith('"copy" predicts every label perfectly')
+    assert summary.leaking(table.read(messy).dataset()) == ("copy",)
+
+
+def test_a_leak_is_a_caution_beside_the_result_and_in_later_audits(messy: Path) -> None:
+    config = Config(request=Request(data=str(messy)), model="boosting", recipe=Recipe(epochs=3))
+    for path in (
+        train(config, OutputOptions(messy.parent / "trees"), Silent()),
+        train(replace(config, model="mlp"), OutputOptions(messy.parent / "network"), Silent()),
+    ):
+        for again in (False, True):
+            if again:
+                audit(path)
+            run = load_run(path)
+            warnings: Any = run.summary["warnings"]
+            found = {one["code"]: one["message"] for one in warnings}
+            assert found["leaking_columns"].startswith('"copy" predicts every label perfectly')
+            assert found["leaking_columns"].endswith("train without it: ignore_column='copy'")
+            assert "leaking_columns" in [one.code for one in run.audit.warnings]
 
 
 @pytest.mark.parametrize(
@@ -145,6 +173,44 @@ def test_many_notes_are_few_sentences(tmp_path: Path) -> None:
     assert notes[1].endswith('"c7" and 42 more are constant')
     assert sum('"oops" in line 11' in note for note in notes) == 8
     assert any(note.startswith("4 more such notes are shown by") for note in notes)
+
+
+def test_a_leak_is_found_although_some_labels_are_missing(messy: Path) -> None:
+    heading, *rows = messy.read_text().splitlines()
+    gone = [
+        row[:-1] + ("" if k % 9 == 0 else "NA") if k % 3 == 0 else row for k, row in enumerate(rows)
+    ]
+    messy.write_text(lines(heading, *gone))
+    found = {c.column: c.note for c in summary.summarize(messy, Request()).columns}
+    assert found["copy"] == "predicts the label perfectly"
+    assert found["v"] == ""
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_refused", "is_noted"),
+    [
+        ([k % 10 for k in range(200)], False, False),  # digits
+        ([k % 100 for k in range(300)], False, False),  # 100 classes, counted from 0
+        ([k % 100 + 1 for k in range(300)], False, False),
+        ([18 + k * k % 71 for k in range(150)], True, False),  # ages
+        ([18 + k * k % 71 for k in range(900)], False, True),
+        ([f"{k % 40},5" for k in range(900)], True, False),
+        ([1 + k % 9 / 2 for k in range(200)], False, False),  # grades
+    ],
+)
+def test_whole_numbers_are_classes_or_measurements(
+    labels: list[object], is_refused: bool, is_noted: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    rows = (f"{k * 7 % 11};{label}" for k, label in enumerate(labels))
+    path.write_text(lines("v;label", *rows))
+    label = summary.summarize(path, Request()).columns[1]
+    assert ("this is regression" in label.note) is (is_refused or is_noted)
+    if is_refused:
+        assert "so this looks like regression" in said(path, path.read_text())
+        return
+    notes = " ".join(columns.notes(Request(data=str(path)), table.read(path).dataset()))
+    assert ("if they are measurements, this is regression" in notes) is is_noted
 
 
 def test_integers_that_differ_in_every_row_may_be_regression(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from proselflc.data.opening import open_data
 from proselflc.data.request import Request
-from proselflc.data.tables import encodings, standard_input, table
+from proselflc.data.tables import encodings, standard_input, summary, table
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.data.tables.table_file import open_table
 from proselflc.errors import InputError
@@ -142,6 +142,29 @@ def test_sheets_are_named_and_chosen(tmp_path: Path) -> None:
         open_table(plain, "data")
 
 
+def test_the_sheet_with_the_label_column_is_suggested(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    pages: dict[str, list[list[object]]] = {
+        "notes": [["class of 2020"]],
+        "patients": [[], ["age", " Kind "], [1, "a"], [2, "b"]],
+        "old": [["age", "label"], [1, "a"], [2, "b"]],
+    }
+    for name, rows in pages.items():
+        page = book.create_sheet(name)
+        for row in rows:
+            page.append(row)
+    del book["Sheet"]
+    path = tmp_path / "a.xlsx"
+    book.save(path)
+    for asked, sheet in ((None, "old"), ("kind", "patients"), ("elsewhere", "patients")):
+        request = Request(data=str(path), label_column=asked)
+        for reads in (lambda r: table.read(path, r), lambda r: summary.summarize(path, r)):
+            with pytest.raises(InputError, match=f"choose one with sheet='?{sheet}") as caught:
+                reads(request)
+            assert caught.value.field == "sheet"
+
+
 def test_formulas_are_not_computed_and_rows_are_named(tmp_path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
@@ -158,6 +181,7 @@ def test_formulas_are_not_computed_and_rows_are_named(tmp_path: Path) -> None:
         "2 formulas have no computed value and count as missing, the first in cell B2; to use "
         "them, open the file in a spreadsheet and save it",
     )
+    assert summary.summarize(tmp_path / "a.xlsx", Request()).notes == data.notes[1:]
 
 
 def test_what_was_found_of_a_file_is_said_where_it_is_not_usual(tmp_path: Path) -> None:
@@ -300,6 +324,26 @@ def test_feather_beyond_the_memory_is_refused(
     path = tmp_path / "a.feather"
     pyarrow.feather.write_feather(pa.table({"v": [0.0] * 200_000}), path)
     monkeypatch.setenv("PROSELFLC_MEMORY_GB", "0.001")
+    with pytest.raises(InputError, match=r"reading .* needs .* GB of memory"):
+        open_table(path)
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+@pytest.mark.parametrize("suffix", [".feather", ".arrow"])
+def test_feather_is_refused_before_it_is_decompressed(
+    compression: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"a{suffix}"
+    words = pa.array(["x" * 2_000_000, "y"]).dictionary_encode()
+    values = pa.table({"v": [0.0] * 1_000_000, "w": words.take(pa.array([0] * 1_000_000))})
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    new = pa.ipc.new_file if suffix == ".feather" else pa.ipc.new_stream
+    with new(path, values.schema, options=options) as writer:
+        writer.write(values)
+    assert len(open_table(path)) == 1_000_000
+    assert path.stat().st_size < 100_000
+    monkeypatch.setenv("PROSELFLC_MEMORY_GB", "0.01")
+    monkeypatch.setattr("pyarrow.ipc.open_stream", lambda _: pytest.fail("it was unpacked"))
     with pytest.raises(InputError, match=r"reading .* needs .* GB of memory"):
         open_table(path)
 

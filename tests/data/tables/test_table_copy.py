@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -211,6 +212,78 @@ def test_a_file_that_is_being_changed(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="changed while it was read"):
             one.write(tmp_path / "copy.csv")
         assert not (tmp_path / "copy.csv").exists()
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".ndjson.gz"])
+def test_json_lines_keep_the_spelling_of_every_value(suffix: str, tmp_path: Path) -> None:
+    lines = (
+        '{"v": 1.50, "label": "cat", "big": 123456789012345678901}\n'
+        '\n{" label ":"dog","v":null}\n{"v":"=1+1","label":"c\\u0061t"}\n'
+    )
+    path = text(tmp_path / "a.jsonl", lines)
+    done, out = copy(
+        path, {0: "dog", 1: "cow"}, names=("cat", "dog", "cow"), out=tmp_path / f"b{suffix}"
+    )
+    assert done.changed == 2
+    content = gzip.decompress(out.read_bytes()) if suffix.endswith(".gz") else out.read_bytes()
+    assert content.decode().splitlines() == [
+        '{"v":1.50,"label":"dog","big":123456789012345678901,"label_before":"cat"}',
+        '{" label ":"cow","v":null,"label_before":"dog"}',
+        '{"v":"=1+1","label":"c\\u0061t","label_before":"c\\u0061t"}',
+    ]
+    assert open_table(out).texts("label") == ["dog", "cow", "cat"]
+
+
+@pytest.mark.parametrize("suffix", [".feather", ".arrow"])
+def test_feather_keeps_its_types(suffix: str, tmp_path: Path) -> None:
+    columns = {
+        "when": pa.array([1, 2, None], pa.timestamp("ms")),
+        "label": pa.array(["cat", "dog", "cat"]).dictionary_encode(),
+        "v": pa.array([1.5, None, 3.0], pa.float32()),
+    }
+    table = pa.table(columns).replace_schema_metadata({"pandas": "{}"})
+    path = tmp_path / f"a{suffix}"
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write(table)
+    _, out = copy(path, {0: "dog"})
+    found = open_table(out).table  # type: ignore[union-attr]
+    assert found.schema.metadata == {b"pandas": b"{}"}
+    assert found.select(["when", "v"]).equals(table.select(["when", "v"]))
+    assert found["label"].to_pylist() == ["dog", "dog", "cat"]
+    assert found["label"].type == found["label_before"].type == table["label"].type
+    assert found["label_before"].to_pylist() == ["cat", "dog", "cat"]
+
+
+def test_a_sheet_keeps_its_values_and_texts_are_no_formulas(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    page = book.active
+    page.title = "data"
+    book.create_sheet("other").append(["label"])
+    moment = datetime(2026, 1, 2, 3, 4, 5)
+    rows = [[], ["v", "label", 2026], [1.5, "cat", moment], [], [True, "dog"], ["t", "cat", -3]]
+    for row in rows:
+        page.append(row)
+    page["A6"] = "=1+1"
+    page["A6"].data_type = "s"
+    path, out = tmp_path / "a.xlsx", tmp_path / "b.xlsx"
+    book.save(path)
+    table = open_table(path, "data")
+    names = ("cat", "dog", "=cmd()")
+    new = TableCorrection(
+        table, "label", np.array([0, 1]), np.array([1, 2]), names, {"cat": 0, "dog": 1}
+    )
+    assert new.write(out) == CopyResult(2, "label_before")
+    made = openpyxl.load_workbook(out)
+    assert made.sheetnames == ["data"]
+    assert [list(row) for row in made["data"].iter_rows(values_only=True)] == [
+        ["v", "label", 2026, "label_before"],
+        [1.5, "dog", moment, "cat"],
+        [True, "=cmd()", None, "dog"],
+        ["=1+1", "cat", -3, "cat"],
+    ]
+    assert not [cell for row in made["data"].iter_rows() for cell in row if cell.data_type == "f"]
+    assert open_table(out).texts("v") == ["1.5", "true", "=1+1"]
 
 
 def test_a_packed_copy_of_json_lines(tmp_path: Path) -> None:

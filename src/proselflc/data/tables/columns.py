@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -11,8 +11,15 @@ import numpy as np
 
 from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Floats
-from proselflc.data.request import KINDS_ASKED, Request
-from proselflc.data.tables.cells import MISSING, NotNumericError, is_number, short
+from proselflc.data.request import KINDS_ASKED, Request, is_table
+from proselflc.data.tables.cells import (
+    MISSING,
+    NotNumericError,
+    decimal_mark,
+    is_number,
+    number_in,
+    short,
+)
 from proselflc.data.tables.table_file import Table
 from proselflc.errors import InputError, unknown
 from proselflc.wording import option
@@ -32,7 +39,12 @@ BEFORE = "label_before"  # previous labels, in a corrected copy of a table
 MAX_NAMED = 10  # columns named in a message
 MAX_PASTED = 2000  # characters of column names in a suggested option
 
-MOST_MEASURED = 20  # different numbers with a point up to which they may be classes
+MOST_MEASURED = 20  # different numbers up to which they are classes
+REGRESSION = (
+    "{:,} different numbers, from {:,.6g} to {:,.6g}; if they are measurements, this is "
+    "regression, and you should divide them into classes first"
+)
+FEW_PER_NUMBER = 5  # rows per whole number below which these are measurements
 NEARLY = 0.9  # share of different labels from which they look like ids
 MAX_NOTED = 8  # columns, or groups of classes, named in a note
 MIN_ROWS = 20  # with fewer rows, measurements are distinct by chance
@@ -262,17 +274,23 @@ def find_label(table: Table, name: str | None, taken: Sequence[str | None] = ())
     return found or find_column(table, None, GIVEN, field="label_column", taken=taken)
 
 
+def label_names(request: Request) -> tuple[str, ...]:
+    """Return the names that the column of labels may have."""
+    return (*LABEL, *GIVEN) if request.label_column is None else (request.label_column,)
+
+
 def check_labels(table: Table, column: str, cells: Sequence[str]) -> None:
     """Refuse a column of labels that holds ids or measurements."""
     distinct = set(cells)
     many, n = len(distinct), len(cells)
-    if many > MOST_MEASURED and any("." in cell for cell in distinct):
-        values = [float(cell) for cell in distinct if is_number(cell)]
-        if len(values) == many and any(value != round(value) for value in values):
+    values = measurements(distinct)
+    if values and (many < n or any(value != round(value) for value in values)):
+        is_whole = all(value == round(value) for value in values)
+        if not is_whole or n < FEW_PER_NUMBER * many:
             raise InputError(
-                f'the column "{short(column)}" of {table.path} holds {many:,} different numbers, '
-                f"such as {short(cells[0])}, so this looks like regression, and proselflc learns "
-                "classes",
+                f'the column "{short(column)}" of {table.path} holds {many:,} different numbers '
+                f"in {n:,} rows, such as {short(cells[0])}, so this looks like regression, and "
+                "proselflc learns classes",
                 field="label_column",
                 fix="divide the numbers into classes, or name another column with "
                 f"{option('label_column')}",
@@ -293,6 +311,26 @@ def check_labels(table: Table, column: str, cells: Sequence[str]) -> None:
         field="label_column",
         fix=f"name the column of the labels with {named}",
     )
+
+
+def measurements(labels: Collection[str]) -> list[float]:
+    """Return the values of distinct labels that look like measurements; empty for classes.
+
+    More than `MOST_MEASURED` numbers do, unless they count classes from 0 or 1.
+
+    >>> ages = [str(k) for k in range(18, 90)]
+    >>> measurements([str(k) for k in range(100)]), len(measurements(ages))
+    ([], 72)
+    """
+    if len(labels) <= MOST_MEASURED:
+        return []
+    mark = decimal_mark(list(labels))
+    values = [value for label in labels if (value := number_in(label, mark)) is not None]
+    if len(values) < len(labels):
+        return []
+    first, last = min(values), max(values)
+    counts = first in (0, 1) and last - first + 1 == len(set(values)) == len(values)
+    return [] if counts and all(value == round(value) for value in values) else values
 
 
 def require_label(table: Table, column: str | None) -> str:
@@ -384,10 +422,13 @@ def _holds(table: Table, column: str, with_gaps: bool) -> bool:
 
 
 def notes(request: Request, dataset: Dataset) -> Iterator[str]:
-    """Yield notes about features that look like ids and classes that look alike."""
+    """Yield notes about ids among the features, and classes that are numbers or look alike."""
     inputs = dataset.train.inputs
     if inputs.columns is not None and inputs.numbers is not None:
         yield from _note_ids(inputs.numbers, inputs.columns, is_named=request.id_column is not None)
+    values = measurements(dataset.names) if is_table(request.data) else []
+    if values:
+        yield f"the labels are {REGRESSION.format(len(values), min(values), max(values))}"
     groups = similar_classes(dataset.names)
     if groups:
         shown = ", ".join(quote_names(group, MAX_NOTED) for group in groups[:MAX_NOTED])

@@ -194,6 +194,16 @@ class EncodedColumn:
     def _is_pooled_densely(self) -> bool:
         return self.pooled or len(self.categories) > MOST
 
+    def constant(self, many: int) -> Column | None:
+        """Return `many` cells with the only value of training; None if there were several."""
+        if self.missing or self.pooled or self.std > 0 or self.kind.kind == "text":
+            return None
+        if self.kind.kind == "category":
+            alone = len(self.categories) == 1
+            return Column(self.kind, np.zeros(many, np.int32), self.categories) if alone else None
+        values = np.full(many, self.fill, np.float64)
+        return Column(self.kind, values if self.kind.kind == "date" else values.astype(np.float32))
+
     def _codes(self, column: Column) -> npt.NDArray[np.int64]:
         """Return [N] the codes of categories; −1 if missing or, without a pool, unseen.
 
@@ -240,6 +250,11 @@ class TableEncoding(Preprocessing):
         return tuple(column.kind for column in self.encoded)
 
     @property
+    def optional(self) -> frozenset[str]:
+        """Return the columns that were constant in training, which later tables may lack."""
+        return frozenset(c.kind.name for c in self.encoded if c.constant(0) is not None)
+
+    @property
     def width(self) -> int:
         """Return D, the number of dense columns."""
         return sum(column.width for column in self.encoded)
@@ -273,7 +288,10 @@ class TableEncoding(Preprocessing):
         return result
 
     def select(self, inputs: Inputs) -> tuple[Column, ...]:
-        """Return the fitted columns of some rows, in their order."""
+        """Return the fitted columns of some rows, in their order.
+
+        A column that is absent and was constant in training has the same value again.
+        """
         if not isinstance(inputs, MixedColumns):
             raise InputError(
                 f"this model was made for the columns of a table, got {inputs.kind}",
@@ -282,6 +300,8 @@ class TableEncoding(Preprocessing):
         place = {column.kind.name: column for column in inputs.cells}
         for known in self.encoded:
             here = place.get(known.kind.name)
+            if here is None:
+                here = known.constant(len(inputs))
             if here is None:
                 raise InputError(
                     f'the column "{known.kind.name}" that this model was made for is missing; '
@@ -292,6 +312,7 @@ class TableEncoding(Preprocessing):
                     f'the column "{known.kind.name}" is a {here.kind.kind} here, but the model was '
                     f"made for a {known.kind.kind}"
                 )
+            place[known.kind.name] = here
         return tuple(place[known.kind.name] for known in self.encoded)
 
     def validate(self) -> None:

@@ -1,4 +1,4 @@
-"""Tables that are read whole: Feather, JSON lines, Excel, and compressed Parquet."""
+"""Tables that are read whole: JSON lines, Excel, and compressed Parquet."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import io
 import tempfile
 import zipfile
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _ROWS = 1 << 15  # rows that are Python objects at a time
 _MOST_COLUMNS = 100_000
 _MOST_ROWS = 1_048_576  # of a sheet
+_HEADER_ROWS = 100  # of a sheet, in which its names of columns are looked for
 _CELL = 8  # bytes of an empty cell in memory
 _INSTEAD = "use fewer rows or columns"
 _UNPACKED, _RATIO = 1 << 28, 100  # bytes of a spreadsheet's parts: any, and per byte of its file
@@ -47,6 +49,7 @@ class Loaded:
     first: int = 1  # position of the first row
     notes: tuple[str, ...] = ()  # sentences about cells that could not be read
     places: Sequence[int] = ()  # position of each row, if they do not follow each other
+    sheet: str = ""  # of an Excel file
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -77,33 +80,6 @@ class Loaded:
     def where(self, row: int) -> str:
         """Return the position of a row in its file."""
         return f"{self.unit} {self.places[row] if self.places else row + self.first}"
-
-
-def open_feather(path: Path) -> Loaded:
-    """Return the table in a Feather or Arrow IPC file."""
-    import pyarrow as pa
-
-    try:
-        with open_bytes(path) as stream:
-            require(path.stat().st_size, f"reading {path}", _INSTEAD)
-            content = stream.read()
-        source = pa.BufferReader(content)
-        is_file = content[:6] == b"ARROW1"
-        reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
-        batches, size = [], len(content)
-        many = range(reader.num_record_batches) if is_file else None
-        for batch in reader if many is None else map(reader.get_batch, many):
-            size += batch.nbytes
-            require(size, f"reading {path}", _INSTEAD)
-            batches.append(batch)
-        table = pa.Table.from_batches(batches, reader.schema)
-        table.validate(full=True)
-    except InputError:
-        raise
-    except Exception as error:  # Arrow raises its own errors for some damage, others for other
-        words = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"cannot read the Feather file {path} ({words}): write it again") from None
-    return Loaded(path, tuple(table.column_names), table, "Feather")
 
 
 def open_packed_parquet(path: Path) -> Loaded:
@@ -202,15 +178,18 @@ def _open_book(path: Path) -> tuple[Any, io.BytesIO]:
     return book, content
 
 
-def open_excel(path: Path, sheet: str | None) -> Loaded:
-    """Return a sheet of an Excel file; of a formula, the value that was last computed."""
+def open_excel(path: Path, sheet: str | None, wanted: Collection[str] = ()) -> Loaded:
+    """Return a sheet of an Excel file; of a formula, the value that was last computed.
+
+    If there are several, the error suggests the one with most of the wanted columns.
+    """
     book, content = _open_book(path)
     names = [page.title for page in book.worksheets]
     if sheet is None and len(names) != 1:
         raise InputError(
             f"{path} has the sheets {', '.join(map(short, names[:20]))}",
             field="sheet",
-            fix=f"choose one with {option('sheet', names[0] if names else None)}",
+            fix=f"choose one with {option('sheet', _likeliest(path, book, wanted))}",
         )
     if sheet is not None and sheet not in names:
         raise InputError(
@@ -231,6 +210,24 @@ def open_excel(path: Path, sheet: str | None) -> Loaded:
         raise
     except Exception as error:
         raise _damaged(path, error) from None
+
+
+def _likeliest(path: Path, book: Any, wanted: Collection[str]) -> str | None:
+    """Return the name of the sheet with most of the wanted columns, and of most columns."""
+    lower = {name.strip().lower() for name in wanted}
+
+    def found(page: Any) -> tuple[int, int]:
+        page.reset_dimensions()
+        rows = islice(page.iter_rows(values_only=True), _HEADER_ROWS)
+        header = next((row for row in rows if any(row)), ())
+        names = {str(cell).strip().lower() for cell in header if cell is not None}
+        return len(lower & names), len(names)
+
+    try:
+        best = max(book.worksheets, key=found, default=None)
+    except Exception as error:
+        raise _damaged(path, error) from None
+    return None if best is None else str(best.title)
 
 
 def _has_formulas(content: io.BytesIO) -> bool:
@@ -304,7 +301,7 @@ def _of_sheet(path: Path, page: Any, formula_page: Any | None = None) -> Loaded:
         if len(row) > len(header):
             raise InputError(
                 f"row {number} of {path} has {len(row)} cells, but row {first - 1} names "
-                f"{len(header)} columns: name or remove them"
+                f"{len(header)} column{'s' * (len(header) != 1)}: name or remove them"
             )
         rows.append(dict(enumerate(row)))
         places.append(number)
@@ -322,7 +319,18 @@ def _of_sheet(path: Path, page: Any, formula_page: Any | None = None) -> Loaded:
             raise InputError(f"column {k + 1} of {path} has cells but no name: name or remove it")
     form = f'Excel, sheet "{short(page.title)}"'
     found = blocks.table(tuple(header))
-    return Loaded(path, tuple(header), found, form, "row", first, formulas.notes, places)
+    notes = formulas.notes
+    return Loaded(path, tuple(header), found, form, "row", first, notes, places, page.title)
+
+
+def sheet_rows(path: Path, sheet: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of the rows of a sheet that are not empty, its heading first."""
+    book, _ = _open_book(path)
+    page = book[sheet]
+    page.reset_dimensions()
+    for row in page.iter_rows(values_only=True):
+        if any(value not in (None, "") for value in row):
+            yield row
 
 
 def _check_parts(path: Path, content: io.BytesIO) -> None:

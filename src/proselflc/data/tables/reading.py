@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -236,10 +236,14 @@ def in_blocks(table: Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.Ch
         yield from zip(names, table.arrow(names), strict=True)
 
 
-def require_columns(table: Table, needed: Sequence[str]) -> None:
-    """Refuse a table that lacks columns that a model was trained on."""
-    missing = [name for name in needed if name not in table.columns]
-    if missing:
+def require_columns(
+    table: Table, needed: Sequence[str], optional: Collection[str] = ()
+) -> list[str]:
+    """Refuse a table that lacks columns that a model needs; return the optional ones it lacks."""
+    absent = [name for name in needed if name not in table.columns]
+    missing = [name for name in absent if name not in optional]
+    if missing or (absent and len(absent) == len(needed)):
+        missing = missing or absent
         what = "column" if len(missing) == 1 else "columns"
         here = ", ".join(map(short, names_to_show(table, missing[0])))
         raise InputError(
@@ -247,6 +251,16 @@ def require_columns(table: Table, needed: Sequence[str]) -> None:
             f"on; its columns: {here}",
             fix="add what is missing",
         )
+    return absent
+
+
+def without_constants(table: Table, absent: Sequence[str]) -> str:
+    """Return a note about absent columns that were constant in training."""
+    what, verb, them = ("column", "was", "it") if len(absent) == 1 else ("columns", "were", "them")
+    return (
+        f"{table.path} has no {what} {quote_names(absent, _NAMED)}, which {verb} constant in "
+        f"training, so the model does not need {them}"
+    )
 
 
 def _numbers(table: Table, columns: Sequence[str]) -> Floats | None:

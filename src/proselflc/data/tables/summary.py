@@ -17,10 +17,13 @@ from proselflc.data.tables.cells import short
 from proselflc.data.tables.columns import (
     MAX_NOTED,
     MIN_ROWS,
+    REGRESSION,
     Roles,
     asked_columns,
     find_roles,
+    label_names,
     looks_like_ids,
+    measurements,
     option_for,
     quote_names,
     usual_ids,
@@ -28,7 +31,7 @@ from proselflc.data.tables.columns import (
 from proselflc.data.tables.kinds import CONSTANT, Column, Found
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.data.tables.reading import asked_kinds, find, in_blocks, read
-from proselflc.data.tables.table_file import Table, open_table
+from proselflc.data.tables.table_file import open_table
 from proselflc.wording import command
 
 _PLURAL = {
@@ -73,19 +76,21 @@ class TableSummary:
         rows: number of rows.
         form: how the file is written.
         columns: its columns in their order.
+        notes: sentences about cells that could not be read.
     """
 
     data: str
     rows: int
     form: str
     columns: tuple[ColumnSummary, ...]
+    notes: tuple[str, ...] = ()
 
 
 def summarize(path: Path, request: Request) -> TableSummary:
     """Return what the columns of a table hold; it needs no label column."""
-    from proselflc.data.tables.table import train_rows
+    from proselflc.data.tables.table import label_cells, train_rows
 
-    table = open_table(path, request.sheet)
+    table = open_table(path, request.sheet, label_names(request))
     roles = find_roles(table, request)
     train = train_rows(table, roles.split)
     named = _named(roles)
@@ -93,7 +98,14 @@ def summarize(path: Path, request: Request) -> TableSummary:
     for name in usual_ids(table, (*named, *asked_columns(table, request))):
         named[name] = "ignored"
     asked = asked_kinds(table, [c for c in table.columns if c not in named], request)
-    labels = None if roles.label is None else _codes(table, roles.label, train)
+    learned, labels = train, None
+    if roles.label is not None:
+        given = np.array(label_cells(table, roles.label, request.unlabelled))
+        learned = train[given[train] != ""]
+        classes, labels = np.unique(given[learned], return_inverse=True)
+        labels, values = labels.astype(np.int64), measurements(classes.tolist())
+        if values:
+            reasons[roles.label] = REGRESSION.format(len(values), min(values), max(values))
     rows = []
     for name, cells in in_blocks(table, table.columns):
         role = named.get(name)
@@ -103,14 +115,13 @@ def summarize(path: Path, request: Request) -> TableSummary:
         if role is None and found.kind.kind == "ignored":
             notes.insert(0, found.kind.reason)
         elif role is None:
-            column = read(table, found.kind, cells).take(train)
-            notes += remarks(column, labels)
+            notes += remarks(read(table, found.kind, cells).take(learned), labels)
         rows.append(
             ColumnSummary(
                 name, kind, found.missing, found.distinct, found.example, "; ".join(notes)
             )
         )
-    return TableSummary(str(path), len(table), table.form, tuple(rows))
+    return TableSummary(str(path), len(table), table.form, tuple(rows), table.notes)
 
 
 def remarks(column: Column, labels: Ints | None) -> Iterator[str]:
@@ -148,35 +159,49 @@ def leaks(
 
 def notes(dataset: Dataset) -> Iterator[str]:
     """Yield sentences about the columns that a data set is learned from, for the start of a run."""
+    inputs = dataset.train.inputs
+    if not isinstance(inputs, MixedColumns):
+        return
+    if inputs.found:
+        yield in_short(inputs.found)
+    yield from _about_columns(inputs.found)
+    for column in inputs.cells:
+        if ID in remarks(column, None):
+            name = column.kind.name
+            yield (
+                f'the column "{short(name)}" is {ID}; ignore it with '
+                f"{option_for('ignore_column', [name])}"
+            )
+
+
+def leaking(dataset: Dataset) -> tuple[str, ...]:
+    """Return the names of columns that predict every label perfectly."""
     inputs, labels = dataset.train.inputs, dataset.train.labels
-    leaking: list[str] = []
     if isinstance(inputs, MixedColumns):
-        if inputs.found:
-            yield in_short(inputs.found)
-        yield from _about_columns(inputs.found)
-        for column in inputs.cells:
-            found = list(remarks(column, labels))
-            if ID in found:
-                name = column.kind.name
-                yield (
-                    f'the column "{short(name)}" is {ID}; ignore it with '
-                    f"{option_for('ignore_column', [name])}"
-                )
-            leaking += [column.kind.name] * (LEAK in found)
-    elif isinstance(inputs, Features) and inputs.columns is not None:
-        gone = np.zeros(len(inputs), np.bool_)
-        leaking = [
-            name
-            for k, name in enumerate(inputs.columns)
-            if leaks(inputs.values[:, k], gone, labels, False)
-        ]
-    if leaking:
-        verb = "predict" if len(leaking) > 1 else "predicts"
-        yield (
-            f"{quote_names(leaking, MAX_NOTED)} {verb} every label perfectly, as a copy of the "
-            f"labels does; if so, ignore {'them' if len(leaking) > 1 else 'it'} with "
-            f"{option_for('ignore_column', leaking)}"
+        return tuple(
+            column.kind.name
+            for column in inputs.cells
+            if leaks(column.values, column.is_missing, labels, column.has_words)
         )
+    if not isinstance(inputs, Features) or inputs.columns is None:
+        return ()
+    gone = np.zeros(len(inputs), np.bool_)
+    return tuple(
+        name
+        for k, name in enumerate(inputs.columns)
+        if leaks(inputs.values[:, k], gone, labels, False)
+    )
+
+
+def about_leaks(names: Sequence[str]) -> str:
+    """Return a sentence about columns that predict every label perfectly, with the remedy."""
+    are_many = len(names) > 1
+    return (
+        f"{quote_names(names, MAX_NOTED)} predict{'' if are_many else 's'} every label perfectly, "
+        "as a copy of the labels does, so the audit can find no wrong label; if "
+        f"{'these are copies' if are_many else 'it is a copy'}, train without "
+        f"{'them' if are_many else 'it'}: {option_for('ignore_column', names)}"
+    )
 
 
 def _about_columns(found: Sequence[Found]) -> Iterator[str]:
@@ -228,10 +253,3 @@ def _named(roles: Roles) -> dict[str, str]:
         **dict.fromkeys(roles.ignored, "ignored"),
     }
     return {name: word for name, word in words.items() if name is not None}
-
-
-def _codes(table: Table, column: str, train: Ints) -> Ints:
-    """Return [n] the labels of the training rows as numbers."""
-    cells = np.array(table.texts(column), dtype=object)[train]
-    codes: Ints = np.unique(cells.astype(np.str_), return_inverse=True)[1].astype(np.int64)
-    return codes

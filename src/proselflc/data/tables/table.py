@@ -33,6 +33,7 @@ from proselflc.data.tables.columns import (
     find_label,
     find_roles,
     is_about_labels,
+    label_names,
     normalize,
     option_for,
     require_label,
@@ -46,6 +47,7 @@ from proselflc.data.tables.reading import (
     learned_columns,
     needed_numbers,
     require_columns,
+    without_constants,
 )
 from proselflc.data.tables.table_file import Table, open_table
 from proselflc.errors import InputError, unknown
@@ -96,8 +98,8 @@ def read(
     For a model, there need not be a label column, and its cells may be empty; a split in which all
     are has no labels.
     """
-    table = open_table(path, request.sheet)
     needed = None if needs is None else needs.columns
+    table = open_table(path, request.sheet, needed or label_names(request))
     roles = find_roles(table, request, needed, is_predicted=needs is not None)
     label = roles.label if needs else require_label(table, roles.label)
     if len(table) == 0:
@@ -121,9 +123,9 @@ def read(
     reader = (
         None
         if request.features is not None
-        else _Reader(request, rows_of["train"], kinds)
+        else _Reader(request, rows_of["train"], kinds=kinds)
         if needs is None
-        else _Reader(request, None, needs.kinds, needed, needs.fill)
+        else _Reader(request, None, needs)
     )
     inputs, ids = _inputs(table, roles, reader)
     about = () if reader is None else tuple(reader.notes)
@@ -249,7 +251,7 @@ def label_sheet(path: Path, request: Request) -> str | None:
 
 def columns_there(path: Path, names: Sequence[str], sheet: str | None = None) -> tuple[str, ...]:
     """Return the names that `read` would find in a table."""
-    there = {normalize(column) for column in column_names(path, sheet)}
+    there = {normalize(column) for column in open_table(path, sheet, names).columns}
     return tuple(name for name in names if normalize(name) in there)
 
 
@@ -264,18 +266,23 @@ class _Reader:
 
     request: Request
     train: Ints | None = None  # [n] rows of the training part
-    kinds: tuple[ColumnKind, ...] | None = None  # of a model, or of a table beside this one
-    needed: Sequence[str] | None = None  # columns of a model
-    fill: Sequence[float] | None = None  # what stands for their missing cells
+    needs: ModelNeeds | None = None  # of a model
+    kinds: tuple[ColumnKind, ...] | None = None  # of a table beside this one
     notes: list[str] = field(default_factory=list)  # about the cells
 
     def __call__(self, table: Table, roles: Roles) -> Inputs:
-        if self.kinds is not None:
-            require_columns(table, [kind.name for kind in self.kinds])
-            return known_columns(table, self.kinds)
-        if self.needed is not None:
-            require_columns(table, self.needed)
-            return needed_numbers(table, self.needed, self.fill, self.notes.append)
+        needs = self.needs or ModelNeeds(())
+        kinds = needs.kinds or self.kinds
+        needed = needs.columns if kinds is None else tuple(kind.name for kind in kinds)
+        if needed is not None:
+            absent = require_columns(table, needed, needs.optional)
+            if absent:
+                self.notes.append(without_constants(table, absent))
+            if kinds is not None:
+                return known_columns(table, [kind for kind in kinds if kind.name not in absent])
+            there = [k for k, name in enumerate(needed) if name not in absent]
+            fill = None if needs.fill is None else [needs.fill[k] for k in there]
+            return needed_numbers(table, [needed[k] for k in there], fill, self.notes.append)
         apart = {c for c in table.columns if is_about_labels(table, c)}
         apart |= {c for c in usual_ids(table, ()) if c not in asked_columns(table, self.request)}
         known = (roles.label, roles.ids, roles.split, roles.clean, *roles.ignored)

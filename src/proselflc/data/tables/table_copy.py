@@ -8,20 +8,24 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
+import msgspec
 import numpy as np
 
 from proselflc.data.inputs import Ints
-from proselflc.data.request import PARQUET, table_suffix
+from proselflc.data.request import DELIMITED, JSON_LINES, PARQUET, XLSX, table_suffix
 from proselflc.data.tables.cells import format_row, neutralize, one_line, quote
 from proselflc.data.tables.columns import BEFORE
-from proselflc.data.tables.encodings import is_packed, open_bytes, open_text
-from proselflc.data.tables.loaded import Loaded
+from proselflc.data.tables.encodings import find_encoding, is_packed, open_bytes, open_text
+from proselflc.data.tables.loaded import Loaded, sheet_rows
 from proselflc.data.tables.parquet import Parquet, codec
 from proselflc.data.tables.table_file import Delimited, Table
 from proselflc.errors import InputError
 from proselflc.files.regular import open_regular, whole_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _WRITTEN = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le"}  # the byte order mark is written apart
 
@@ -48,8 +52,9 @@ class TableCorrection:
     def write(self, out: Path) -> CopyResult:
         """Write the copy, whole or not at all.
 
-        A text file keeps every byte and a Parquet file every type, except for the changed labels
-        and a last column `label_before` with the previous labels. A class is written like an
+        A text file keeps every byte, a Parquet or Feather file every type, JSON lines the spelling
+        of every value, and an Excel file the values of the sheet, except for the changed labels and
+        a last column `label_before` with the previous labels. A class is written like an
         existing cell of that class, so that the column is read back correctly.
         """
         n = len(self.table)
@@ -65,13 +70,11 @@ class TableCorrection:
         source[self.rows[changed]] = np.where(model[labels] < 0, n + labels, model[labels])
         before = self._new_name()
         with whole_file(out) as file:
-            if isinstance(self.table, Parquet):
-                self._write_parquet(file, self.table, source, before)
-            elif is_packed(out):
+            if is_packed(out):
                 with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
-                    self._write_rows(cast(BinaryIO, packed), source, before, table_suffix(out))
+                    self._write(cast(BinaryIO, packed), source, before, table_suffix(out))
             else:
-                self._write_rows(file, source, before, table_suffix(out))
+                self._write(file, source, before, table_suffix(out))
         return CopyResult(int(changed.sum()), before)
 
     def _new_name(self) -> str:
@@ -79,60 +82,118 @@ class TableCorrection:
         names = (f"{BEFORE}_{k}" if k > 1 else BEFORE for k in range(1, len(taken) + 2))
         return next(name for name in names if name not in taken)
 
-    def _write_rows(self, file: BinaryIO, source: Ints, before: str, suffix: str) -> None:
-        if isinstance(self.table, Loaded):
-            self._write_loaded(file, self.table, source, before, suffix)
+    def _write(self, file: BinaryIO, source: Ints, before: str, suffix: str) -> None:
+        table = self.table
+        if isinstance(table, Delimited):
+            self._write_text(file, table, source, before)
+        elif isinstance(table, Parquet):
+            self._write_parquet(file, table, source, before)
+        elif suffix in JSON_LINES:
+            self._write_json_lines(file, table, source, before)
+        elif suffix == XLSX:
+            self._write_excel(file, table, source, before)
+        elif suffix in DELIMITED:
+            self._write_as_text(file, table, source, before, "," if suffix == ".csv" else "\t")
         else:
-            assert isinstance(self.table, Delimited)
-            self._write_text(file, self.table, source, before)
+            self._write_arrow(file, self._amended(table.table, source, before), suffix)
 
     def _write_parquet(self, file: BinaryIO, table: Parquet, source: Ints, before: str) -> None:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        whole = table.read(table.columns)
-        k = whole.column_names.index(self.column)
-        field, column = whole.field(k), whole.column(k)
-        cells = column
-        missing = np.unique(source[source >= len(table)])
-        if len(missing):
-            cells = pa.chunked_array(
-                [*column.chunks, *(self._value(int(c) - len(table), field.type) for c in missing)]
-            )
-            source = np.where(
-                source >= len(table), len(table) + np.searchsorted(missing, source), source
-            )
-        if pa.types.is_dictionary(field.type):
-            cells = cells.unify_dictionaries()
-        new = cells.combine_chunks().take(pa.array(source)).cast(field.type)
         with open_regular(table.path) as stream, pq.ParquetFile(stream) as old:
             groups = old.metadata
             size = groups.row_group(0).num_rows if groups.num_row_groups else None
-        amended = whole.set_column(k, field, new)
-        amended = amended.append_column(field.with_name(before).remove_metadata(), column)
         pq.write_table(
-            amended.replace_schema_metadata(whole.schema.metadata),
+            self._amended(table.read(table.columns), source, before),
             file,
             row_group_size=size or None,
             compression=codec(table.path).lower(),
         )
 
-    def _write_loaded(
-        self, file: BinaryIO, table: Loaded, source: Ints, before: str, suffix: str
-    ) -> None:
-        """Write a table of another format as CSV, TSV or Parquet."""
+    def _write_arrow(self, file: BinaryIO, amended: pa.Table, suffix: str) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        if suffix in PARQUET:
+            pq.write_table(amended, file)
+            return
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_file(file, amended.schema, options=options) as writer:
+            writer.write(amended)
+
+    def _amended(self, whole: pa.Table, source: Ints, before: str) -> pa.Table:
+        """Return the table with the new labels and a last column of the previous ones."""
+        import pyarrow as pa
+
+        n, k = len(whole), self.table.columns.index(self.column)
+        field, column = whole.field(k), whole.column(k)
+        cells = column
+        missing = np.unique(source[source >= n])
+        if len(missing):
+            cells = pa.chunked_array(
+                [*column.chunks, *(self._value(int(c) - n, field.type) for c in missing)]
+            )
+            source = np.where(source >= n, n + np.searchsorted(missing, source), source)
+        if pa.types.is_dictionary(field.type):
+            cells = cells.unify_dictionaries()
+        new = cells.combine_chunks().take(pa.array(source)).cast(field.type)
+        amended = whole.set_column(k, field, new)
+        amended = amended.append_column(field.with_name(before).remove_metadata(), column)
+        return amended.replace_schema_metadata(whole.schema.metadata)
+
+    def _write_json_lines(self, file: BinaryIO, table: Loaded, source: Ints, before: str) -> None:
+        """Write the objects with their values as they are spelled in the file."""
+        raw, column = msgspec.Raw, self.column
+
+        def label(row: dict[str, msgspec.Raw]) -> tuple[str, msgspec.Raw]:
+            key = next((key for key in row if key.strip() == column), column)
+            return key, row.get(key, raw(b"null"))
+
+        every = [label(row)[1] for row in _objects(table)]
+        self._must_be_whole(len(every))
+        every += [raw(msgspec.json.encode(name)) for name in self.names]
+        for k, (new, row) in enumerate(zip(source, _objects(table), strict=True)):
+            key, old = label(row)
+            if new != k:
+                row[key] = every[new]
+            file.write(msgspec.json.encode({**row, before: old}) + b"\n")
+
+    def _write_excel(self, file: BinaryIO, table: Loaded, source: Ints, before: str) -> None:
+        """Write the values of the sheet. Texts are texts, also those that begin like formulas."""
+        import openpyxl
+        from openpyxl.cell import WriteOnlyCell
+
+        book = openpyxl.Workbook(write_only=True)
+        page = book.create_sheet(table.sheet)
+
+        def cell(value: object) -> object:
+            if not isinstance(value, str):
+                return value
+            made = WriteOnlyCell(page, value)
+            made.data_type = "s"
+            return made
+
+        k, width = table.columns.index(self.column), len(table.columns)
+        heading, *others = sheet_rows(table.path, table.sheet)
+        self._must_be_whole(len(others))
+        every = [*(row[k] if k < len(row) else None for row in others), *self.names]
+        page.append([cell(value) for value in (*heading[:width], before)])
+        for row, new, old in zip(others, source, every, strict=False):
+            values = [*row[:width], *[None] * (width - len(row))]
+            values[k] = every[new]
+            page.append([cell(value) for value in (*values, old)])
+        book.save(file)
+
+    def _must_be_whole(self, count: int) -> None:
+        if count != len(self.table):
+            raise InputError(f"{self.table.path} changed while it was read: run the command again")
+
+    def _write_as_text(
+        self, file: BinaryIO, table: Loaded, source: Ints, before: str, delimiter: str
+    ) -> None:
         old = table.texts(self.column)
         every = [*old, *self.names]
         new = [every[k] for k in source]
-        if suffix in PARQUET:
-            k = table.columns.index(self.column)
-            amended = table.table.set_column(k, self.column, pa.array(new, pa.string()))
-            pq.write_table(amended.append_column(before, pa.array(old, pa.string())), file)
-            return
-        delimiter = "," if suffix == ".csv" else "\t"
         file.write(format_row((*table.columns, before), delimiter).encode())
         cells = [new if c == self.column else table.texts(c) for c in table.columns]
         for row in zip(*cells, old, strict=True):
@@ -192,8 +253,7 @@ class TableCorrection:
             put(record.end, table.delimiter + self._cell(table, neutralize(content), is_quoted))
             count += 1
         put(len(text))
-        if count != len(cells):
-            raise InputError(f"{table.path} changed while it was read: run the command again")
+        self._must_be_whole(count)
 
     def _cell(self, table: Delimited, content: str, is_quoted: bool) -> str:
         if not table.has_quotes:
@@ -205,6 +265,15 @@ class TableCorrection:
         if is_quoted:
             return '"' + content.replace('"', '""') + '"'
         return quote(content, table.delimiter)
+
+
+def _objects(table: Loaded) -> Iterator[dict[str, msgspec.Raw]]:
+    """Yield the objects of a file of JSON lines, with their values as they are spelled."""
+    encoding, _ = find_encoding(table.path)
+    with open_text(table.path, encoding) as lines:
+        for line in lines:
+            if line.strip():
+                yield msgspec.json.decode(line, type=dict[str, msgspec.Raw])
 
 
 class _Record(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,10 +24,10 @@ from proselflc.data.request import (
 )
 from proselflc.data.tables.cells import one_line, parse_numbers
 from proselflc.data.tables.encodings import NAMES, find_encoding, is_packed, open_bytes, open_text
+from proselflc.data.tables.feather import open_feather
 from proselflc.data.tables.loaded import (
     Loaded,
     open_excel,
-    open_feather,
     open_json_lines,
     open_packed_parquet,
 )
@@ -129,12 +129,13 @@ class Delimited:
 Table: TypeAlias = Delimited | Parquet | Loaded
 
 
-def open_table(path: Path, sheet: str | None = None) -> Table:
+def open_table(path: Path, sheet: str | None = None, wanted: Collection[str] = ()) -> Table:
     """Return the table in a file, with its column names checked.
 
     Args:
         path: CSV, TSV, Parquet, Feather, JSON lines or Excel by its suffix, maybe with .gz.
         sheet: the sheet of an Excel file that has several.
+        wanted: names of columns; a sheet that has them is suggested if none is named.
     """
     if not is_table(path):
         raise InputError(
@@ -152,7 +153,7 @@ def open_table(path: Path, sheet: str | None = None) -> Table:
             field="sheet",
             fix="leave it out",
         )
-    table = _open(path, suffix, sheet)
+    table = open_excel(path, sheet, wanted) if suffix in EXCEL else _open(path, suffix)
     twice = next((name for name, count in Counter(table.columns).items() if count > 1), None)
     if twice is not None:
         places = [k + 1 for k, name in enumerate(table.columns) if name == twice]
@@ -163,15 +164,13 @@ def open_table(path: Path, sheet: str | None = None) -> Table:
     return table
 
 
-def _open(path: Path, suffix: str, sheet: str | None) -> Table:
+def _open(path: Path, suffix: str) -> Table:
     if suffix in PARQUET:
         return open_packed_parquet(path) if is_packed(path) else open_parquet(path)
     if suffix in FEATHER:
         return open_feather(path)
     if suffix in JSON_LINES:
         return open_json_lines(path)
-    if suffix in EXCEL:
-        return open_excel(path, sheet)
     return _open_delimited(path, suffix)
 
 
@@ -329,8 +328,8 @@ def _csv_rows(
                     yield line, row
                 elif len(row) != width:
                     raise InputError(
-                        f"line {line} of {path} has {len(row)} cells, but the first line names "
-                        f"{width} columns: fix that line"
+                        f"line {line} of {path} has {len(row)} cell{'s' * (len(row) != 1)}, but "
+                        f"the first line names {width} column{'s' * (width != 1)}: fix that line"
                     )
                 elif blank is not None and width == 1:
                     raise InputError(

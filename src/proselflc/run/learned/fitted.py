@@ -74,6 +74,7 @@ class PreparedTable:
     preprocessing: Preprocessing
     learner: Learner
     strategy: Strategy  # computes what a round would teach, for the records
+    leaking: tuple[str, ...] = ()  # columns that predict every label perfectly
 
     def rows(self, inputs: Inputs) -> Floats:
         """Return [n, D] inputs as the learner takes them."""
@@ -134,7 +135,7 @@ def prepare_table(
         seed=recipe.seed,
     )
     strategy = methods.strategy(config.method, parameters, context)
-    return PreparedTable(resolved, dataset, labels, preprocessing, learner, strategy)
+    return PreparedTable(resolved, dataset, labels, preprocessing, learner, strategy, data.leaking)
 
 
 class FittedRun:
@@ -262,7 +263,7 @@ class FittedRun:
             measured=self._measures(fitted),
             facts={"corrected_rows": corrected} if corrected else {},
             notes=self.notes,
-            warnings=tuple(label_warnings(prepared.config.table())),
+            warnings=tuple(label_warnings(prepared.config.table(), prepared.leaking)),
             compared=compared,
             held_out=held,
         )

@@ -208,7 +208,7 @@ class TrainingRun:
                 measured=measured,
                 facts=prepared.strategy.facts(),
                 notes=self.notes,
-                warnings=tuple(label_warnings(prepared.config.table())),
+                warnings=tuple(label_warnings(prepared.config.table(), prepared.leaking)),
                 compared=compared,
                 held_out=held,
             )

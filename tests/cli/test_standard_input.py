@@ -1,0 +1,46 @@
+"""A table from standard input, `-`, wherever a command takes data."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from proselflc.cli import app as cli
+from proselflc.cli.options import with_data
+
+TABLE = b"v,label\n" + b"".join(b"%d.5,%c\n" % (k, b"ab"[k % 2]) for k in range(30))
+
+
+@pytest.fixture
+def stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, and a table on standard input."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TABLE)))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["columns", "-"],
+        ["columns", "--data", "-"],
+        ["columns", "--label", "label", "--data=-"],
+        ["predict", "runs/a", "-"],
+        ["predict", "runs/a", "--out", "p.csv", "--data", "-"],
+    ],
+)
+def test_a_table_from_standard_input_is_saved_and_named(words: list[str], stdin: Path) -> None:
+    found = with_data(words)
+    path = stdin / found[found.index("--data") + 1]
+    assert path.read_bytes() == TABLE
+    assert "-" not in found
+    rest = [word for word in words if word not in ("-", "--data", "--data=-")]
+    assert [word for word in found if word not in ("--data", str(path.relative_to(stdin)))] == rest
+
+
+def test_the_columns_of_standard_input(stdin: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["columns", "-", "--json"]) == 0
+    out = capsys.readouterr()
+    assert [one["column"] for one in json.loads(out.out)["columns"]] == ["v", "label"]
+    assert "standard input is saved as" in out.err
