@@ -145,9 +145,7 @@ def _box(xy: _Floats) -> tuple[_Floats, _Floats]:
     return low, xy.max(axis=0) - low
 
 
-def _stamp(
-    canvas: npt.NDArray[np.uint8], x: _Ints, y: _Ints, colour: _Ints, radius: float
-) -> None:
+def _stamp(canvas: npt.NDArray[np.uint8], x: _Ints, y: _Ints, colour: _Ints, radius: float) -> None:
     """Draw discs on a canvas, which is larger than they are by some pixels on each side."""
     reach = int(radius)
     for dx in range(-reach, reach + 1):
