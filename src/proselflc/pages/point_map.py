@@ -20,7 +20,7 @@ MOST = 50_000  # points; of more examples, the suspects and some of the others a
 COLOURS = 10  # classes that have a colour of their own
 ID = 60  # characters
 
-_CHARACTERS = 150_000  # of all ids together, and of all class names
+_CHARACTERS = 120_000  # of all ids together, and of all class names
 _STEPS = 65_535  # in which the longer side of the map is measured
 _UNKNOWN = 255  # in place of a quality in percent
 _WIDE, _TALL = 960, 600  # pixels of the picture

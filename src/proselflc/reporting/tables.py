@@ -170,7 +170,7 @@ def options(reported: Sequence[RunFacts]) -> tuple[Table, Table | None]:
         for key, of_it in values.items()
         if key not in differing
     )
-    table = Table("Configuration", ("option", "value"), (False, False), alike[:MOST_OPTIONS])
+    table = Table("Options", ("option", "value"), (False, False), alike[:MOST_OPTIONS])
     if not differing:
         return table, None
     shown = differing[:MOST_DIFFERING]

@@ -44,8 +44,8 @@ WARNING = 600  # characters of a sentence about the audit
 SIDES = {"full": 2048, "large": 900, "small": 160}  # pixels
 
 _SCRIPTS = (
-    *("start", "picker", "deciding", "moving", "one", "grid", "progress", "filters", "example"),
-    *("session", "server", "theme", "memory", "elements", "atlas", "photo"),
+    *("start", "photo", "picker", "deciding", "moving", "one", "grid", "progress", "atlas"),
+    *("filters", "example", "session", "server", "theme", "memory", "elements"),
 )
 _OF_ALL_PAGES = ("look.css", "map.css", "map.js")
 # The files of the page; no other file is ever read for it.

@@ -30,7 +30,7 @@ def principal_plane(values: Floats) -> Doubles:
     They are computed from `SAMPLE` examples at most. The largest weight of a component is positive,
     so its sign is fixed; a component without variance is 0.
     """
-    n, D = values.shape
+    n = len(values)
     few = values[np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).round().astype(np.int64))]
     sample = few.astype(np.float64)
     mean = sample.mean(axis=0)

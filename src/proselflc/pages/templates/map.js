@@ -48,7 +48,7 @@ export const gestures = (target, { zoom, move, tap = () => {}, over = () => {} }
     pointers.set(event.pointerId, [x, y]);
     if (before) {
       const after = spread();
-      zoom(after.far / before.far, after.x, after.y);
+      zoom(after.far / before.far, before.x, before.y);
       move(after.x - before.x, after.y - before.y);
     } else if (pointers.size === 1 && travelled > CLICK) move(x - last[0], y - last[1]);
   });
@@ -67,6 +67,30 @@ const unpacked = (data) => {
   return {
     n, xy, given: new Wide(given.buffer), suggested: new Wide(bytes(data.suggested).buffer),
     quality: bytes(data.quality), index: new Uint32Array(bytes(data.index).buffer),
+  };
+};
+
+// Functions of size, colour and opacity that return how a point is drawn: a few as discs, many as squares, which is faster.
+const disc = (context) => (size, colour, opacity) => {
+  context.fillStyle = colour;
+  context.globalAlpha = opacity;
+  return (x, y) => {
+    context.beginPath();
+    context.arc(x, y, size, 0, 2 * Math.PI);
+    context.fill();
+  };
+};
+const square = (image, pixels) => (size, colour, opacity) => {
+  const { width, height } = image, cells = new Uint32Array(image.data.buffer);
+  const [red, green, blue] = colour.match(/\d+/g).map(Number);
+  const value = ((Math.round(255 * opacity) << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+  const side = Math.max(1, Math.round(2 * size * pixels));
+  return (x, y) => {
+    const first = Math.round((x - size) * pixels), start = Math.round((y - size) * pixels);
+    const right = Math.max(0, Math.min(width, first + side)), bottom = Math.min(height, start + side);
+    for (let row = Math.max(0, start); row < bottom; row += 1) {
+      cells.fill(value, row * width + Math.max(0, first), row * width + right);
+    }
   };
 };
 
@@ -171,11 +195,11 @@ export const pointMap = (root, data, { open, canOpen = () => true, picture = () 
       if (i >= S && alone.checked) continue;
       groups[isChosen(i) ? colourOf.get(label(i)) ?? other : other + 1].push(i);
     }
-    count.textContent = at >= 0 && at < S ? `${position(at) + 1} of ${inOrder().length}` : `${inOrder().length} suspects`;
+    const list = inOrder(), place = list.indexOf(at), many = list.length.toLocaleString("en");
+    count.textContent = place >= 0 ? `${(place + 1).toLocaleString("en")} of ${many}` : `${many} suspects`;
     paint();
   };
   const inOrder = () => Array.from({ length: S }, (_, i) => i).filter(isThere);
-  const position = (i) => inOrder().indexOf(i);
 
   // Drawing.
   let at = -1, over = -1, painting = false;
@@ -194,32 +218,28 @@ export const pointMap = (root, data, { open, canOpen = () => true, picture = () 
     let inView = 0;
     for (let i = 0; i < n; i += 1) inView += isInView(across(i), down(i));
     const r = radius(inView), isRound = inView <= MANY;
-    const dot = (x, y, size) => {
-      if (!isRound) { context.fillRect(x - size, y - size, 2 * size, 2 * size); return; }
-      context.beginPath();
-      context.arc(x, y, size, 0, 2 * Math.PI);
-      context.fill();
-    };
-    const dots = (list, size, colour, keeps) => {
-      context.fillStyle = colour;
+    context.clearRect(0, 0, wide, tall);
+    const image = isRound ? null : context.createImageData(canvas.width, canvas.height);
+    const dot = isRound ? disc(context) : square(image, canvas.width / wide);
+    const dots = (list, size, colour, opacity, keeps) => {
+      const put = dot(size, colour, opacity);
       for (const i of list) {
         if (!keeps(i)) continue;
         const x = across(i), y = down(i);
-        if (isInView(x, y)) dot(x, y, size);
+        if (isInView(x, y)) put(x, y);
       }
     };
-    context.clearRect(0, 0, wide, tall);
-    context.globalAlpha = 0.25;
-    dots(groups[other + 1], r, paints[other], () => true);
-    context.globalAlpha = S && !alone.checked ? 0.6 : 0.85;
-    paints.forEach((colour, k) => dots(groups[k], r, colour, (i) => i >= S));
+    dots(groups[other + 1], r, paints[other], 0.25, () => true);
+    const opacity = S && !alone.checked ? 0.6 : 0.85;
+    const order = [other, ...data.coloured.keys()], ring = isRound ? Math.max(1, r / 3) : 0.8;
+    for (const k of order) dots(groups[k], r, paints[k], opacity, (i) => i >= S);
+    for (const k of order) {
+      dots(groups[k], r + 2 * ring, ink, 1, (i) => i < S && !decided.has(i));
+      if (isRound) dots(groups[k], r + ring, paper, 1, (i) => i < S);
+      dots(groups[k], isRound ? r : r + ring / 2, paints[k], 1, (i) => i < S);
+    }
     context.globalAlpha = 1;
-    const ring = Math.max(1, r / 3);
-    paints.forEach((colour, k) => {
-      dots(groups[k], r + 2 * ring, ink, (i) => i < S && !decided.has(i));
-      if (isRound) dots(groups[k], r + ring, paper, (i) => i < S);
-      dots(groups[k], isRound ? r : r + ring / 2, colour, (i) => i < S);
-    });
+    if (image) context.putImageData(image, 0, 0);
     for (const [i, far] of [[over, 5], [at, 7]]) {
       if (i < 0) continue;
       context.lineWidth = 2.5;
@@ -275,7 +295,7 @@ export const pointMap = (root, data, { open, canOpen = () => true, picture = () 
     over = -1;
     showTip(i);
     if (i >= 0) {
-      const x = across(i), y = down(i), margin = Math.min(60, wide / 6);
+      const x = across(i), y = down(i), margin = 12;
       if (x < margin || y < margin || x > wide - margin || y > tall - margin) move(wide / 2 - x, tall / 2 - y);
       said.textContent = `${words(i).join(", ")}, ${idOf(i)}.`;
     }
