@@ -82,7 +82,7 @@ def test_the_classes_with_most_suspects_have_colours() -> None:
 @pytest.mark.parametrize(("n", "suspects"), [(50_000, 20_000), (120_000, 5_000)])
 def test_many_examples_stay_below_a_megabyte(n: int, suspects: int) -> None:
     points = made(n, 100, suspects)
-    packed = points.packed()
+    packed: dict[str, Any] = points.packed()
     assert len(json.dumps(packed)) + len(points.picture()) < 1 << 20
     order = numbers(packed, "index", "<u4")
     assert len(set(order.tolist())) == MOST
