@@ -6,7 +6,7 @@ import { picture } from "./example.js";
 import { ask } from "./server.js";
 import { session } from "./session.js";
 
-const HINT = " Enter or a click opens the example for a decision, and M leaves the map.";
+const HINT = " A click opens one too, and M leaves the map.";
 
 let map = null; // once it has been loaded
 
