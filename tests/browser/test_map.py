@@ -64,7 +64,7 @@ def canvas(page: Page) -> dict[str, float]:
     page.locator("#map").evaluate("(one) => one.scrollIntoView({behavior: 'instant'})")
     box = page.locator("#map canvas").bounding_box()
     assert box is not None
-    return dict(box)
+    return {"x": box["x"], "y": box["y"], "width": box["width"], "height": box["height"]}
 
 
 def place(page: Page, point: int) -> tuple[float, float]:

@@ -41,7 +41,7 @@ def test_the_map_is_on_the_page(reviewable: Reviewable, tmp_path: Path) -> None:
     page = html(with_map(reviewable(tmp_path, names=hostile)))
     assert '<h2 id="map-title">Map of the examples</h2>' in page
     assert "examples that look alike are near each other" in page
-    assert 'alt="12 examples as points; 6 suspects have a dark ring."' in page
+    assert 'alt="12 examples as points; 6 suspects have a grey ring."' in page
     [data] = re.findall(r'<script type="application/json" id="map-data">(.*?)</script>', page)
     assert json.loads(data)["names"] == hostile
     assert "<script>alert" not in page

@@ -111,7 +111,7 @@ class Points:
         return sorted(k for k in first.tolist() if examples[k])
 
     def picture(self) -> str:
-        """Return a data URL of a still picture: its suspects have a dark ring.
+        """Return a data URL of a still picture: its suspects have a grey ring.
 
         It is transparent, so it can be seen in both themes.
         """

@@ -52,5 +52,5 @@ def section(run: Run, table: pa.Table) -> ExampleMap | None:
     caption = CAPTION
     if n > MOST:
         caption += f" The map has {MOST:,} of {n:,} examples, the suspects among them."
-    alt = f"{n:,} examples as points; {int(suspects.sum()):,} suspects have a dark ring."
+    alt = f"{n:,} examples as points; {int(suspects.sum()):,} suspects have a grey ring."
     return ExampleMap(points.packed(), points.picture(), caption, alt)
