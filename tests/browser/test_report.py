@@ -270,7 +270,7 @@ def test_one_run_is_shown_whole(visit: Callable[..., Any], one: Path) -> None:
     assert page.get_by_role("heading", level=1).all_inner_texts() == ["ProSelfLC on digits"]
     headings = page.get_by_role("heading", level=2).all_inner_texts()
     links = page.get_by_role("navigation").get_by_role("link")
-    assert len(headings) == links.count() == 7
+    assert len(headings) == links.count() == 8
     for link in links.all():
         target = page.locator(link.get_attribute("href"))
         link.click()
@@ -305,12 +305,13 @@ def test_three_runs_are_compared(visit: Callable[..., Any], three: Path) -> None
 
 def test_every_picture_is_one(visit: Callable[..., Any], one: Path) -> None:
     page = visit(one).page
-    sizes = page.locator("img").evaluate_all(
+    sizes = page.locator(".card img").evaluate_all(
         "(all) => all.map((one) => [one.naturalWidth, one.naturalHeight, one.width, one.alt])"
     )
     assert len(sizes) == page.locator(".card").count() > FEW
     assert {(width, height, shown) for width, height, shown, _ in sizes} == {(8, 8, 96)}
     assert all(alt.startswith("Example digits/") for *_, alt in sizes)
+    assert page.locator("img:not(.card img)").count() == 1  # the map, for where no script runs
 
 
 def test_structure_is_sound(visit: Callable[..., Any], three: Path) -> None:
@@ -670,7 +671,7 @@ def test_without_script_everything_is_there(visit: Callable[..., Any], three: Pa
     for selector in ("#controls", "#theme", "#more", "#nothing", "thead button"):
         assert visible(page, selector) == 0
     assert f"Showing {cards.count()} of {cards.count()}" in page.locator(".count").inner_text()
-    assert visible(page, "h2") == 7
+    assert visible(page, "h2") == 8
     assert visible(page, ".chart svg") == page.locator(".chart svg").count() == 12
 
 

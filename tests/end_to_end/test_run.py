@@ -52,7 +52,7 @@ COLUMNS = [
 FILES = {
     *(".lock", "config.toml", "labels.npz", "history.jsonl", "dynamics", "checkpoints"),
     *("model.safetensors", "model.json", "examples.parquet", "summary.json", "evaluation.json"),
-    *("audit.json", "audit.npz", "neighbours.npz", "witness.npz", "manifest.json"),
+    *("audit.json", "audit.npz", "neighbours.npz", "map.npz", "witness.npz", "manifest.json"),
 }
 
 Train = Callable[..., Path]

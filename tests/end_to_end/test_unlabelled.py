@@ -73,7 +73,7 @@ def test_the_other_rows_are_learned_and_judged_as_if_they_were_alone(
     runs: tuple[Path, Path],
 ) -> None:
     whole, alone = (load_run(path) for path in runs)
-    for name in ("model.safetensors", "neighbours.npz", "witness.npz", "audit.npz"):
+    for name in ("model.safetensors", "neighbours.npz", "map.npz", "witness.npz", "audit.npz"):
         assert (whole.path / name).read_bytes() == (alone.path / name).read_bytes(), name
     ours, theirs = (run.labelled_examples.drop_columns("index") for run in (whole, alone))
     assert ours.equals(theirs)

@@ -98,7 +98,7 @@ def test_a_finished_run_lists_all_that_it_wrote(whole: Path) -> None:
     assert set(listed(whole)) == {
         *("audit.json", "audit.npz", "config.toml", "evaluation.json", "examples.parquet"),
         *("history.jsonl", "labels.npz", "model.json", "model.safetensors", "summary.json"),
-        *("neighbours.npz", "witness.npz"),
+        *("neighbours.npz", "map.npz", "witness.npz"),
         *(f"dynamics/epoch-0000{k}.npy" for k in range(3)),
         *("dynamics/recent_p.npy", "dynamics/recent_target.npy"),
     }
@@ -121,6 +121,7 @@ READERS: dict[str, Callable[[Run], object]] = {
     "evaluation.json": lambda run: run.evaluation,
     "summary.json": lambda run: run.summary,
     "neighbours.npz": lambda run: run.neighbours,
+    "map.npz": lambda run: run.map,
 }
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from proselflc.data.inputs import Bytes, ImageFiles, Images
-from proselflc.pages.thumbnails import LARGEST, SIDE, Thumbnail, of_picture
+from proselflc.pages.thumbnails import LARGEST, SIDE, SMALL, Thumbnail, of_picture
 
 
 def of_pixels(pixels: Bytes) -> Thumbnail:
@@ -40,7 +40,7 @@ def test_digits_are_kept_to_the_pixel_and_enlarged() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(32, 32, 3), (28, 28, 1), (480, 640, 3), (3, 4000, 3), (1, 1, 1)]
+    "shape", [(32, 32, 3), (28, 28, 1), (64, 64, 3), (480, 640, 3), (3, 4000, 3), (1, 1, 1)]
 )
 def test_noise_of_any_size_fits(shape: tuple[int, int, int]) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
@@ -48,7 +48,7 @@ def test_noise_of_any_size_fits(shape: tuple[int, int, int]) -> None:
     assert len(found.address) <= LARGEST
     assert max(found.width, found.height) == SIDE
     assert max(decoded(found.address).size) <= SIDE
-    assert found.is_enlarged == (max(shape[:2]) <= 48)
+    assert found.is_enlarged == (max(shape[:2]) <= SMALL)
 
 
 def test_a_photo_keeps_its_proportions_and_colours(tmp_path: Path) -> None:

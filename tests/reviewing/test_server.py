@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from proselflc.auditing.mapping import points
 from proselflc.auditing.neighbours import neighbours_of
 from proselflc.auditing.plain_features import PlainFeatures
 
@@ -62,6 +64,7 @@ GETS: list[tuple[str, str, dict[str, str | None], int]] = [
     ("no cookie, script", "/review/start.js", {"Cookie": None}, 401),
     ("no cookie, data", "/api/start", {"Cookie": None}, 401),
     ("no cookie, picture", "/picture/large/0", {"Cookie": None}, 401),
+    ("no cookie, map", "/api/map", {"Cookie": None}, 401),
     ("wrong token", "/?token=wrong", {"Cookie": None}, 403),
     ("wrong token with a cookie", "/?token=wrong", {}, 403),
     ("empty token", "/?token=", {"Cookie": None}, 401),
@@ -286,8 +289,11 @@ def test_what_is_asked_for_rightly_is_answered(server: Any) -> None:
         ("/look.css", "text/css; charset=utf-8"),
         ("/review.svg", "image/svg+xml"),
         ("/api/start", "application/json"),
-        ("/picture/large/0", "image/jpeg"),
-        ("/picture/small/0", "image/jpeg"),
+        ("/map.js", "text/javascript; charset=utf-8"),
+        ("/map.css", "text/css; charset=utf-8"),
+        ("/picture/full/0", "image/png"),
+        ("/picture/large/0", "image/png"),
+        ("/picture/small/0", "image/png"),
     ):
         found, answered, content = server.send("GET", path, own)
         assert (found, answered["content-type"]) == (200, kind)
@@ -329,10 +335,12 @@ def test_a_file_that_is_no_image_is_not_handed_out(
     (tmp_path / "1.png").symlink_to(folder / "secret.txt")
     own = headers(server, Origin=None, Content_Type=None)
     for k, status in enumerate((404, 404, 200, 200)):
-        found, answered, content = server.send("GET", f"/picture/large/{k}", own)
-        assert found == status, content
-        assert b"nobody's business" not in content
-        assert answered["content-type"] == ("image/png" if status == 200 else "application/json")
+        for size in ("full", "large"):
+            found, answered, content = server.send("GET", f"/picture/{size}/{k}", own)
+            assert found == status, content
+            assert b"nobody's business" not in content
+            kind = "image/png" if status == 200 else "application/json"
+            assert answered["content-type"] == kind
 
 
 def test_duplicates_are_listed_and_decided(
@@ -356,3 +364,39 @@ def test_duplicates_are_listed_and_decided(
     server.post({"key": "abcdefgi", "since": 0, "decisions": [refused]}, 400)
     left = server.get(f"/api/items?among=conflicting&state=open&line={done['line']}")
     assert [one["index"] for one in left["items"]] == [7]
+
+
+def test_the_map_is_one_answer(
+    reviewable: Callable[..., Path], serve: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = reviewable(tmp_path, suspects=2)
+    points.save(run / "map.npz", np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32))
+    server = serve(run)
+    server.enter()
+    assert server.get("/api/start")["hasMap"] is True
+    found = server.get("/api/map")
+    order = np.frombuffer(base64.b64decode(found["index"]), "<u4").tolist()
+    assert sorted(order[:2]) == [0, 1]
+    assert found["ids"] == [f"id-{i}" for i in order]
+    assert found["decided"] == []
+    server.post({"key": "abcdefgh", "since": 0, "decisions": [{"index": 1, "base": 0, "label": 2}]})
+    assert server.get("/api/map")["decided"] == [[1, 2]]
+    assert server.get("/api/item/1")["isOpen"] is True
+    assert server.get("/api/item/7")["isOpen"] is False
+
+
+def test_a_run_without_a_map_says_so(
+    reviewable: Callable[..., Path], serve: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = reviewable(tmp_path, suspects=2)
+    server = serve(run)
+    server.enter()
+    assert server.get("/api/start")["hasMap"] is False
+    status, _, _ = server.send("GET", "/api/map", headers(server, Origin=None, Content_Type=None))
+    assert status == 404
+    (run / "map.npz").write_bytes(b"nonsense")
+    server = serve(run)
+    server.enter()
+    start = server.get("/api/start")
+    assert start["hasMap"] is False
+    assert any("map.npz is damaged" in note for note in start["notes"])

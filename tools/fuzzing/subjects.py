@@ -50,6 +50,7 @@ RUN = (
     Subject("run/stages.json", "json", ("report", "audit")),
     Subject("run/transition.npy", "npy", ("report",)),
     Subject("run/neighbours.npz", "npz", ("report", "review"), 2),
+    Subject("run/map.npz", "npz", ("report", "review"), 2),
     Subject("run/witness.npz", "npz", ("audit", "report"), 2),
     Subject("run/manifest.json", "json", READERS, 2),
     Subject("run/folds/p.npy", "npy", ("audit", "report")),

@@ -30,7 +30,7 @@ _BLOCK = 1 << 20  # bytes that are hashed at a time
 _LARGEST = 1 << 26  # bytes of a manifest, which holds about 120 for each file
 _SETTLED = 2 * 10**9  # nanoseconds after which a change to a file has changed its times too
 _OF_AUDIT = ("examples.parquet", "audit.json", "audit.npz", "witness.npz")
-_OF_NEIGHBOURS = "neighbours.npz"
+_OF_NEIGHBOURS = ("neighbours.npz", "map.npz")
 _FileName: TypeAlias = Annotated[
     str, msgspec.Meta(pattern=r"\A(?:dynamics/|folds/)?[a-z_]+(?:-[0-9]{5})?\.[a-z]{3,11}\Z")
 ]
@@ -279,7 +279,7 @@ def _missing(folder: Path, name: str) -> InputError:
 def _cure(folder: Path, name: str) -> str:
     if name in _OF_AUDIT:
         return f"restore it from a copy, or write it again with {command('audit', folder)}"
-    if name == _OF_NEIGHBOURS:
+    if name in _OF_NEIGHBOURS:
         again = command("export", folder, what="duplicates")
         return f"restore it from a copy, or write it again with {again}"
     return "restore it from a copy, or train the run again"

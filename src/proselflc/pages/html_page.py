@@ -86,9 +86,15 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def render(page: object, template: str) -> str:
-    """Return a page as HTML: `page` for a template, named by its path in the package."""
+def render(page: object, template: str, *, has_map: bool = False) -> str:
+    """Return a page as HTML: `page` for a template, named by its path in the package.
+
+    A page with a map has an element `map`, and its points as JSON in `map-data`.
+    """
     css, script = _source("look.css") + _source("report.css"), _source("report.js")
+    if has_map:  # a script of the page, not a module: nothing imports from it
+        css += _source("map.css")
+        script = _source("map.js").replace("\nexport const ", "\nconst ") + script
     policy = "; ".join(
         (
             "default-src 'none'",

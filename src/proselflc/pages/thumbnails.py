@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SIDE = 96  # pixels of the longer side, at most
-SMALL = 48  # up to which a picture is enlarged with its pixels visible
+SMALL = 64  # up to which a picture is enlarged with its pixels visible
 LARGEST = 4096  # characters of an address
 
 

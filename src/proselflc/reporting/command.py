@@ -22,8 +22,17 @@ from proselflc.pages import drawing, values
 from proselflc.pages.drawing import Figure
 from proselflc.pages.html_page import Table, Tile, begins_with, is_own_page, render
 from proselflc.pages.values import code_warning, percent, share, shorten, shorten_middle, text
-from proselflc.reporting import before_after, duplicates, figures, gallery, tables, verdict
+from proselflc.reporting import (
+    before_after,
+    duplicates,
+    example_map,
+    figures,
+    gallery,
+    tables,
+    verdict,
+)
 from proselflc.reporting.duplicates import Duplicates
+from proselflc.reporting.example_map import ExampleMap
 from proselflc.reporting.gallery import ExampleView
 from proselflc.reporting.run_facts import RunFacts, or_note, read_runs
 from proselflc.run import audit_words, neighbours, original
@@ -199,10 +208,12 @@ def make(
     notes += lost
     cards: list[dict[str, Any]] = []
     same_content: Duplicates | None = None
+    shown_map: ExampleMap | None = None
     previews = _Previews(first.run, inputs, data)
     if table is not None:
         cards = _cards(reported, table, previews, notes)
         same_content = or_note(lambda: _duplicates(first.run, table, previews), notes)
+        shown_map = or_note(lambda: example_map.section(first.run, table), notes)
     why_gone = previews.why_gone
     suspects = None if table is None else int(table["is_suspect"].to_numpy().sum())
     unseen = None if table is None else table["quality"].null_count / max(len(table), 1)
@@ -236,6 +247,7 @@ def make(
         "cards": cards,
         "given": gallery.choices(cards, "given"),
         "suggested": gallery.choices(cards, "suggested"),
+        "map": shown_map,
         "duplicates": same_content,
         "export_duplicates": command(
             "export", _path(first.run.path), what="duplicates", out="duplicates.csv"
@@ -257,7 +269,7 @@ def make(
     if why_gone:
         notes.append(f"the examples are not shown: {why_gone}")
     return Report(
-        html=render(page, "reporting/templates/report.html"),
+        html=render(page, "reporting/templates/report.html", has_map=shown_map is not None),
         figures=tuple(figure for section in drawn.values() for figure in section),
         shown=len(cards),
         why_gone=why_gone,

@@ -33,6 +33,7 @@ _FILES = {
     "audit.json": "estimated noise rate, overall and by class, and warnings",
     "audit.npz": "estimated counts by true and given class",
     "neighbours.npz": "the nearest neighbours of every example",
+    "map.npz": "a point on the map for every example",
     "review.jsonl": "decisions of the review",
     "inputs.parquet": "the examples, kept to be shown",
     "inputs.npz": "the examples, kept to be shown",
@@ -169,7 +170,7 @@ def options(reported: Sequence[RunFacts]) -> tuple[Table, Table | None]:
         for key, of_it in values.items()
         if key not in differing
     )
-    table = Table("Configuration", ("option", "value"), (False, False), alike[:MOST_OPTIONS])
+    table = Table("Options", ("option", "value"), (False, False), alike[:MOST_OPTIONS])
     if not differing:
         return table, None
     shown = differing[:MOST_DIFFERING]

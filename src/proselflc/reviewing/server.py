@@ -226,6 +226,12 @@ class Api:
     def neighbours(self, request: Request) -> Response:
         return JSONResponse(self.view.neighbours(self._index(request)))
 
+    def map(self, request: Request) -> Response:
+        self.view.review.refresh()
+        if self.view.map is None:
+            raise HTTPException(404, "the run has no map")
+        return JSONResponse(self.view.map.to_json())
+
     def picture(self, request: Request) -> Response:
         size = request.path_params["size"]
         picture = self.view.picture(self._index(request), size) if size in SIDES else None
@@ -317,6 +323,7 @@ def create_app(view: ReviewView, hosts: frozenset[str]) -> AccessGuard:
         "/api/item/{index:int}": api.item,
         "/api/example/{index:int}": api.example,
         "/api/neighbours/{index:int}": api.neighbours,
+        "/api/map": api.map,
         "/picture/{size}/{index:int}": api.picture,
     }
     app = Starlette(

@@ -20,6 +20,7 @@ from proselflc.models.factory import names_code
 from proselflc.pages.svg import means
 from proselflc.pages.thumbnails import SMALL, bare, resized
 from proselflc.pages.values import TITLE, code_warning, shorten, shorten_middle
+from proselflc.reviewing.example_map import ExampleMap
 from proselflc.reviewing.mixed_rows import MixedRows
 from proselflc.reviewing.neighbours import Neighbours
 from proselflc.run import audit_words, original
@@ -40,16 +41,19 @@ NEIGHBOURS = 4  # of each class
 COPIES = 8  # examples with the same content that are listed
 RECENT = 200  # requests that can be undone
 WARNING = 600  # characters of a sentence about the audit
-SIDES = {"large": 900, "small": 160}  # pixels
+SIDES = {"full": 2048, "large": 900, "small": 160}  # pixels
 
 _SCRIPTS = (
-    *("start", "picker", "deciding", "moving", "one", "grid", "progress", "filters", "example"),
-    *("session", "server", "theme", "memory", "elements"),
+    *("start", "photo", "picker", "deciding", "moving", "one", "grid", "progress", "atlas"),
+    *("filters", "example", "session", "server", "theme", "memory", "elements"),
 )
+_OF_ALL_PAGES = ("look.css", "map.css", "map.js")
 # The files of the page; no other file is ever read for it.
 SOURCES = {
     "/": ("review.html", "text/html; charset=utf-8"),
     "/look.css": ("look.css", "text/css; charset=utf-8"),
+    "/map.css": ("map.css", "text/css; charset=utf-8"),
+    "/map.js": ("map.js", "text/javascript; charset=utf-8"),
     "/review.css": ("review.css", "text/css; charset=utf-8"),
     **{
         f"/review/{name}.js": (f"review/{name}.js", "text/javascript; charset=utf-8")
@@ -62,7 +66,7 @@ SOURCES = {
 def source(address: str) -> tuple[bytes, str]:
     """Return the content and the media type of a file of the page."""
     name, kind = SOURCES[address]
-    package = "proselflc.pages" if name == "look.css" else "proselflc.reviewing"
+    package = "proselflc.pages" if name in _OF_ALL_PAGES else "proselflc.reviewing"
     return (files(package) / "templates" / name).read_bytes(), kind
 
 
@@ -80,6 +84,7 @@ class ReviewView:
         self._neighbours: Neighbours | None = None
         if self.inputs is not None:
             self._neighbours = Neighbours(review.run, self.inputs)
+        self.map = ExampleMap.of(review)
         self._typical = lru_cache(maxsize=256)(self._typical_of)
         table = review.run.examples
         self._chances = table["corrected_distribution"]
@@ -94,6 +99,7 @@ class ReviewView:
             "run": shorten_middle(str(review.run.path), 100),
             "kind": self.kind,
             "gone": self.missing_reason,
+            "hasMap": self.map is not None,
             "names": [shorten(name, TITLE) for name in review.names],
             "isSample": review.is_sample,
             "listed": {name: len(rows) for name, rows in review.listed.items()},
@@ -196,6 +202,7 @@ class ReviewView:
                 "quality": _finite(review.quality[i]),
                 "sure": _finite(review.sure[i]),
                 "action": self._actions[i].as_py() if self._actions is not None else None,
+                "isOpen": review.can_be_decided(int(i)),
                 **self.standing(int(i)),
                 **self._snippet(int(i), int(i) if beside is None else beside),
             }

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from proselflc.auditing import witness
+from proselflc.auditing.mapping import layout, points
 from proselflc.auditing.neighbours import (
     Examination,
     Neighbours,
@@ -35,7 +36,7 @@ def write(
     *,
     features: PlainFeatures | None = None,
 ) -> Neighbours | None:
-    """Write `neighbours.npz` of an unfinished run, or report why its inputs cannot be compared.
+    """Write `neighbours.npz` and `map.npz` of an unfinished run, or report why there are none.
 
     Args:
         directory: of the run.
@@ -45,13 +46,14 @@ def write(
         report: is given a sentence if there are no neighbours.
         features: of the training inputs followed by the test inputs, if they were computed before.
     """
-    directory.neighbours.unlink(missing_ok=True)  # of a run that was stopped while it finished
+    for path in (directory.neighbours, directory.map):
+        path.unlink(missing_ok=True)  # of a run that was stopped while it finished
     try:
-        found = _find(inputs, test, preprocessing, features)
+        found, features = _find(inputs, test, preprocessing, features)
     except InputError as error:
         report(f"duplicates and outliers were not looked for: {error}")
         return None
-    found.save(directory.neighbours)
+    _save(directory, found, features)
     return found
 
 
@@ -98,7 +100,8 @@ def compare_parts(
 def of_run(run: Run, *, data: str | None = None) -> Neighbours:
     """Return the neighbours of a finished run's examples.
 
-    If the run has none, or its file is damaged, they are found from its data and kept in the run.
+    If the run has none, or its file is damaged, they are found from its data and kept in the run,
+    together with the map of its examples.
 
     Args:
         run: a finished run.
@@ -121,10 +124,11 @@ def of_run(run: Run, *, data: str | None = None) -> Neighbours:
         inputs = original.taken(dataset, rows)
         test = None if dataset.test is None else dataset.test.inputs
     preprocessing = run.preprocessing if directory.model.exists() else None
-    found = _find(inputs, test, preprocessing)
-    with directory.locked(), directory.replacing(directory.neighbours):
-        found.save(directory.neighbours)
-    vars(run).pop("neighbours", None)  # cached before
+    found, features = _find(inputs, test, preprocessing)
+    with directory.locked(), directory.replacing(directory.neighbours, directory.map):
+        _save(directory, found, features)
+    for name in ("neighbours", "map"):
+        vars(run).pop(name, None)  # cached before
     return found
 
 
@@ -134,13 +138,19 @@ def examination(run: Run) -> Examination | None:
     return None if found is None else Examination.of(found, run.labels.given)
 
 
+def _save(directory: RunDirectory, found: Neighbours, features: PlainFeatures) -> None:
+    """Write the neighbours, and the map of the same features."""
+    found.save(directory.neighbours)
+    points.save(directory.map, layout.arranged(features.values[: len(found)], found))
+
+
 def _find(
     inputs: Inputs,
     test: Inputs | None,
     preprocessing: Preprocessing | None,
     features: PlainFeatures | None = None,
-) -> Neighbours:
-    """Return the neighbours, or raise an InputError that says why there are none."""
+) -> tuple[Neighbours, PlainFeatures]:
+    """Return the neighbours and the features, or raise an InputError: why there are none."""
     why_not = obstacle(inputs, test)
     if why_not is not None:
         raise InputError(why_not)
@@ -150,6 +160,8 @@ def _find(
             "the training and test inputs side by side",
             "use a machine with more memory",
         )
-    found = find_neighbours(inputs, test=test, preprocessing=preprocessing, features=features)
+    features = features or features_of_both(inputs, test, preprocessing)
+    found = find_neighbours(inputs, test=test, features=features)
     assert found is not None
-    return found
+    assert features is not None
+    return found, features

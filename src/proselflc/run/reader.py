@@ -20,6 +20,7 @@ from torch import nn
 from proselflc.auditing import held_out, witness
 from proselflc.auditing.audit import Audit
 from proselflc.auditing.examples import read_examples
+from proselflc.auditing.mapping import points
 from proselflc.auditing.neighbours import Neighbours
 from proselflc.auditing.records import Records
 from proselflc.data.batches import Order
@@ -232,6 +233,12 @@ class Run:
         """Return the nearest neighbours of every training example; None if they are not known."""
         path = self.directory.checked(self.directory.neighbours)
         return Neighbours.load(path, len(self.labels.ids)) if is_regular(path) else None
+
+    @cached_property
+    def map(self) -> Floats | None:
+        """Return [n, 2] a point in a plane for every training example; None if there is none."""
+        path = self.directory.checked(self.directory.map)
+        return points.load(path, len(self.labels.ids)) if is_regular(path) else None
 
     @property
     def decisions(self) -> Decisions:

@@ -149,6 +149,9 @@ class Review:
         rest = np.flatnonzero(self.given == NO_LABEL)
         self.listed: dict[Among, Ints] = {"unlabelled": rest} if len(rest) else {}
         self.listed |= {name: self._labelled[rows] for name, rows in _listed(found).items()}
+        self._is_listed = np.zeros(len(self.ids), np.bool_)
+        for rows in self.listed.values():
+            self._is_listed[rows] = True
         self._lock = RLock()
         self.refresh()
 
@@ -166,9 +169,7 @@ class Review:
 
     def can_be_decided(self, index: int) -> bool:
         """Return whether an example is a suspect, drawn, without a label, or stands out."""
-        return bool(self._under_review[index]) or any(
-            index in rows for rows in self.listed.values()
-        )
+        return bool(self._under_review[index] or self._is_listed[index])
 
     def copies(self, index: int) -> Ints:
         """Return the positions of the other examples with the same content, exactly or nearly."""

@@ -73,6 +73,7 @@ class RunDirectory:
     unlabelled = _File("unlabelled.npy")  # [m, C] the prediction for each row without a label
     transition = _File("transition.npy")  # [C, C] the method's transition matrix, if it has one
     neighbours = _File("neighbours.npz")  # of the examples, where their inputs can be compared
+    map = _File("map.npz")  # a point in a plane for each of these examples
     inputs_table = _File("inputs.parquet")  # texts or paths of the examples, if they are kept
     inputs_arrays = _File("inputs.npz")  # images or numbers of the examples, if they are kept
     summary = _File("summary.json")

@@ -38,8 +38,19 @@
     });
   }
 
+  const atlas = document.getElementById("map");
+  const drawMap = (cardOf = () => undefined, reveal = () => {}) => {
+    if (!atlas) return;
+    const data = JSON.parse(document.getElementById("map-data").textContent);
+    pointMap(atlas, data, {
+      canOpen: (index) => Boolean(cardOf(index)),
+      open: (index) => reveal(cardOf(index)),
+      picture: (index) => cardOf(index)?.querySelector("img")?.cloneNode() ?? null,
+    });
+  };
+
   const controls = document.getElementById("controls");
-  if (!controls) return;
+  if (!controls) { drawMap(); return; }
   const FEW = matchMedia("(max-width: 40rem)").matches ? 12 : 24;
   const list = document.getElementById("cards");
   const count = document.getElementById("count");
@@ -84,4 +95,16 @@
     next.focus();
   });
   show();
+
+  const byPlace = new Map(cards.map(({ card, place }) => [Number(place), card]));
+  drawMap((index) => byPlace.get(index), (card) => {
+    if (card.classList.contains("away")) {
+      for (const name of ["given", "suggested", "search"]) controls.elements[name].value = "";
+      isWhole = true;
+      show();
+    }
+    card.tabIndex = -1;
+    card.focus({ preventScroll: true });
+    card.scrollIntoView({ block: "center" });
+  });
 })();

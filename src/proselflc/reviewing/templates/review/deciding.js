@@ -2,10 +2,9 @@
 
 import { $, say, time, whole } from "./elements.js";
 import { paint } from "./grid.js";
-import { arrive, show } from "./moving.js";
-import { showOne } from "./one.js";
+import { arrive, open, setMode } from "./moving.js";
 import { offerUndo, takeOver } from "./progress.js";
-import { ask, send } from "./server.js";
+import { send } from "./server.js";
 import { UNSURE, nameOf, question, session } from "./session.js";
 
 const working = async (work) => {
@@ -43,6 +42,9 @@ export const settle = (items, labelOf) => items.length && working(async () => {
     session.selected.clear();
     paint();
     say(words);
+  } else if (session.isFromMap) {
+    await setMode("map");
+    say(words);
   } else {
     await arrive(session.view.state === "decided" ? session.place + 1 : session.place);
     say(`${words} ${$("said").textContent}`);
@@ -79,8 +81,6 @@ export const undo = () => session.history.length && working(async () => {
     return;
   }
   const [{ index }] = last;
-  const one = session.known.get(index) || (await ask(`/api/item/${index}`));
-  show("one");
-  showOne(one);
+  const one = await open(index);
   say(`${words} ${question(one)}.`);
 });

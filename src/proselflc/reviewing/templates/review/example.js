@@ -3,13 +3,12 @@
 import { bdi, chance, drawn, make, number, whole } from "./elements.js";
 import { isLabelled, nameOf, session } from "./session.js";
 
-const PIXELATED = 48; // pixels; smaller thumbnails are enlarged without smoothing
+const PIXELATED = 64; // pixels; smaller pictures are enlarged without smoothing
 
-const picture = (one, size) => {
+export const picture = (one, size) => {
   const image = make("img", { alt: size === "large" ? `Example ${one.id}` : "", decoding: "async" });
   image.addEventListener("load", () => {
-    const isTiny = Math.max(image.naturalWidth, image.naturalHeight) <= PIXELATED;
-    image.classList.toggle("pixels", size === "small" && isTiny);
+    image.classList.toggle("pixels", Math.max(image.naturalWidth, image.naturalHeight) <= PIXELATED);
   });
   image.addEventListener("error", () => image.replaceWith(make("span", { className: "blank", textContent: "no picture" })));
   image.src = pictureOf(one, size);
@@ -19,7 +18,11 @@ export const pictureOf = (one, size) => `/picture/${size}/${one.index}`;
 
 // The large view, before the details are loaded.
 export const firstLook = (one) => {
-  if (session.start.kind === "image") return picture(one, "large");
+  if (session.start.kind === "image") {
+    const enlarge = make("button", { type: "button", className: "enlarge", title: "Show the picture in full size (F)" }, picture(one, "large"));
+    enlarge.addEventListener("click", () => enlarge.dispatchEvent(new CustomEvent("enlarge", { bubbles: true })));
+    return enlarge;
+  }
   if (session.start.kind) return make("p", { className: "text", textContent: one.text || "" });
   return make("p", { className: "blank", textContent: "The example itself cannot be shown." });
 };

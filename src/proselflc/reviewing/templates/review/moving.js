@@ -3,6 +3,7 @@
 import { $, chance, say, whole } from "./elements.js";
 import { ALL, showFilters } from "./filters.js";
 import { clear, here, layOut, moveTo, selectNext } from "./grid.js";
+import { focusMap, showMap } from "./atlas.js";
 import { showOne } from "./one.js";
 import { takeOver } from "./progress.js";
 import { ask } from "./server.js";
@@ -11,16 +12,18 @@ import { forget, isLabelled, itemAt, query, question, saveWhere, session } from 
 const FIFTY = 50;
 
 export const show = (which) => {
-  for (const id of ["one", "all", "done"]) $(id).hidden = id !== which;
+  for (const id of ["one", "all", "chart", "done"]) $(id).hidden = id !== which;
   document.body.dataset.mode = session.mode;
   $("mode-one").setAttribute("aria-pressed", String(session.mode === "one"));
   $("mode-grid").setAttribute("aria-pressed", String(session.mode === "grid"));
+  $("mode-map").setAttribute("aria-pressed", String(session.mode === "map"));
 };
 
 // Go to the next undecided suspect from a place on; in the view of decided suspects, to that place.
 export const arrive = async (from = session.place) => {
   const { era, view } = session;
   if (session.mode === "grid") { show("all"); await layOut(); return; }
+  if (session.mode === "map") { show("chart"); await showMap(); return; }
   let found = await ask(`/api/next?${query()}&offset=${from}`);
   if (view.state === "decided" && from < found.total) found = { ...found, place: from };
   if (found.place === null && from > 0) found = await ask(`/api/next?${query()}&offset=0`);
@@ -34,6 +37,7 @@ const goTo = async (where) => {
   const one = await itemAt(where);
   if (era !== session.era || !one) return;
   session.place = where;
+  session.isFromMap = false;
   saveWhere();
   show("one");
   showOne(one);
@@ -41,7 +45,7 @@ const goTo = async (where) => {
 };
 export const step = async (by) => {
   const { mode, busy, place, total, view } = session;
-  if (mode === "grid" || busy) return;
+  if (mode !== "one" || busy) return;
   if (by < 0) { if (place > 0) await goTo(place - 1); else say("This is the first suspect."); return; }
   if (view.state === "open") await arrive(place + 1 < total ? place + 1 : 0);
   else if (place + 1 < total) await goTo(place + 1);
@@ -90,6 +94,11 @@ export const setMode = async (mode, where) => {
     await layOut();
     moveTo(where);
     $("grid").focus();
+  } else if (mode === "map") {
+    $("place").textContent = "";
+    show("chart");
+    await showMap();
+    focusMap();
   } else if (session.total) {
     await goTo(where);
     $("question").focus();
@@ -97,6 +106,25 @@ export const setMode = async (mode, where) => {
   saveWhere();
 };
 export const otherMode = () => (session.mode === "grid" ? setMode("one", here()) : setMode("grid", session.place));
+export const mapOrOne = () => {
+  if (session.start.hasMap) setMode(session.mode === "map" ? "one" : "map", session.mode === "grid" ? here() : session.place);
+};
+
+// Show an example wherever it is among the others.
+export const open = async (index, isFromMap = false) => {
+  const one = session.known.get(index) || (await ask(`/api/item/${index}`));
+  if (session.mode !== "one") { session.mode = "one"; clear(); }
+  session.isFromMap = isFromMap;
+  show("one");
+  showOne(one);
+  return one;
+};
+$("map").addEventListener("look", async (event) => {
+  const one = await open(event.detail, true);
+  $("place").textContent = "";
+  $("question").focus();
+  say(`${question(one)}, ${chance(one.sure)} confidence.`);
+});
 
 // Select suspects of the same pair as the current one.
 export const fifty = async () => {

@@ -37,6 +37,8 @@ export const showOne = (one) => {
   $("accept").hidden = one.given === one.suggested;
   $("keep").hidden = !isLabelled(one);
   $("near-given-name").parentElement.hidden = !isLabelled(one);
+  for (const id of ["accept", "keep", "pick", "unsure"]) $(id).disabled = !one.isOpen;
+  $("closed").hidden = one.isOpen;
   $("id").textContent = one.id;
   $("copies").hidden = true;
   $("exhibit").replaceChildren(firstLook(one));
@@ -80,7 +82,7 @@ const showDetail = (one, found) => {
   else if (found.curveGone) $("curve").replaceChildren(make("p", { textContent: `The learning curve is not available: ${found.curveGone}.` }));
   $("likely").hidden = found.chances.length < 2;
   $("likely").lastChild.replaceChildren(...found.chances.map(([k, p], n) => {
-    const button = make("button", { type: "button", value: k }, make("kbd", { textContent: n + 1 }), " ", bdi(nameOf(k)), make("span", { textContent: chance(p) }));
+    const button = make("button", { type: "button", value: k, disabled: !one.isOpen }, make("kbd", { textContent: n + 1 }), " ", bdi(nameOf(k)), make("span", { textContent: chance(p) }));
     return make("li", {}, button);
   }));
   one.likely = found.chances.map(([k]) => k);

@@ -1,6 +1,7 @@
 // The progress of the review, and decisions made elsewhere.
 
 import { $, make, whole } from "./elements.js";
+import { noteDecisions } from "./atlas.js";
 import { offerPairs } from "./filters.js";
 import { forget, session } from "./session.js";
 
@@ -13,6 +14,7 @@ export const takeOver = (state) => {
       if (held && held.index === one.index) Object.assign(held, { by: undefined, at: undefined }, one);
     }
   }
+  noteDecisions(state.changed && [...state.changed, ...(state.done || []), ...(state.conflicts || [])]);
   const { decided, confirmed, intervalOfConfirmed: [low, high] } = state.precision;
   const settled = state.suspects - state.left;
   $("bar").max = Math.max(1, state.suspects);

@@ -15,7 +15,8 @@ export const session = {
   history: [], // requests that can be undone, the latest last
   view: { among: "suspects", given: "", suggested: "", low: 0, high: 1, state: "open", order: "quality", line: 0 },
   total: 0, // suspects in the view
-  mode: "one",
+  mode: "one", // or "grid" or "map"
+  isFromMap: false, // whether the suspect that is shown large was opened there
   place: 0, // in the view
   item: null, // the suspect that is shown large
   selected: new Map(), // suspects of the grid, by index
@@ -31,7 +32,8 @@ export const saveWhere = () => {
 export const goBack = (where) => {
   const { run, isSample, line } = session.start;
   if (!where || where.run !== run || where.isSample !== isSample || where.view.line > line) return;
-  Object.assign(session, { view: where.view, mode: where.mode, place: where.place });
+  const mode = where.mode === "map" && !session.start.hasMap ? "one" : where.mode;
+  Object.assign(session, { view: where.view, mode, place: where.place });
 };
 
 // Load the suspects of the view one page at a time.

@@ -6,8 +6,9 @@ import { $, bdi, make, option } from "./elements.js";
 import { changes, controls, offerClasses, offerLists, showFilters } from "./filters.js";
 import { clearSelection, here, paint } from "./grid.js";
 import { remember, remembered } from "./memory.js";
-import { allThatIsLeft, arrive, fifty, filter, otherMode, setMode, step } from "./moving.js";
+import { allThatIsLeft, arrive, fifty, filter, mapOrOne, otherMode, setMode, step } from "./moving.js";
 import { showStanding } from "./one.js";
+import { enlarge } from "./photo.js";
 import { pick } from "./picker.js";
 import { takeOver } from "./progress.js";
 import { ask, once } from "./server.js";
@@ -16,7 +17,7 @@ import { goBack, isLabelled, itemAt, session } from "./session.js";
 const isGrid = () => session.mode === "grid";
 const chosen = () => {
   if (isGrid()) return [...session.selected.values()];
-  return session.item && !$("one").hidden ? [session.item] : [];
+  return session.item?.isOpen && !$("one").hidden ? [session.item] : [];
 };
 const actions = {
   a: () => settle(chosen(), (one) => one.suggested),
@@ -27,9 +28,10 @@ const actions = {
   b: () => step(-1), ArrowLeft: () => step(-1),
   z: undo,
   g: otherMode,
-  f: () => isGrid() && fifty(),
+  m: mapOrOne,
+  f: () => (isGrid() ? fifty() : enlarge()),
   p: () => { $("filters").open = true; controls.pair.focus(); },
-  Escape: () => isGrid() && clearSelection(),
+  Escape: () => { if (isGrid()) clearSelection(); else if (session.isFromMap) setMode("map"); },
   "?": () => $("keys").showModal(),
 };
 for (const n of [1, 2, 3, 4, 5]) {
@@ -60,8 +62,9 @@ $("likely").addEventListener("click", (event) => {
 });
 $("done-all").addEventListener("click", allThatIsLeft);
 $("grid").addEventListener("look", (event) => setMode("one", event.detail));
-$("mode-one").addEventListener("click", () => isGrid() && setMode("one", here()));
+$("mode-one").addEventListener("click", () => session.mode === "one" || setMode("one", isGrid() ? here() : session.place));
 $("mode-grid").addEventListener("click", () => isGrid() || setMode("grid", session.place));
+$("mode-map").addEventListener("click", () => session.mode === "map" || mapOrOne());
 $("picker-close").addEventListener("click", () => $("picker").close());
 $("keys-close").addEventListener("click", () => $("keys").close());
 $("keys-on").checked = remembered(localStorage, "proselflc-keys", true) !== false;
@@ -92,6 +95,7 @@ session.history = start.recent;
 session.view.line = start.line;
 document.title = $("title").textContent = `Review of ${start.title}`;
 $("run").textContent = start.run;
+$("mode-map").hidden = !start.hasMap;
 $("sample-note").hidden = !start.isSample;
 const [first] = start.warnings;
 $("audit").hidden = !first && !start.about.length;
