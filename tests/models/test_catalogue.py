@@ -44,6 +44,7 @@ def test_names_and_recipes() -> None:
         "resnet18",
         "resnet50",
         "efficientnet_lite0",
+        "linear",
         "embedding_bag",
     ]
     paper = MODELS["resnet44"]
@@ -149,8 +150,12 @@ def test_unknown_names_are_refused_with_a_suggestion() -> None:
     [
         ("convnet", BAGS, 'model "convnet" takes images, .* texts: use embedding_bag or pack'),
         ("mlp", BAGS, "takes features and images, but these are texts"),
-        ("resnet44", FEATURES, "takes images, but these are features: use mlp or"),
-        ("embedding_bag", IMAGES, "use convnet, mlp, resnet20, .*resnet50 or package"),
+        ("resnet44", FEATURES, "takes images, but these are features: use mlp, linear or"),
+        (
+            "embedding_bag",
+            IMAGES,
+            "use convnet, mlp, resnet20, .*resnet50, efficientnet_lite0 or package",
+        ),
         ("timm:tiny", BAGS, 'model "timm:tiny" takes images, but these are texts'),
         ("torchvision:tiny", FEATURES, "takes images, but these are features"),
     ],

@@ -84,8 +84,5 @@ def test_damaged_weights_are_refused(copy_of: Callable[[str], Path]) -> None:
     state = load_file(path)
     del state["embeddings.LayerNorm.bias"]
     save_file(state, path)
-    with pytest.raises(InputError, match=r"do not fit the model: missing: norm\.bias"):
-        minilm.load(path)
-    path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(InputError, match="cannot read weights from"):
+    with pytest.raises(InputError, match=r"has the sha256 \w{12}…, expected 53aa51172d14…"):
         minilm.load(path)

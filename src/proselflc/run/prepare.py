@@ -36,7 +36,7 @@ from proselflc.pretrained import catalogue as pretrained
 from proselflc.run import unlabelled
 from proselflc.run.config import Config
 from proselflc.run.corrections import check_label_run, label_run_notes
-from proselflc.run.encoded import encoded, image_size
+from proselflc.run.learned.encoded import encoded, image_size
 from proselflc.training.recipe import EPOCHS
 from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.training.strategy import RunContext, Strategy

@@ -9,6 +9,7 @@ without having seen them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ from proselflc.data.image import usual_length
 from proselflc.data.inputs import Floats, ImageFiles, Inputs, Ints
 from proselflc.pretrained import catalogue
 from proselflc.run.config import Config
-from proselflc.run.encoded import encoded
+from proselflc.run.learned.encoded import encoded
 from proselflc.run.prepare import LabelledData
 from proselflc.terminal import Display, showing
 from proselflc.wording import option
@@ -90,14 +91,17 @@ def with_features(config: Config, data: LabelledData, display: Display) -> Label
 
 
 def _shown(config: Config, dataset: Dataset, display: Display) -> Dataset:
-    begun = False
+    titles: tuple[str, ...] = (f"computing the features of {config.backbone}",)
+    before = sys.maxsize
 
     def progress(done: int, total: int) -> None:
-        nonlocal begun
-        if not begun:
-            display.begin((f"computing the features of {config.backbone}",), done, total)
-            begun = True
+        nonlocal before, titles
+        if done < before:  # another part of the data begins
+            display.end()
+            display.begin(titles, 0, total)
+            titles = ()
         display.step(done, {})
+        before = done
 
     return encoded(config, dataset, progress)
 
