@@ -14,9 +14,9 @@ an issue. Seconds are processor seconds, those of the features included.
 
 The linear model, its dropout and rate, and the size of images were chosen on seed 1 of the first
 3,000 images of Fashion-MNIST and of coarse classes 0 … 3 of CIFAR-100 and CIFAR-100N, and the
-encoders of texts on true labels (`text_encoders.py`). Reported are 2,000 other images of Fashion-MNIST,
-coarse classes 8 … 11, and seeds 4, 5 and 6 of texts. Every cell is kept in `.work/features` under a
-hash of what it measured, so that an interrupted benchmark continues.
+encoders of texts on true labels (`text_encoders.py`). Reported are 2,000 other images of
+Fashion-MNIST, coarse classes 8 … 11, and seeds 4, 5 and 6 of texts. Every cell is kept in
+`.work/features` under a hash of what it measured, so that an interrupted benchmark continues.
 """
 
 from __future__ import annotations
