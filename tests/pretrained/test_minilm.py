@@ -35,7 +35,7 @@ def test_features_are_those_of_transformers(
     tokenizer.no_padding()
     tokenizer.enable_truncation(256)
     texts = [*sentences, "more than 256 tokens " * 100]
-    found = encoder.texts(texts)
+    found = encoder.encode(texts)
     assert found.dtype == torch.float32
     for text, row in zip(texts, found, strict=True):
         with torch.no_grad():
@@ -45,21 +45,21 @@ def test_features_are_those_of_transformers(
 
 def test_features_do_not_depend_on_the_other_texts(encoder: Encoder, sentences: list[str]) -> None:
     texts = [f"{'on and ' * (i % 50)}{sentences[i % 5]}" for i in range(200)]
-    together = encoder.texts(texts)
-    assert_close(encoder.texts(texts[::-1]).flip(0), together, atol=ROUNDING, rtol=0)
-    assert_close(encoder.texts(texts[42:43]), together[42:43], atol=ROUNDING, rtol=0)
-    assert_close(encoder.texts(texts), together, atol=0, rtol=0)
+    together = encoder.encode(texts)
+    assert_close(encoder.encode(texts[::-1]).flip(0), together, atol=ROUNDING, rtol=0)
+    assert_close(encoder.encode(texts[42:43]), together[42:43], atol=ROUNDING, rtol=0)
+    assert_close(encoder.encode(texts), together, atol=0, rtol=0)
 
 
 def test_blank_texts_become_zeros(encoder: Encoder) -> None:
-    assert encoder.texts(["", " ", "\n\t", "\u200b"]).abs().max() == 0
-    assert encoder.texts([]).shape == (0, 384)
+    assert encoder.encode(["", " ", "\n\t", "\u200b"]).abs().max() == 0
+    assert encoder.encode([]).shape == (0, 384)
 
 
 def test_odd_texts_have_finite_features(encoder: Encoder, odd_text: str) -> None:
-    features = encoder.texts([odd_text, "a plain one"])
+    features = encoder.encode([odd_text, "a plain one"])
     assert features.isfinite().all()
-    assert_close(features[1], encoder.texts(["a plain one"])[0], atol=ROUNDING, rtol=0)
+    assert_close(features[1], encoder.encode(["a plain one"])[0], atol=ROUNDING, rtol=0)
 
 
 def test_loading_draws_no_random_numbers(weights_of: Callable[[str], Path]) -> None:

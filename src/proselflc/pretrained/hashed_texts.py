@@ -24,7 +24,7 @@ def load() -> Encoder:
     """Return the encoder; nothing is read, and nothing depends on the texts of a data set."""
     what = f"hashed 1 {WIDTH} {_BUCKETS} {_NGRAMS}"
     digest = hashlib.sha256(what.encode()).hexdigest()
-    return Encoder("hashed", "text", WIDTH, digest, encode)
+    return Encoder("hashed", "text", WIDTH, digest, encode, is_kept=False)
 
 
 def encode(texts: Sequence[str]) -> Tensor:

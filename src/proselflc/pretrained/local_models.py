@@ -271,7 +271,7 @@ def load_encoder(name: str) -> Encoder:
 def as_embedder(encoder: Encoder) -> Embedder:
     """Return an encoder as a model that takes prepared batches."""
     if encoder.medium == "text":
-        return Embedder(nn.Identity(), tokenize=encoder.texts)
+        return Embedder(nn.Identity(), tokenize=encoder.encode)
     return Embedder(_FromPixels(encoder), (0.0,) * 3, (1 / 255,) * 3)
 
 
@@ -284,7 +284,7 @@ class _FromPixels(nn.Module):
         """Return features [N, D] of images [N, 3, h, w] with values from 0 to 255."""
         if x.dim() != 4:
             raise ValueError(f"{self.encoder.name} takes images")
-        return self.encoder.images(x.round().clamp(0, 255).to(torch.uint8))
+        return self.encoder.encode(x.round().clamp(0, 255).to(torch.uint8))
 
 
 @dataclass(frozen=True)
@@ -318,8 +318,11 @@ class _Images:
 
 def _digest(name: str, embedder: Embedder) -> str:
     """Return a hash of the model's weights and of all that is known of how it computes."""
-    digest = hashlib.sha256(f"{name} {embedder.mean} {embedder.std} {embedder.size}".encode())
-    digest.update(repr(embedder.module).encode())
+    kind, _, architecture = name.partition(":")
+    if embedder.files:  # they tell the architecture, wherever they lie
+        architecture = ""
+    what = f"{kind} {architecture} {embedder.mean} {embedder.std} {embedder.size}"
+    digest = hashlib.sha256(what.encode())
     for key, value in embedder.module.state_dict().items():
         digest.update(f"{key} {value.dtype} {list(value.shape)}".encode())
         digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())

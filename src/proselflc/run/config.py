@@ -58,7 +58,8 @@ class Config:
         backbone: pretrained model that turns photos or texts into features, which a linear model
             learns: efficientnet_lite0, minilm, wordllama or hashed (several joined by +), hf:DIR,
             timm:NAME, none, or auto (the default), which chooses for image files and texts.
-        image_size: height and width that image files are resized to; follows the files by default.
+        image_size: height and width that image files are resized to (default: 160 for a pretrained
+            model; otherwise their own up to 64 pixels if no model is named, else 224).
         recipe: how to train.
         eval_epochs: number of epochs between evaluations (default: about twenty evaluations).
         eval_steps: number of steps between evaluations, instead of eval-epochs.

@@ -22,7 +22,8 @@ from proselflc.learners.learner import Learner
 from proselflc.run import resumption
 from proselflc.run.config import Config, OutputOptions, check_output, run_path
 from proselflc.run.learned import backbones
-from proselflc.run.learned.choice import NETWORK, Choice, choose, chooses
+from proselflc.run.learned.choice import AUTO, NETWORK, Choice, choose, chooses
+from proselflc.run.learned.encoded import located
 from proselflc.run.learned.fitted import FittedRun, prepare_table
 from proselflc.run.learned.network import TrainingRun
 from proselflc.run.observers import Tracker, check_tracker
@@ -84,12 +85,16 @@ def train(
                 f"{count}: it learns from the same batches, but batch normalisation and dropout "
                 "depend on the number of processes"
             )
+        config = located(config)
         report = display.note if accelerator.is_main_process else lambda note: None
         data = label_data(config, dataset, report)
         if model is None and preprocessing is None and backbones.chooses(config, data):
             data = replace(data, config=backbones.choose(data.config, data, report))
             config = replace(config, model=data.config.model, backbone=data.config.backbone)
         data = backbones.with_features(config, data, display)
+        if config.model == AUTO and data.dataset.train.inputs.medium != "table":
+            config = replace(config, model=None)
+            data = replace(data, config=replace(data.config, model=None))
         if model is None and chooses(config, data):
             config, data = _chosen(config, data, preprocessing, count, report)
         run: LearningRun

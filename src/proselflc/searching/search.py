@@ -25,7 +25,8 @@ from proselflc.options import MOST_PROCESSES, check_least
 from proselflc.queue import storage as queue_storage
 from proselflc.queue.run_queue import worker_processes
 from proselflc.run.config import Config, OutputOptions, check_taken, new_path
-from proselflc.run.prepare import PreparedRun, prepare
+from proselflc.run.learned import backbones
+from proselflc.run.prepare import PreparedRun, label_data, prepare
 from proselflc.searching import search_space, study_page
 from proselflc.searching.study import (
     NOISY,
@@ -185,6 +186,11 @@ def _methods(config: Config) -> tuple[str, ...]:
 def _prepared(config: Config, dataset: Dataset | None) -> tuple[PreparedRun, list[str]]:
     """Return the prepared data of a trial, and notes for the user."""
     notes: list[str] = []
+    data = label_data(config, dataset, notes.append)
+    if backbones.chooses(data.config, data):
+        chosen = backbones.choose(data.config, data, lambda note: None)
+        config = replace(config, model=chosen.model, backbone=chosen.backbone)
+    notes.clear()
     if config.trusted is None:
         prepared = prepare(config, dataset, report=notes.append)
         if prepared.dataset.validation is not None:  # the data has its own

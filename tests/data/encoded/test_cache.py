@@ -1,6 +1,8 @@
 """Features are kept by content; a damaged file is no reason to stop."""
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +51,41 @@ def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
     cache.put(KEYS, VALUES)
     cache.close()
     assert set(FeatureCache(tmp_path, "a", 4).get(KEYS)) == set(KEYS)
+
+
+def test_damage_behind_the_header_is_repaired(tmp_path: Path) -> None:
+    many = [key_of(str(k).encode()) for k in range(2000)]
+    cache = FeatureCache(tmp_path, "a", 400)
+    cache.put(many, np.ones((2000, 400), np.float16))
+    cache.close()
+    (path,) = (tmp_path / "features").glob("*.sqlite")
+    content = bytearray(path.read_bytes())
+    content[4096 : len(content) // 2] = bytes(len(content) // 2 - 4096)
+    path.write_bytes(content)
+    for _ in range(3):  # it is noticed when it is read
+        cache = FeatureCache(tmp_path, "a", 400)
+        cache.get(many)
+        cache.put(many[:5], np.ones((5, 400), np.float16))
+        cache.close()
+    assert set(FeatureCache(tmp_path, "a", 400).get(many[:5])) == set(many[:5])
+
+
+WRITE = """
+import sys, numpy as np
+from pathlib import Path
+from proselflc.data.encoded.cache import FeatureCache, key_of
+cache = FeatureCache(Path(sys.argv[1]), "a", 4)
+for k in range(20):
+    cache.put([key_of(f"{sys.argv[2]} {k}".encode())], np.ones((1, 4), np.float16))
+"""
+
+
+def test_several_processes_lose_nothing(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", WRITE, str(tmp_path)]
+    started = [subprocess.Popen([*words, str(number)]) for number in range(4)]
+    assert [process.wait() for process in started] == [0] * 4
+    keys = [key_of(f"{number} {k}".encode()) for number in range(4) for k in range(20)]
+    assert len(FeatureCache(tmp_path, "a", 4).get(keys)) == 80
 
 
 def test_rows_of_another_size_or_with_infinity_are_not_used(tmp_path: Path) -> None:

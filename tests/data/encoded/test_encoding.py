@@ -183,3 +183,38 @@ def test_features_are_in_the_order_of_the_inputs(tmp_path: Path, counting: Count
 def test_a_run_cannot_name_code() -> None:
     with pytest.raises(InputError, match="not a pretrained model that a run can name"):
         Encoding("colours+os.path:join")
+
+
+def test_a_run_with_another_number_of_features_is_refused(
+    tmp_path: Path, counting: Counting
+) -> None:
+    files = photos(tmp_path)
+    fitted = serving.fit(Encoding("colours", SIDE)(files, cache=tmp_path))
+    for count in (1, 5):
+        numbers = {"mean": [0.0] * count, "std": [1.0] * count}
+        other = serving.from_json({**fitted.to_json(), **numbers})
+        with pytest.raises(InputError, match=f"has 3 features, and it holds {count}"):
+            other(files)
+    with pytest.raises(InputError, match="side"):
+        serving.from_json({**fitted.to_json(), "side": 16384})
+
+
+def test_a_file_that_changes_meanwhile_is_not_kept(tmp_path: Path, counting: Counting) -> None:
+    files, how = photos(tmp_path), Encoding("colours", SIDE)
+    keys = encoding._Contents.keys
+
+    def then_changed(self: Any) -> list[bytes]:
+        found = keys(self)
+        Image.new("RGB", (20, 30), (250, 0, 0)).save(files.paths[1])
+        return found
+
+    before = files.paths[1].read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoding._Contents, "keys", then_changed)
+        how(files, cache=tmp_path / "cache")
+    files.paths[1].write_bytes(before)
+    counting.count = 0
+    found = how(files, cache=tmp_path / "cache")
+    assert counting.count == 1
+    fresh = how(files, cache=tmp_path / "other")
+    np.testing.assert_array_equal(found.values, fresh.values)

@@ -2,8 +2,8 @@
 
 An SQLite file for each encoding holds a row per content, so that changed files are computed anew,
 moved ones are not, and several processes may write at once. What an interrupted process has
-computed stays. A file that cannot be read or written is no reason to stop: features are then
-computed again.
+computed stays. A damaged file is replaced by an empty one. A file that cannot be used, for example
+because the disk is full, is no reason to stop: features are then computed without it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from proselflc.data.encoded.inputs import Halves
 
 _WAIT = 20.0  # seconds for another process that is writing
 _AT_ONCE = 500  # keys in a query
+_DAMAGED = ("not a database", "malformed")  # in what SQLite says of a damaged file
 
 
 def key_of(content: bytes) -> bytes:
-    """Return what identifies a content: 16 bytes of its BLAKE2b hash."""
+    """Return the key of some content: 16 bytes of its BLAKE2b hash."""
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
@@ -43,44 +44,24 @@ class FeatureCache:
         if folder is None:
             return
         name = hashlib.blake2b(source.encode(), digest_size=12).hexdigest()
-        path = folder / "features" / f"{name}.sqlite"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._open(path)
-        except sqlite3.DatabaseError:
-            self._begin_again(path)
-        except OSError:
-            self._connection = None
+        self._path = folder / "features" / f"{name}.sqlite"
+        with self._usable():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._open()
 
-    def _open(self, path: Path) -> None:
-        if path.exists() and not path.is_file():
-            raise OSError(f"{path} is not a file")
-        connection = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
-            )
-        except sqlite3.Error:
-            connection.close()
-            raise
-        self._connection = connection
-
-    def _begin_again(self, path: Path) -> None:
-        """Replace a damaged file by an empty one; a file that is in use stays, and is not used."""
-        with contextlib.suppress(OSError, sqlite3.Error):
-            for suffix in ("", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(f"{path}{suffix}")
-            self._open(path)
+    def _open(self) -> None:
+        self._connection = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None)
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
+        )
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Halves]:
         """Return the features that are known, by their keys."""
         found: dict[bytes, Halves] = {}
         if self._connection is None:
             return found
-        with self._given_up_if_damaged():
+        with self._usable():
             for start in range(0, len(keys), _AT_ONCE):
                 some = keys[start : start + _AT_ONCE]
                 marks = ", ".join("?" * len(some))
@@ -96,7 +77,7 @@ class FeatureCache:
         """Keep features [N, D], all of them or none."""
         if self._connection is None:
             return
-        with self._given_up_if_damaged():
+        with self._usable():
             self._connection.execute("BEGIN IMMEDIATE")
             rows = zip(keys, (row.astype("<f2").tobytes() for row in values), strict=True)
             self._connection.executemany("INSERT OR REPLACE INTO features VALUES (?, ?)", rows)
@@ -109,10 +90,15 @@ class FeatureCache:
             self._connection = None
 
     @contextlib.contextmanager
-    def _given_up_if_damaged(self) -> Iterator[None]:
+    def _usable(self) -> Iterator[None]:
+        """Replace a damaged file by an empty one; do without a file that fails in another way."""
         try:
             yield
-        except sqlite3.Error:
+        except (OSError, sqlite3.Error) as error:
             with contextlib.suppress(sqlite3.Error):
                 self.close()
             self._connection = None
+            if any(word in str(error) for word in _DAMAGED):
+                with contextlib.suppress(OSError, sqlite3.Error):
+                    os.unlink(self._path)
+                    self._open()

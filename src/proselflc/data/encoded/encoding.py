@@ -24,6 +24,7 @@ from proselflc.data.encoded.inputs import Encoded, Halves
 from proselflc.data.image import MAX_BYTES, QUIET, unreadable
 from proselflc.data.image_scaling import warped
 from proselflc.data.inputs import Bytes, Floats, ImageFiles, Inputs, Ints
+from proselflc.data.memory_budget import require
 from proselflc.data.sources.cifar import default_cache
 from proselflc.errors import InputError
 from proselflc.files.regular import open_regular
@@ -35,7 +36,9 @@ Progress: TypeAlias = Callable[[int, int], None]  # is given the number done and
 
 LOCAL = ("hf", "timm", "sentence-transformers")  # libraries whose models lie on the disk
 _CHUNK = 64  # inputs that are encoded and kept together
-_BLOCK = 1 << 20  # bytes of a file that are hashed together
+_PIXELS = _CHUNK * 224 * 224  # of images that are decoded together
+_BLOCK = 4096  # features that are looked up together
+_BYTES = 1 << 20  # of a file that are hashed together
 
 
 @dataclass(frozen=True)
@@ -132,35 +135,54 @@ def _encoded(
             fix=f"choose one for {inputs.medium}s, or none",
         )
     n = len(inputs)
+    require(
+        2 * n * encoder.width,
+        f"{encoder.width:,} features of {n:,} inputs",
+        f"use fewer examples, or learn them from scratch with {option('backbone', 'none')}",
+    )
     values: Halves = np.empty((n, encoder.width), np.float16)
-    cache = FeatureCache(folder or default_cache(), f"{encoder.digest}/{side}", encoder.width)
+    if encoder.is_kept:
+        folder = folder or default_cache()
+    cache = FeatureCache(
+        folder if encoder.is_kept else None, f"{encoder.digest}/{side}", encoder.width
+    )
     try:
         with ThreadPoolExecutor(max(1, threads)) as pool:
             contents = _Contents(inputs, side, pool)
-            keys = contents.keys()
-            known = cache.get(list(dict.fromkeys(keys)))
-            missing: dict[bytes, int] = {}  # the first input of each content that is not known
-            for i, key in enumerate(keys):
-                if key not in known:
-                    missing.setdefault(key, i)
+            places: dict[bytes, list[int]] = {}  # of the inputs with the same content
+            for i, key in enumerate(contents.keys()):
+                places.setdefault(key, []).append(i)
+            missing = []
+            for some in _pieces(list(places), _BLOCK):
+                known = cache.get(some)
+                for key in some:
+                    if key in known:
+                        values[places[key]] = known[key]
+                    else:
+                        missing.append(key)
             done = n - len(missing)
             report(done)
-            rows = np.array(list(missing.values()), np.int64)
-            if inputs.strings is not None and inputs.medium == "text":  # alike ones side by side
-                texts = inputs.strings[1]
-                rows = rows[np.argsort([len(texts[i]) for i in rows], kind="stable")]
-            pieces = [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
-            for piece, batch in zip(pieces, contents.batches(pieces), strict=True):
+            if inputs.medium == "text" and inputs.strings is not None:
+                texts = inputs.strings[1]  # sorted by length, so that there is little padding
+                missing.sort(key=lambda key: len(texts[places[key][0]]))
+            pieces = _pieces(
+                missing, _CHUNK if side == 0 else max(1, min(_CHUNK, _PIXELS // side**2))
+            )
+            rows = [np.array([places[key][0] for key in piece], np.int64) for piece in pieces]
+            for piece, index, batch in zip(pieces, rows, contents.batches(rows), strict=True):
                 found = _unit(encoder, batch, len(piece))
-                own = [keys[i] for i in piece]
-                cache.put(own, found)
-                known |= dict(zip(own, found, strict=True))
+                for key, row in zip(piece, found, strict=True):
+                    values[places[key]] = row
+                kept = [k for k, i in enumerate(index) if contents.is_still(piece[k], int(i))]
+                cache.put([piece[k] for k in kept], found[kept])
                 report(done := done + len(piece))
-        for i, key in enumerate(keys):
-            values[i] = known[key]
     finally:
         cache.close()
     return values
+
+
+def _pieces(keys: list[bytes], size: int) -> list[list[bytes]]:
+    return [keys[start : start + size] for start in range(0, len(keys), size)]
 
 
 def _unit(encoder: Encoder, batch: Any, count: int) -> Halves:
@@ -198,6 +220,11 @@ class _Contents:
         shape = str(inputs.numbers.shape[1:]).encode()
         return [key_of(shape + np.ascontiguousarray(one).tobytes()) for one in inputs.numbers]
 
+    def is_still(self, key: bytes, i: int) -> bool:
+        """Return whether an input has not changed since its key was taken, as a file may."""
+        inputs = self.inputs
+        return not isinstance(inputs, ImageFiles) or _key_of_file(inputs.paths[i]) == key
+
     def batches(self, pieces: Sequence[Ints]) -> Iterator[Any]:
         """Yield [N, 3, side, side] uint8 images or N texts; files are read a batch ahead."""
         inputs = self.inputs
@@ -226,8 +253,8 @@ def _key_of_file(path: Path) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     try:
         with open_regular(path) as file:
-            for _ in range(MAX_BYTES // _BLOCK):
-                block = file.read(_BLOCK)
+            for _ in range(MAX_BYTES // _BYTES):
+                block = file.read(_BYTES)
                 if not block:
                     break
                 digest.update(block)

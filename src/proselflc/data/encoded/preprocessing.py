@@ -20,7 +20,7 @@ from proselflc.models.shape import FeatureShape
 
 LIMIT = 1e3  # deviations
 
-_Side = Annotated[int, msgspec.Meta(ge=0, le=1 << 14)]
+_Side = Annotated[int, msgspec.Meta(ge=0, le=1 << 11)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 
 
@@ -61,6 +61,11 @@ class PretrainedFeatures(Preprocessing):
                 "trained with",
                 field="backbone",
                 fix="install the version of its package that was used then",
+            )
+        if found.width != len(self.mean):
+            raise InputError(
+                f"the saved preprocessing is damaged: {self.backbone} has {found.width} features, "
+                f"and it holds {len(self.mean)}"
             )
         return found
 

@@ -23,11 +23,12 @@ from proselflc.data.dataset import Dataset
 from proselflc.data.encoded.encoding import Encoding
 from proselflc.data.image import usual_length
 from proselflc.data.inputs import Floats, ImageFiles, Inputs, Ints
+from proselflc.errors import InputError
 from proselflc.pretrained import catalogue
 from proselflc.run.config import Config
-from proselflc.run.learned.encoded import encoded
+from proselflc.run.learned.encoded import encoded, of_scratch
 from proselflc.run.prepare import LabelledData
-from proselflc.terminal import Display, showing
+from proselflc.terminal import Display, Interrupted, showing, stopping_on_signals
 from proselflc.wording import option
 
 AUTO, NONE = "auto", "none"
@@ -42,8 +43,7 @@ def chooses(config: Config, data: LabelledData) -> bool:
     inputs = data.dataset.train.inputs
     is_kind = isinstance(inputs, ImageFiles) or inputs.medium == "text"
     is_kind |= config.model == AUTO and inputs.medium == "image"
-    is_open = config.model in (None, AUTO) and config.backbone in (None, AUTO)
-    return is_open and is_kind and _of_scratch(config) is None
+    return is_kind and config.model in (None, AUTO) and config.backbone in (None, AUTO)
 
 
 def choose(config: Config, data: LabelledData, report: Callable[[str], None]) -> Config:
@@ -52,6 +52,10 @@ def choose(config: Config, data: LabelledData, report: Callable[[str], None]) ->
     medium = inputs.medium
     assert medium in ("image", "text")
     own = replace(config, backbone=NONE, model=None)
+    given = of_scratch(config)
+    if given is not None:
+        report(f"{option(given)} is for a network that learns from scratch, so one does")
+        return own
     name = catalogue.installed(medium)
     if isinstance(inputs, ImageFiles):
         longer = usual_length(inputs.paths)
@@ -69,8 +73,13 @@ def choose(config: Config, data: LabelledData, report: Callable[[str], None]) ->
             "labels in less time"
         )
         return own
-    if medium == "text":
-        return _chosen_for_texts(config, own, data, name, report)
+    try:
+        if medium == "text":
+            return _chosen_for_texts(config, own, data, name, report)
+        catalogue.encoder(name)
+    except InputError as error:  # the package is damaged or of another version
+        report(f"{error}; until then a network learns these {medium}s from scratch")
+        return own
     if torch.cuda.is_available():
         report(
             f"{name} is fine-tuned on the GPU; choose otherwise with {option('model')} or "
@@ -78,16 +87,26 @@ def choose(config: Config, data: LabelledData, report: Callable[[str], None]) ->
         )
         return replace(config, backbone=NONE, model=name)
     report(
-        f"a linear model learns the features of {name}, since there is no GPU to train a network "
-        f"for photos; {option('backbone', NONE)} trains one from scratch"
+        f"a linear model learns the features of {name}, because there is no GPU to fine-tune it "
+        f"on; {option('backbone', NONE)} trains a network from scratch"
     )
     return replace(config, backbone=name, model=None)
 
 
 def with_features(config: Config, data: LabelledData, display: Display) -> LabelledData:
-    """Return the data with the features that the config names, and show the progress."""
-    with showing(display):
-        return replace(data, dataset=_shown(config, data.dataset, display))
+    """Return the data with the features that the config names, and show the progress.
+
+    Raises:
+        Interrupted: a signal came; the features that were computed are kept.
+    """
+    try:
+        with stopping_on_signals(), showing(display):
+            return replace(data, dataset=_shown(config, data.dataset, display))
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"stopped while the features of {config.backbone} were computed",
+            "those that are done are kept: give the same command again",
+        ) from None
 
 
 def _shown(config: Config, dataset: Dataset, display: Display) -> Dataset:
@@ -106,17 +125,6 @@ def _shown(config: Config, dataset: Dataset, display: Display) -> Dataset:
     return encoded(config, dataset, progress)
 
 
-def _of_scratch(config: Config) -> str | None:
-    """Return an option that the user has set and that only training from scratch follows."""
-    if config.weights is not None:
-        return "weights"
-    if config.normalize is not None:
-        return "normalize"
-    if config.augment not in (None, "none"):
-        return "augment"
-    return None
-
-
 def _chosen_for_texts(
     config: Config,
     own: Config,
@@ -132,24 +140,32 @@ def _chosen_for_texts(
         rows = np.sort(stream.choice(len(given), SAMPLE, replace=False))
     inputs, y = data.dataset.train.inputs.take(rows), given[rows]
     if not can_judge(len(rows), C):
-        report(f"{len(rows)} texts of {C:,} classes are too few or too many to choose by")
+        report(
+            f"pretrained models cannot be compared on {len(rows):,} texts of {C:,} classes, so a "
+            "network learns words and letters"
+        )
         return own
-    values = {"none": _words(inputs), name: Encoding(name)(inputs).values.astype(np.float32)}
-    values[f"{name}+hashed"] = np.concatenate([values[name], values["none"]], axis=1)
+    both = f"{name}+{catalogue.HASHED}"
+    cache, threads = config.request.cache, config.workers
+    values = {
+        key: Encoding(key)(inputs, cache=cache, threads=threads).values.astype(np.float32)
+        for key in (name, both)
+    }
+    values[NONE] = _words(inputs)
     shares = {key: _agreement(each, y, C) for key, each in values.items()}
-    best = max(("none", name), key=lambda key: shares[key])
-    if shares[f"{name}+hashed"] > shares[best] + _GAIN:
-        best = f"{name}+hashed"
+    best = max((NONE, name), key=lambda key: shares[key])
+    if shares[both] > shares[best] + _GAIN:
+        best = both
+    learns = "a network learns words and letters"
+    if best != NONE:
+        learns = f"a linear model learns {'both' if best == both else f'the features of {name}'}"
     report(
         f"features of {name} agree with {shares[name]:.1%} of {len(y):,} labels that they did not "
-        f"see, words and letters with {shares['none']:.1%}, both with "
-        f"{shares[f'{name}+hashed']:.1%}: {_IN_WORDS.get(best, 'both learn').format(name=name)}; "
+        f"see, words and letters with {shares[NONE]:.1%}, both with "
+        f"{shares[both]:.1%}: {learns}; "
         f"choose yourself with {option('backbone')}"
     )
-    return own if best == "none" else replace(config, backbone=best, model=None)
-
-
-_IN_WORDS: dict[str, str] = {"none": "a network learns words and letters"}
+    return own if best == NONE else replace(config, backbone=best, model=None)
 
 
 def _words(inputs: Inputs) -> Floats:

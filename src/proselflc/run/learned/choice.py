@@ -104,9 +104,11 @@ def chooses(config: Config, data: LabelledData) -> bool:
     """
     inputs = data.dataset.train.inputs
     is_table = inputs.medium == "table" and inputs.columns is not None
-    if config.model == AUTO:
-        return True
-    return config.model is None and is_table and config.request.features is None
+    if inputs.medium != "table":
+        return False
+    return config.model == AUTO or (
+        config.model is None and is_table and config.request.features is None
+    )
 
 
 def choose(
@@ -115,8 +117,6 @@ def choose(
     """Return the model for a table, by held-out agreement with its labels."""
     inputs, given = data.dataset.train.inputs, data.labels.given
     trees = option("model", TREES)
-    if inputs.medium != "table":
-        return Choice("", f"{option('model', AUTO)} chooses for tables alone")
     meant = _of_network(config)
     if meant is not None:
         return Choice(NETWORK, f"{option(meant)} is for a network, so {NETWORK} learns the table")

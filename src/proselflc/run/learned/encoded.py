@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from proselflc.data.dataset import Dataset, Part
@@ -11,9 +12,11 @@ from proselflc.data.encoded.inputs import Encoded
 from proselflc.data.image import usual_length
 from proselflc.data.inputs import ImageFiles, Inputs
 from proselflc.errors import InputError
+from proselflc.pretrained import catalogue
 from proselflc.run.config import Config
 from proselflc.wording import option
 
+FINE_TUNED = 160  # pixels of images that a pretrained network is fine-tuned on
 LARGE, SMALL = 224, 64  # pixels: of large image files, and up to which they keep their size
 
 
@@ -29,6 +32,14 @@ def encoded(config: Config, dataset: Dataset, progress: Progress | None = None) 
             f"{dataset.train.inputs.kind}",
             field="backbone",
             fix="leave it out",
+        )
+    given = of_scratch(config)
+    if given is not None:
+        raise InputError(
+            f"{option(given)} is for a network that learns from scratch, and "
+            f"{option('backbone', name)} computes features",
+            field=given,
+            fix="leave one of them out",
         )
     how = Encoding(name)
     if dataset.train.inputs.medium == "image":
@@ -47,11 +58,30 @@ def encoded(config: Config, dataset: Dataset, progress: Progress | None = None) 
     return replace(found, unlabelled=replace(rest, part=part))
 
 
+def of_scratch(config: Config) -> str | None:
+    """Return an option that the user has set and that only training from scratch follows."""
+    if config.weights is not None:
+        return "weights"
+    if config.normalize not in (None, "data"):
+        return "normalize"
+    return "augment" if config.augment not in (None, "none") else None
+
+
+def located(config: Config) -> Config:
+    """Return the config with the whole path of a local pretrained model."""
+    kind, colon, path = (config.backbone or "").partition(":")
+    if kind == "hf" and colon and Path(path).is_dir():
+        return replace(config, backbone=f"hf:{Path(path).absolute()}")
+    return config
+
+
 def image_size(config: Config, inputs: Inputs) -> int:
     """Return the side that image files are resized to: their own if they are small, else 224."""
     if isinstance(inputs, Encoded):
         return inputs.how.side or LARGE
     if config.image_size is not None or not isinstance(inputs, ImageFiles):
         return config.image_size or LARGE
+    if config.model in catalogue.BACKBONES:
+        return FINE_TUNED
     longer = usual_length(inputs.paths)
     return LARGE if longer > SMALL or config.model not in (None, "auto") else max(16, longer)
