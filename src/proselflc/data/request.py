@@ -50,8 +50,9 @@ class Request:
     """Which data to open, and how to read it.
 
     Attributes:
-        data: a named data set (`proselflc datasets` lists them), an image folder, a .csv, .tsv or
-            .parquet table, or an .npz file.
+        data: a named data set (`proselflc datasets` lists them), an image folder, a table (.csv,
+            .tsv, .parquet, .feather, .jsonl or .xlsx, each also with .gz; - for standard input), or
+            an .npz file.
         data_root: folder that holds the named data sets.
         labels: labels to use instead of the data's own: a file, or a run directory, which stands
             for the run's corrected labels: those that its audit would change without asking a

@@ -89,7 +89,7 @@ def train(
         report = display.note if accelerator.is_main_process else lambda note: None
         data = label_data(config, dataset, report)
         if model is None and preprocessing is None and backbones.chooses(config, data):
-            data = replace(data, config=backbones.choose(data.config, data, report))
+            data = replace(data, config=backbones.choose(data.config, data, report, display))
             config = replace(config, model=data.config.model, backbone=data.config.backbone)
         data = backbones.with_features(config, data, display)
         if config.model == AUTO and data.dataset.train.inputs.medium != "table":

@@ -307,8 +307,8 @@ class _ProgressBar(Silent):
         super().__init__()
         self._display = display
 
-    def begin(self, titles: Sequence[str], step: int, total: int) -> None:
-        self._display.begin((), step, total)
+    def begin(self, titles: Sequence[str], step: int, total: int, what: str = "training") -> None:
+        self._display.begin((), step, total, what)
 
     def step(self, step: int, numbers: Mapping[str, float]) -> None:
         self._display.step(step, numbers)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proselflc.data.dataset import NO_LABEL, Dataset, Part, checked, in_order, separated
+from proselflc.data.image import SUFFIXES
 from proselflc.data.inputs import Bools, Features, ImageFiles, Images, Inputs, Ints, Texts
 from proselflc.data.labels import LabelValues
 from proselflc.data.sources import npz
@@ -111,8 +112,8 @@ def inputs(
     are those of `kinds` if a model knows them, or those that are asked for.
 
     Other inputs are numbers [n, D]; images as uint8, or as floats in 0 … 1, shaped [n, H, W],
-    [n, H, W, C] or [n, C, H, W]; n texts; or n paths (`pathlib.Path`) of image files. Arrays,
-    tensors and lists of rows are all taken.
+    [n, H, W, C] or [n, C, H, W]; n texts; or n paths of image files, as strings or `pathlib.Path`.
+    Arrays, tensors and lists of rows are all taken.
     """
     if isinstance(x, str | bytes | Path):
         raise InputError(f"{what} is one {type(x).__name__}: give a list of them")
@@ -140,7 +141,10 @@ def inputs(
     except (ValueError, TypeError) as error:
         raise InputError(f"{what} cannot be made an array: {error}") from None
     if array.ndim == 1 and array.dtype.kind in "UO" and all(isinstance(one, str) for one in array):
-        return Texts(tuple(str(one) for one in array))
+        texts = tuple(str(one) for one in array)
+        if len(texts) and all(Path(one).suffix.lower() in SUFFIXES for one in texts):
+            return ImageFiles(tuple(map(Path, texts)))  # of `glob`, and no texts end like this
+        return Texts(texts)
     if array.dtype.kind not in "fiub" or array.ndim not in (2, 3, 4):
         raise InputError(
             f"{what} holds {array.dtype} of shape {list(array.shape)}: expected numbers [n, D], "

@@ -20,6 +20,7 @@ from proselflc.data.tables.cells import (
     number_in,
     short,
 )
+from proselflc.data.tables.mixed import MixedColumns
 from proselflc.data.tables.table_file import Table
 from proselflc.errors import InputError, unknown
 from proselflc.wording import option
@@ -426,6 +427,11 @@ def notes(request: Request, dataset: Dataset) -> Iterator[str]:
     inputs = dataset.train.inputs
     if inputs.columns is not None and inputs.numbers is not None:
         yield from _note_ids(inputs.numbers, inputs.columns, is_named=request.id_column is not None)
+    if isinstance(inputs, MixedColumns) and all(kind.kind == "text" for kind in inputs.kinds):
+        yield (
+            "the table is learned as columns of text; if one text says it all, name it with "
+            f"{option('text_column', inputs.kinds[0].name)}, which learns it better"
+        )
     values = measurements(dataset.names) if is_table(request.data) else []
     if values:
         yield f"the labels are {REGRESSION.format(len(values), min(values), max(values))}"

@@ -332,7 +332,8 @@ def _empty(cells: Sequence[str], *, label: bool) -> list[int]:
 
 
 def _missing(table: Table, column: str, what: str, rows: Sequence[int]) -> InputError:
-    more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
+    rest = len(rows) - 1
+    more = f" (and {rest:,} more row{'s' * (rest != 1)})" if rest else ""
     return InputError(
         f"{table.where(rows[0])}{more} of {table.path} has no {what} in the column "
         f'"{column}": fill it in or drop the row'

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t", ".tab": "\t"}
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _FEW = 10_000  # distinct cells up to which equal ones are one object
+LONGEST_CELL = 1 << 24  # bytes
 _ROWS = 1 << 15  # rows that are Python strings at a time
 _CHARACTERS = 1 << 28  # and their total length, about; an Arrow array of strings holds 2 GiB
 
@@ -274,8 +275,7 @@ def _read_with_arrow(
     except pa.ArrowInvalid:
         return None
     if len(table.columns) != width or any(
-        pc.max(pc.binary_length(column)).as_py() > csv.field_size_limit()
-        for column in table.columns
+        pc.max(pc.binary_length(column)).as_py() > LONGEST_CELL for column in table.columns
     ):
         return None
     return [column[0].as_py() for column in table.columns], table.slice(1).columns
@@ -316,6 +316,7 @@ def _csv_rows(
     width = 0
     blank: int | None = None  # an empty line that rows may follow
     begin = 1
+    limit = csv.field_size_limit(LONGEST_CELL)
     try:
         with open_text(path, encoding) as file:
             reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
@@ -342,5 +343,7 @@ def _csv_rows(
             f"line {begin} of {path} cannot be read ({error}): look for a quotation mark that is "
             "not closed, or a cell that is too long"
         ) from None
+    finally:
+        csv.field_size_limit(limit)
     if not width:
         raise InputError(f"{path} is empty: expected a first line with the names of the columns")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +20,7 @@ import torch
 from proselflc.auditing.plain_features import plain_features
 from proselflc.auditing.witness import can_judge, witness
 from proselflc.data.batches import random_stream
-from proselflc.data.dataset import Dataset
-from proselflc.data.encoded.encoding import Encoding
+from proselflc.data.encoded.encoding import Encoding, Progress
 from proselflc.data.image import usual_length
 from proselflc.data.inputs import Floats, ImageFiles, Inputs, Ints
 from proselflc.errors import InputError
@@ -28,7 +28,7 @@ from proselflc.pretrained import catalogue
 from proselflc.run.config import Config
 from proselflc.run.learned.encoded import encoded, of_scratch
 from proselflc.run.prepare import LabelledData
-from proselflc.terminal import Display, Interrupted, showing, stopping_on_signals
+from proselflc.terminal import Display, Interrupted, Silent, showing, stopping_on_signals
 from proselflc.wording import option
 
 AUTO, NONE = "auto", "none"
@@ -46,7 +46,12 @@ def chooses(config: Config, data: LabelledData) -> bool:
     return is_kind and config.model in (None, AUTO) and config.backbone in (None, AUTO)
 
 
-def choose(config: Config, data: LabelledData, report: Callable[[str], None]) -> Config:
+def choose(
+    config: Config,
+    data: LabelledData,
+    report: Callable[[str], None],
+    display: Display | None = None,
+) -> Config:
     """Return the config with the pretrained model that suits the data, and say why."""
     inputs = data.dataset.train.inputs
     medium = inputs.medium
@@ -75,7 +80,8 @@ def choose(config: Config, data: LabelledData, report: Callable[[str], None]) ->
         return own
     try:
         if medium == "text":
-            return _chosen_for_texts(config, own, data, name, report)
+            with showing(display or Silent()) as shown:
+                return _chosen_for_texts(config, own, data, name, report, shown)
         catalogue.encoder(name)
     except InputError as error:  # the package is damaged or of another version
         report(f"{error}; until then a network learns these {medium}s from scratch")
@@ -101,7 +107,8 @@ def with_features(config: Config, data: LabelledData, display: Display) -> Label
     """
     try:
         with stopping_on_signals(), showing(display):
-            return replace(data, dataset=_shown(config, data.dataset, display))
+            progress = _progress(display, f"computing the features of {config.backbone}")
+            return replace(data, dataset=encoded(config, data.dataset, progress))
     except KeyboardInterrupt:
         raise Interrupted(
             f"stopped while the features of {config.backbone} were computed",
@@ -109,20 +116,21 @@ def with_features(config: Config, data: LabelledData, display: Display) -> Label
         ) from None
 
 
-def _shown(config: Config, dataset: Dataset, display: Display) -> Dataset:
-    titles: tuple[str, ...] = (f"computing the features of {config.backbone}",)
+def _progress(display: Display, title: str) -> Progress:
+    """Return a function that shows how many inputs are encoded, part by part of the data."""
+    titles: tuple[str, ...] = (title,)
     before = sys.maxsize
 
     def progress(done: int, total: int) -> None:
         nonlocal before, titles
         if done < before:  # another part of the data begins
             display.end()
-            display.begin(titles, 0, total)
+            display.begin(titles, 0, total, "features")
             titles = ()
         display.step(done, {})
         before = done
 
-    return encoded(config, dataset, progress)
+    return progress
 
 
 def _chosen_for_texts(
@@ -131,6 +139,7 @@ def _chosen_for_texts(
     data: LabelledData,
     name: str,
     report: Callable[[str], None],
+    display: Display,
 ) -> Config:
     """Return the config for texts, by held-out agreement with a sample of their labels."""
     given, C = data.labels.given, len(data.labels.names)
@@ -146,11 +155,12 @@ def _chosen_for_texts(
         )
         return own
     both = f"{name}+{catalogue.HASHED}"
-    cache, threads = config.request.cache, config.workers
-    values = {
-        key: Encoding(key)(inputs, cache=cache, threads=threads).values.astype(np.float32)
-        for key in (name, both)
-    }
+    options: dict[str, Any] = {"cache": config.request.cache, "threads": config.workers}
+    progress = _progress(display, f"comparing {name} with words and letters on {len(rows):,} texts")
+    known = Encoding(name)(inputs, progress=progress, **options)
+    values = {name: known.values.astype(np.float32)}
+    values[both] = Encoding(both)(inputs, **options).values.astype(np.float32)
+    display.end()
     values[NONE] = _words(inputs)
     shares = {key: _agreement(each, y, C) for key, each in values.items()}
     best = max((NONE, name), key=lambda key: shares[key])
