@@ -119,7 +119,7 @@ def test_stopped_with_the_processes_that_read_images(program: Any, tmp_path: Pat
         pixels = np.random.default_rng(k).integers(0, 256, (32, 32, 3), np.uint8)
         Image.fromarray(pixels).save(folder / f"{k}.png")
     out = tmp_path / "run"
-    options = ("--image-size", 32, "--batch-size", 8, "--epochs", 4000, *ALWAYS)
+    options = ("--backbone", "none", "--batch-size", 8, "--epochs", 4000, *ALWAYS)
     running = program.start("train", "--data", tmp_path / "photos", *options, "--out", out)
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
     running.until(lambda: last_step(out) > 5 and len(children.read_text().split()) > 0)

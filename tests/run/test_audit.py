@@ -223,8 +223,8 @@ def test_what_is_said_of_an_audit() -> None:
     [
         ('data = "a/patients.CSV"', "--copy corrected.csv"),
         ('data = "a/patients.csv.GZ"', "--copy corrected.csv.gz"),
-        ('data = "patients.jsonl"', "--copy corrected.csv"),
-        ('data = "patients.xlsx"', "--copy corrected.csv"),
+        ('data = "patients.jsonl"', "--copy corrected.jsonl"),
+        ('data = "patients.xlsx"', "--copy corrected.xlsx"),
         ('data = "patients.parquet"', "--copy corrected.parquet"),
         ('data = "photos"\nlabels = "given.tsv"', "--copy corrected.tsv"),
         ('data = "patients.csv"\nlabels = "runs/a"\nreviewed = true', "--copy corrected.csv"),

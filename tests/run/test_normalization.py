@@ -28,7 +28,8 @@ from proselflc.models.pixels import IMAGENET, Pixels, expected, parse
 from proselflc.models.shape import ImageShape
 from proselflc.queue.run_store import key
 from proselflc.run.config import Config, differences, read_options
-from proselflc.run.prepare import choose_normalization, resumed_config
+from proselflc.run.prepare import choose_normalization
+from proselflc.run.resumption import resumed_config
 from proselflc.training.run_directory import RunDirectory
 
 SIDE = 16

@@ -20,6 +20,7 @@ from proselflc.data.dataset import Dataset
 from proselflc.errors import InputError
 from proselflc.files.regular import content_of, file_lock, must_be_own_folder
 from proselflc.run.config import MAY_CHANGE, Config, OutputOptions
+from proselflc.run.learned.encoded import LARGE
 from proselflc.run.train import train
 from proselflc.terminal import Display
 from proselflc.training import checkpoint
@@ -40,6 +41,7 @@ def key(config: Config, dataset: Dataset | None = None) -> str:
     """
     method = {"name": config.method, **methods.resolved(config.method, config.parameters).given()}
     depends: dict[str, Any] = {k: str(v) for k, v in config.table().items() if k not in _IGNORED}
+    depends.setdefault("image_size", str(LARGE))  # as when it was always part of the options
     if config.weights is not None:
         depends["weights"] = _identify(config.weights)
         depends.setdefault("normalize", "of the weights")

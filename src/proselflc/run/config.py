@@ -28,7 +28,8 @@ from proselflc.wording import option
 # the labels tells whether it is the same data.
 MAY_CHANGE = ("data_root", "cache", "workers", "checkpoint_seconds", "tracker")
 _NOT_OPTIONS = ("format", "versions", "fingerprint")
-_IF_ABSENT = {"normalize": "data"}  # the meaning of a run's config that does not hold the option
+# The meaning of a config that does not hold an option, of a run from before there was it.
+_IF_ABSENT = {"normalize": "data", "image_size": 224}
 
 
 @dataclass(frozen=True)

@@ -26,19 +26,17 @@ from proselflc.data.opening import for_other_table, open_data
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.data.request import FROM_PYTHON, Request, is_table
 from proselflc.data.serving import fit, loader
-from proselflc.data.tables import columns, summary
+from proselflc.data.tables import column_notes, summary
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
-from proselflc.learners.catalogue import LEARNERS
 from proselflc.models import catalogue, pixels
 from proselflc.models.shape import ImageShape, Shape
 from proselflc.pretrained import catalogue as pretrained
 from proselflc.run import unlabelled
 from proselflc.run.config import Config
 from proselflc.run.corrections import check_label_run, label_run_notes
-from proselflc.run.learned.encoded import encoded, image_size
+from proselflc.run.learned.encoded import LARGE, encoded, image_size
 from proselflc.training.recipe import EPOCHS
-from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.training.strategy import RunContext, Strategy
 from proselflc.wording import option
 
@@ -113,7 +111,7 @@ def label_data(
         _note_scarce_classes(config, dataset, report)
         for note in (
             *dataset.notes,
-            *columns.notes(config.request, dataset),
+            *column_notes.notes(config.request, dataset),
             *summary.notes(dataset),
         ):
             report(note)
@@ -395,8 +393,8 @@ def choose_normalization(
 ) -> str | None:
     """Return the `normalize` option to train with; None for the data's own mean and deviation."""
     if inputs.medium == "image" and not isinstance(inputs, Encoded):
-        assert config.image_size is not None
-        height, width, channels = config.image_size, config.image_size, 3  # of files, resized
+        height = width = config.image_size or LARGE  # of files, resized
+        channels = 3
         if inputs.numbers is not None:
             height, width, channels = map(int, inputs.numbers.shape[1:])
     elif config.normalize not in (None, pixels.DATA):
@@ -435,25 +433,3 @@ def choose_normalization(
         f"{option('normalize', 'data')} scales them by the data's own mean and deviation"
     )
     return str(found)
-
-
-def resumed_config(config: Config, directory: RunDirectory) -> Config:
-    """Return the config of a resumed run, with what was chosen for it when it began.
-
-    Its pixels are scaled as then; a run that does not hold the option has scaled them by its data,
-    whatever its weights. A model of our own that was chosen for a table is used again.
-    """
-    table = read_toml(directory.config)
-    backbone, size = table.get("backbone"), table.get("image_size")
-    if config.backbone in (None, "auto") and isinstance(backbone, str):
-        config = replace(config, backbone=backbone)
-    if config.image_size is None and isinstance(size, int):
-        config = replace(config, image_size=size)
-    model = table.get("model")
-    ours = model in catalogue.MODELS or model in LEARNERS
-    if config.model in (None, "auto") and ours:
-        config = replace(config, model=str(model))
-    if config.normalize is not None or config.weights is None:
-        return config
-    stored = table.get("normalize")
-    return replace(config, normalize=stored if isinstance(stored, str) else pixels.DATA)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,8 @@ from proselflc.data.request import FROM_PYTHON
 from proselflc.errors import InputError
 from proselflc.files import manifest
 from proselflc.files.manifest import Written
+from proselflc.learners.catalogue import LEARNERS
+from proselflc.models import catalogue, pixels
 from proselflc.models.factory import names_code
 from proselflc.options import LARGEST_WHOLE
 from proselflc.run import config as config_file
@@ -46,6 +49,28 @@ def command(prepared: Begun, directory: RunDirectory) -> str:
         return f"fit(…, out={str(path)!r}, resume=True)"
     own = config.model if names_code(config.model) else None
     return wording.command("train", out=path, resume=True, model=own)
+
+
+def resumed_config(config: Config, directory: RunDirectory) -> Config:
+    """Return the config of a resumed run, with what was chosen for it when it began.
+
+    Its pixels are scaled as then; a run that does not hold the option has scaled them by its data,
+    whatever its weights. A model of our own that was chosen for a table is used again.
+    """
+    table = read_toml(directory.config)
+    backbone, size = table.get("backbone"), table.get("image_size")
+    if config.backbone in (None, "auto") and isinstance(backbone, str):
+        config = replace(config, backbone=backbone)
+    if config.image_size is None and isinstance(size, int):
+        config = replace(config, image_size=size)
+    model = table.get("model")
+    ours = model in catalogue.MODELS or model in LEARNERS
+    if config.model in (None, "auto") and ours:
+        config = replace(config, model=str(model))
+    if config.normalize is not None or config.weights is None:
+        return config
+    stored = table.get("normalize")
+    return replace(config, normalize=stored if isinstance(stored, str) else pixels.DATA)
 
 
 def check_disk_space(directory: RunDirectory, prepared: PreparedRun, training: Training) -> None:

@@ -27,7 +27,7 @@ from proselflc.run.learned.encoded import located
 from proselflc.run.learned.fitted import FittedRun, prepare_table
 from proselflc.run.learned.network import TrainingRun
 from proselflc.run.observers import Tracker, check_tracker
-from proselflc.run.prepare import LabelledData, label_data, prepare, resumed_config
+from proselflc.run.prepare import LabelledData, label_data, prepare
 from proselflc.terminal import Display, showing
 from proselflc.training import processes
 from proselflc.training.loop import Observer
@@ -76,7 +76,7 @@ def train(
         if not processes.agreed(is_begun):
             return directory.path
         if start.resume and directory.is_begun:
-            config = resumed_config(config, directory)
+            config = resumption.resumed_config(config, directory)
         count = accelerator.num_processes
         begun_in = resumption.begun_in(directory, count) if start.resume else count
         if begun_in != count:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from proselflc.data.request import Request
-from proselflc.data.tables import columns, summary, table
+from proselflc.data.tables import column_notes, summary, table
 from proselflc.data.tables.mixed import MixedColumns
 from proselflc.errors import InputError
 from proselflc.run.audit import audit
@@ -209,7 +209,7 @@ def test_whole_numbers_are_classes_or_measurements(
     if is_refused:
         assert "so this looks like regression" in said(path, path.read_text())
         return
-    notes = " ".join(columns.notes(Request(data=str(path)), table.read(path).dataset()))
+    notes = " ".join(column_notes.notes(Request(data=str(path)), table.read(path).dataset()))
     assert ("if they are measurements, this is regression" in notes) is is_noted
 
 

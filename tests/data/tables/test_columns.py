@@ -10,7 +10,7 @@ import pytest
 from proselflc.data.inputs import Floats
 from proselflc.data.request import Request
 from proselflc.data.tables import table
-from proselflc.data.tables.columns import looks_like_ids, similar_classes
+from proselflc.data.tables.column_notes import looks_like_ids, similar_classes
 from proselflc.errors import InputError
 from proselflc.run.config import Config
 from proselflc.run.prepare import prepare

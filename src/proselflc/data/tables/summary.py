@@ -14,6 +14,7 @@ from proselflc.data.dataset import Dataset
 from proselflc.data.inputs import Features, Ints
 from proselflc.data.request import Request
 from proselflc.data.tables.cells import short
+from proselflc.data.tables.column_notes import looks_like_ids
 from proselflc.data.tables.columns import (
     MAX_NOTED,
     MIN_ROWS,
@@ -22,7 +23,6 @@ from proselflc.data.tables.columns import (
     asked_columns,
     find_roles,
     label_names,
-    looks_like_ids,
     measurements,
     option_for,
     quote_names,
