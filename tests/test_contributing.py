@@ -138,7 +138,7 @@ for name, stages in (("hesitant", []), ("patient", ["believing", "doubting"])):
 command("noise", "--help")
 command("datasets")
 command("models")
-wanted = ["--noise", "to_first_class:0.3", "--model", "linear", "--epochs", "8", "--batch-size=20"]
+wanted = ["--noise", "to_first_class:0.3", "--model", "logistic", "--epochs", "8", "--batch-size=20"]
 command("train", "--data", "moons", *wanted, "--nesterov", "--out", "runs/moons", "--quiet")
 run = proselflc.load_run("runs/moons")
 assert run.labels.generator.startswith("to_first_class")
@@ -190,7 +190,7 @@ def test_what_the_recipes_add_can_be_used(tmp_path: Path) -> None:
     for name in ("hesitant", "patient"):
         assert f"method {name} has no --method.q" in done.stderr
     assert printed.count("--method.epsilon FLOAT ε, how much the pred") == 2
-    for name in ("to_first_class", "linear", "moons"):
+    for name in ("to_first_class", "logistic", "moons"):
         assert name in printed
 
 
