@@ -15,8 +15,9 @@ an issue. Seconds are processor seconds, those of the features included.
 The linear model, its dropout and rate, and the size of images were chosen on seed 1 of the first
 3,000 images of Fashion-MNIST and of coarse classes 0 … 3 of CIFAR-100 and CIFAR-100N, and the
 encoders of texts on true labels (`text_encoders.py`). Reported are 2,000 other images of
-Fashion-MNIST, coarse classes 8 … 11, and seeds 4, 5 and 6 of texts. Every cell is kept in
-`.work/features` under a hash of what it measured, so that an interrupted benchmark continues.
+Fashion-MNIST, 2,000 of coarse classes 8 … 11, 1,500 texts of 20 Newsgroups, and seeds 4, 5 and 6.
+Every cell is kept in `.work/features` under a hash of what it measured, so that an interrupted
+benchmark continues.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def newsgroups() -> Examples:
     found = text_sets.TEXT_SETS["newsgroups"]()
     order = np.random.default_rng(0).permutation(len(found.texts))
     parts = []
-    for rows in (order[600:], order[:600]):
+    for rows in (order[500:2000], order[:500]):
         texts = Texts(tuple(found.texts[k] for k in rows))
         parts.append(Part(texts, found.labels[rows], tuple(map(str, rows))))
     return Examples(parts[0], parts[0].labels, parts[1], found.names)
