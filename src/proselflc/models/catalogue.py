@@ -93,7 +93,7 @@ MODELS: dict[str, Model] = {
         pixels=efficientnet.PIXELS,
     ),
     "linear": Model(
-        "linear, for pretrained features", "–", (FeatureShape,), _linear, "sgd", 2.5, 0.0
+        "linear, for pretrained features", "–", (FeatureShape,), _linear, "sgd", 0.7, 0.0
     ),
     "embedding_bag": Model(
         "mean of n-gram embeddings", "–", (BagShape,), _embedding_bag, "adamw", 5e-3, 0.0
