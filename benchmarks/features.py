@@ -337,12 +337,12 @@ def report(found: Sequence[dict[str, Any]], who: Sequence[str], seeds: Sequence[
         if not numbers:
             return "–"
         digits = 0 if measure == "seconds" else 3
-        spread = statistics.stdev(numbers) if len(numbers) > 1 else 0.0
-        return f"{statistics.mean(numbers):.{digits}f} ± {spread:.{digits}f}"
+        mean = f"{statistics.mean(numbers):.{digits}f}"
+        return f"{mean} ± {statistics.stdev(numbers):.{digits}f}" if numbers[1:] else mean
 
     lines = [
-        f"Mean ± standard deviation of {len(seeds)} seeds ({', '.join(map(str, seeds))}); "
-        "processor seconds, features included, on a machine that was busy with other work.",
+        f"{f'Mean ± standard deviation of {len(seeds)} seeds' if seeds[1:] else 'One seed'} "
+        f"({', '.join(map(str, seeds))}); processor seconds, features included, on a machine that was busy with other work.",
         "",
         f"| mean of all cells | {' | '.join(TITLES)} |",
         "|---" * (len(TITLES) + 1) + "|",
