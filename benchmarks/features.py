@@ -342,7 +342,8 @@ def report(found: Sequence[dict[str, Any]], who: Sequence[str], seeds: Sequence[
 
     lines = [
         f"{f'Mean ± standard deviation of {len(seeds)} seeds' if seeds[1:] else 'One seed'} "
-        f"({', '.join(map(str, seeds))}); processor seconds, features included, on a machine that was busy with other work.",
+        f"({', '.join(map(str, seeds))}); processor seconds, features included, on a machine that "
+        "was busy with other work.",
         "",
         f"| mean of all cells | {' | '.join(TITLES)} |",
         "|---" * (len(TITLES) + 1) + "|",

@@ -138,7 +138,7 @@ for name, stages in (("hesitant", []), ("patient", ["believing", "doubting"])):
 command("noise", "--help")
 command("datasets")
 command("models")
-wanted = ["--noise", "to_first_class:0.3", "--model", "logistic", "--epochs", "8", "--batch-size=20"]
+wanted = ["--noise", "to_first_class:0.3", "--model", "logistic", "--epochs=8", "--batch-size=20"]
 command("train", "--data", "moons", *wanted, "--nesterov", "--out", "runs/moons", "--quiet")
 run = proselflc.load_run("runs/moons")
 assert run.labels.generator.startswith("to_first_class")
