@@ -57,6 +57,7 @@ def main() -> None:
             f"{processes} processes, clocks at {[int(t) for t in clocks]} of {len(loader) * EPOCHS}"
         )
         print(f"test accuracy {right:.1%}, {NOISE:.0%} of the training labels were wrong")
+    dist.barrier()  # no process leaves while another still works
     dist.destroy_process_group()
 
 

@@ -83,16 +83,15 @@ def test_tables(
 
 
 def test_ddp() -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-            *("--nproc-per-node", "2", str(EXAMPLES / "ddp.py")),
-        ],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+        *("--nproc-per-node", "2", str(EXAMPLES / "ddp.py")),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for _ in range(2):  # a thread of gloo's now and then aborts a process that has done its work
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if "terminate called without an active exception" not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr
     assert "2 processes, clocks at [420, 420] of 420" in done.stdout
     assert shares(done.stdout)[0] > 0.7

@@ -238,7 +238,7 @@ def test_names_of_strangers_are_just_names(fabricate: Callable[..., Path]) -> No
         assert name in "".join(found.text)
         assert any(name in (attributes.get("title") or "") for _, attributes in found.tags)
     assert r"\x00\x1b[31m\ud800" in found.words
-    assert "49" not in found.words
+    assert "49" not in found.words.replace(str(path.parent), "")  # a folder may be number 49
     table = Features(np.random.default_rng(0).normal(size=(24, 5)).astype("f4"), HOSTILE[:5])
     check_safe(page(path, inputs=table))
     check_safe(page(path, path, inputs=table))
