@@ -23,7 +23,7 @@ _ODD = {
 
 @pytest.fixture(params=list(_ODD.values()), ids=list(_ODD))
 def odd_text(request: pytest.FixtureRequest) -> str:
-    """A text as nobody writes it."""
+    """Return an unusual text: odd characters, very long words or mixed languages."""
     text: str = request.param
     return text
 

@@ -1,4 +1,4 @@
-"""MiniLM, written anew, computes what transformers computes, for any text."""
+"""Our MiniLM computes what that of transformers computes, for any text."""
 
 from collections.abc import Callable
 from pathlib import Path

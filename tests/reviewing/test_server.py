@@ -23,13 +23,13 @@ GOOD = {"key": "0123456789ab", "since": 0, "decisions": [{"index": 0, "label": 1
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Images in folders, one of which is none, and something that is nobody's business."""
+    """Images in folders, one of which is none, and a file that must not be served."""
     folder = tmp_path_factory.mktemp("review")
     for k, name in enumerate(("cat", "dog", "fox") * 4):
         place = folder / "photos" / name
         place.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (64, 40), (20 * k, 100, 50)).save(place / f"{k}.png")
-    (folder / "secret.txt").write_text("nobody's business")
+    (folder / "secret.txt").write_text("a file that must not be served")
     return folder
 
 
@@ -143,7 +143,7 @@ def test_what_is_asked_for_otherwise_is_refused(
     found, answered, content = server.send("GET", put(path), headers(server, **filled), body)
     assert found == status, content
     assert_guarded(answered)
-    assert b"nobody's business" not in content
+    assert b"a file that must not be served" not in content
     assert b"root:" not in content
     assert token.encode() not in content
     assert value.encode() not in content
@@ -338,7 +338,7 @@ def test_a_file_that_is_no_image_is_not_handed_out(
         for size in ("full", "large"):
             found, answered, content = server.send("GET", f"/picture/{size}/{k}", own)
             assert found == status, content
-            assert b"nobody's business" not in content
+            assert b"a file that must not be served" not in content
             kind = "image/png" if status == 200 else "application/json"
             assert answered["content-type"] == kind
 

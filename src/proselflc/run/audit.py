@@ -137,7 +137,7 @@ def _second_opinion(run: Run, data: Data) -> Witness | None:
 
 def _about_columns(run: Run) -> list[AuditWarning]:
     """Return the warnings about columns of the data, which training has kept."""
-    with suppress(InputError):  # an audit that is damaged or missing is made anew
+    with suppress(InputError):  # an audit that is damaged or missing is made again
         return [warning for warning in run.audit.warnings if warning.code == LEAK]
     return []
 

@@ -1,6 +1,6 @@
 """Features on disk, by the content that they were computed from and by what computed them.
 
-An SQLite file for each encoding holds a row per content, so that changed files are computed anew,
+An SQLite file for each encoding holds a row per content, so that changed files are computed again,
 moved ones are not, and several processes may write at once. What an interrupted process has
 computed stays. A damaged file is replaced by an empty one. A file that cannot be used, for example
 because the disk is full, is no reason to stop: features are then computed without it.
