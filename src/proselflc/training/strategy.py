@@ -103,6 +103,7 @@ class RunContext:
     sample_weight: Floats | None = None  # [n] weight of each example in the loss; None if equal
     seed: int = 0
     precision: Precision = "no"  # of the model's training
+    shard: tuple[int, int] = (0, 1)  # rank and world: this process has the i ≡ rank (mod world)
 
     @property
     def epochs(self) -> int:
