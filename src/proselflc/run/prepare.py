@@ -255,14 +255,18 @@ def prepare(
         sample_weight=dataset.sample_weight,
         seed=recipe.seed,
         precision=recipe.precision,
+        shard=shard,
     )
+    strategy = methods.strategy(config.method, parameters, context)
+    for note in strategy.notes():
+        report(note)
     return PreparedRun(
         config=resolved,
         dataset=dataset,
         labels=labels,
         preprocessing=scaling,
         model=model,
-        strategy=methods.strategy(config.method, parameters, context),
+        strategy=strategy,
         context=context,
         train=train,
         total_steps=total,
