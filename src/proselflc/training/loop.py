@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from proselflc.correction.criterion import Criterion
+from proselflc.correction.memory import OtherStorageError
+from proselflc.data import memory_budget
 from proselflc.data.batches import Batch, Batches, generator_for
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, processes
@@ -287,6 +289,12 @@ class Training:
         try:
             for name, module in self._modules.items():
                 module.load_state_dict(checkpoint.part(state.tensors, name))
+        except OtherStorageError as error:
+            reason = str(error).partition(";")[0]
+            raise InputError(
+                f"the checkpoint does not fit this run: {reason}",
+                fix=f"set {memory_budget.VARIABLE} to what it was when the run began",
+            ) from None
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:300]
             raise InputError(f"the checkpoint does not fit this model: {reason}") from None
