@@ -19,7 +19,7 @@ from proselflc.correction.memory_rule import (
     ExponentialAverage,
     LabelThenLast,
     LastValue,
-    Rule,
+    MemoryRule,
     RunningMean,
 )
 from proselflc.correction.memory_storage import KINDS, Kind, bytes_per_example, rounded, thresholds
@@ -64,7 +64,7 @@ def largest_gap(average: Tensor) -> Tensor:
 @pytest.mark.parametrize("rule", AVERAGES, ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize(("storage", "spread"), [("half", 1.0), ("top", 0.0)])
 def test_it_is_the_dense_memory_within_half_precision(
-    rule: Rule, storage: Kind, spread: float
+    rule: MemoryRule, storage: Kind, spread: float
 ) -> None:
     """In "top" if no more than five classes of an example ever stand out."""
     y = torch.arange(n) % C
@@ -86,7 +86,9 @@ def test_it_is_the_dense_memory_within_half_precision(
 
 
 @pytest.mark.parametrize("rule", AVERAGES, ids=lambda rule: type(rule).__name__)
-def test_the_given_class_is_exact_when_any_class_may_stand_out_for_an_epoch(rule: Rule) -> None:
+def test_the_given_class_is_exact_when_any_class_may_stand_out_for_an_epoch(
+    rule: MemoryRule,
+) -> None:
     y = torch.arange(n) % C
     dense, ours = (Memory(n, C, rule=rule, given=y, storage=kind) for kind in ("dense", "top"))
     for p in training(y, 1.0):
@@ -128,7 +130,7 @@ def test_thresholds_are_spread_and_rounding_is_to_a_neighbour() -> None:
 
 
 @pytest.mark.parametrize("rule", [LastValue(), LabelThenLast()])
-def test_a_value_that_is_replaced_is_rounded_to_the_nearest(rule: Rule) -> None:
+def test_a_value_that_is_replaced_is_rounded_to_the_nearest(rule: MemoryRule) -> None:
     ours = Memory(9, 4, rule=rule, given=torch.arange(9) % 4, storage="half")
     p = torch.randn(9, 4).softmax(1)
     ours.update(torch.arange(9), p)

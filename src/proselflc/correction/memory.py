@@ -9,7 +9,7 @@ import torch
 from torch import Size, Tensor, nn
 
 from proselflc.correction import memory_storage
-from proselflc.correction.memory_rule import ExponentialAverage, Rule
+from proselflc.correction.memory_rule import ExponentialAverage, MemoryRule
 from proselflc.correction.memory_storage import (
     KINDS,
     MARK,
@@ -74,7 +74,7 @@ class Memory(nn.Module):
         num_classes: int,
         momentum: float = 0.9,
         *,
-        rule: Rule | None = None,
+        rule: MemoryRule | None = None,
         given: Tensor | None = None,
         shard: Shard = (0, 1),
         storage: Kind | None = None,
