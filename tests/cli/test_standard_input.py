@@ -54,7 +54,9 @@ def test_a_table_from_standard_input_is_a_file_as_long_as_it_is_needed(
 def test_the_columns_of_standard_input(stdin: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["columns", "-", "--json"]) == 0
     out = capsys.readouterr()
-    assert [one["column"] for one in json.loads(out.out)["columns"]] == ["v", "label"]
+    found = json.loads(out.out)
+    assert [one["column"] for one in found["columns"]] == ["v", "label"]
+    assert found["data"] == "standard input"
     assert out.err == ""
     assert list(stdin.iterdir()) == []
 
