@@ -35,6 +35,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import commands
 import numpy as np
 import numpy.typing as npt
 import result_file
@@ -74,10 +75,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "audit": ("audit", "run"),
     "report": ("report", "run"),
     "predict": ("predict", "run", "--data", "data.npz", "--out", "predicted.csv"),
-    "export csv": ("export", "run", "--soft", "--out", "labels.csv"),
-    "export parquet": ("export", "run", "--soft", "--out", "labels.parquet"),
-    "export npz": ("export", "run", "--soft", "--out", "labels.npz"),
-    "export cleanlab": ("export", "run", "--format", "cleanlab", "--out", "issues.csv"),
+    "export csv": ("export", "run", "--soft", "--force", "--out", "labels.csv"),
+    "export parquet": ("export", "run", "--soft", "--force", "--out", "labels.parquet"),
+    "export npz": ("export", "run", "--soft", "--force", "--out", "labels.npz"),
+    "export cleanlab": ("export", "run", "--force", "--format", "cleanlab", "--out", "issues.csv"),
 }
 PARTS = (
     *("record", "write epoch", "checkpoint", "write means", "evaluate"),
@@ -207,25 +208,8 @@ def many_classes(n: int, C: int) -> dict[str, object]:
         folder = Path(name)
         write_clusters(folder / "data.npz", n, C)
         for command, arguments in COMMANDS.items():
-            start = time.perf_counter()
-            process = subprocess.Popen(
-                [sys.executable, "-m", "proselflc", *arguments],
-                cwd=folder,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
-            _, status, used = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode:
-                raise SystemExit(f"proselflc {' '.join(arguments)} failed")
-            rows.append(
-                {
-                    "command": command,
-                    "seconds": time.perf_counter() - start,
-                    "processor_seconds": used.ru_utime + used.ru_stime,
-                    "peak_gigabytes": 1024 * used.ru_maxrss / 1e9,
-                }
-            )
+            cost = commands.measure(arguments, folder, {"OMP_NUM_THREADS": "1"})
+            rows.append({"command": command, **cost})
             print(show_command(rows[-1]), flush=True)
         run = folder / "run"
         summary = json.loads((run / "summary.json").read_bytes())
