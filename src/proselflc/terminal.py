@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,6 +18,10 @@ from proselflc.errors import printable
 
 if TYPE_CHECKING:
     from proselflc.training.loop import Training
+
+
+PATIENCE = 0.5  # seconds that a step may take after a stop was asked for
+_AGAIN = 0.1  # seconds until what may not be interrupted is asked again
 
 
 def is_main() -> bool:
@@ -238,17 +242,37 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 
 @contextmanager
-def stop_signals(training: Training) -> Iterator[None]:
-    """Let the first Ctrl-C, SIGTERM or SIGHUP request a stop; the second acts as usual."""
+def stop_signals(training: Training, is_saving: Callable[[], bool] | None = None) -> Iterator[None]:
+    """Let the first Ctrl-C, SIGTERM or SIGHUP request a stop; the second acts as usual.
+
+    What has not stopped after `PATIENCE` is interrupted by a KeyboardInterrupt, unless `is_saving`
+    is true at that moment, or is None.
+    """
+    # Windows has no timer, so that the stop comes when the step ends.
+    alarm = None if is_saving is None else getattr(signal, "SIGALRM", None)
 
     def ask(number: int, frame: object) -> None:
         training.wants_stop = training.is_interrupted = True
         signal.signal(number, before[number])
+        if alarm is not None:
+            before[alarm] = signal.signal(alarm, interrupt)
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE, _AGAIN)
+
+    def interrupt(number: int, frame: object) -> None:
+        assert is_saving is not None
+        if not is_saving():
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise KeyboardInterrupt
 
     numbers: tuple[int, ...] = (signal.SIGINT, *ending_signals())
     before = {number: signal.getsignal(number) for number in numbers}
-    with handling(before, ask):
-        yield
+    with handling(numbers, ask):
+        try:
+            yield
+        finally:
+            if alarm in before:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(alarm, before[alarm])
 
 
 def stopping_on_signals() -> AbstractContextManager[None]:

@@ -13,7 +13,9 @@ import proselflc
 from proselflc.auditing.audit import Audit
 from proselflc.auditing.measured import in_words
 from proselflc.data.decisions import DecisionChange
+from proselflc.reporting import command as reporting
 from proselflc.reviewing import command as reviewing
+from proselflc.reviewing.view import ReviewView
 from proselflc.run.audit import describe
 from proselflc.run.reader import Run, load_run
 from proselflc.run.review import UNDECIDED, Review
@@ -115,13 +117,16 @@ def test_few_decisions_leave_a_wide_range_that_is_said(run: Path) -> None:
     assert audit.measured.reviewed == 30
     [warning] = [one for one in audit.warnings if one.code == "wide_range"]
     assert warning.message.startswith("30 reviewed labels say that from ")
-    assert f"proselflc review {run} --sample 100 narrows this" in warning.message
-    kept = json.loads((run / "audit.json").read_text())["warnings"]
-    assert "proselflc review RUN --sample 100" in str(kept)  # a run may be moved
+    assert "review RUN --sample 100 narrows this" in warning.message  # a run may be moved
+    assert f"proselflc review {run} --sample 100 narrows this" in warning.about(run)
     again = load_run(run)
     words = describe(again, again.audit, again.examples, 3)
     assert "RUN" not in words
-    assert audit.warnings == again.audit.warnings
+    assert "RUN" not in str(ReviewView(Review(again), "me").start()["warnings"])
+    reporting.write([run], None)
+    page = (run / "report.html").read_text()
+    assert f"proselflc review {run} --sample 100" in page
+    assert "review RUN" not in page
     assert f"proselflc review {run} --sample 100" in words
     # A second sample counts with the first.
     review_sample(run, 60)

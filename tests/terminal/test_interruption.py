@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from proselflc.terminal import stop_signals, stopping_on_signals
+from proselflc.terminal import PATIENCE, stop_signals, stopping_on_signals
 
 
 @pytest.fixture(params=["default", "ignored"])
@@ -39,3 +42,67 @@ def test_a_hangup_interrupts_a_search_unless_it_is_ignored(hangup: bool) -> None
     except KeyboardInterrupt:
         interrupted = True
     assert interrupted is not hangup
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_takes_long_is_interrupted_soon_but_not_while_it_saves(number: int) -> None:
+    training: Any = SimpleNamespace(wants_stop=False)
+    alarm = signal.getsignal(signal.SIGALRM)
+    begun = time.monotonic()
+    until = begun + PATIENCE + 0.5
+
+    def take_long() -> None:
+        with stop_signals(training, lambda: time.monotonic() < until):
+            signal.raise_signal(number)
+            assert training.wants_stop
+            time.sleep(20)
+
+    with pytest.raises(KeyboardInterrupt):
+        take_long()
+    assert 0.5 <= time.monotonic() - begun - PATIENCE < 10
+    assert signal.getsignal(signal.SIGALRM) is alarm
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_what_ends_in_time_is_not_interrupted() -> None:
+    training: Any = SimpleNamespace(wants_stop=False)
+    with stop_signals(training, lambda: False):
+        signal.raise_signal(signal.SIGINT)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+SLOW = """
+import time
+
+import torch
+
+
+class Slow(torch.nn.Linear):
+    def forward(self, x):
+        if self.training:
+            open("begun", "w").close()
+            time.sleep(100)
+        return super().forward(x)
+
+
+def model(shape, num_classes):
+    return Slow(4, num_classes)
+"""
+
+
+def test_a_long_step_from_scratch_ends_soon(program: Any, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "data.npz", x=rng.normal(size=(60, 4)), y=np.arange(60) % 3)
+    train = ("train", "--data", "data.npz", "--model", "slow:model", "--out", "run")
+    running = program.start(*train, folder=tmp_path)
+    running.until(lambda: (tmp_path / "begun").exists())
+    running.send(signal.SIGINT)
+    done = running.wait(60)  # less than the step would take
+    assert done.code == 130
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1] == (
+        "stopped after step 0 of 30, no state was saved yet; begin again with: "
+        "proselflc train --out run --resume --model slow:model"
+    )

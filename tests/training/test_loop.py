@@ -23,7 +23,7 @@ from proselflc.correction.trust import Fixed
 from proselflc.data.batches import Batch
 from proselflc.data.inputs import Floats
 from proselflc.errors import InputError
-from proselflc.training import processes
+from proselflc.training import loop, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.loop import DivergenceError, Observer, StepResult, Training, train_steps
 from proselflc.training.recipe import SCHEDULES, Recipe, factor
@@ -181,6 +181,15 @@ def test_weights_count_in_the_whole_batch_and_not_in_its_parts(parts: int) -> No
     ours = training(recipe, network().double(), CrossEntropy(), weight)
     assert ours.learn(batch).loss == pytest.approx(loss.item(), rel=1e-6)
     assert_close(weights(ours.module), weights(model), rtol=1e-7, atol=1e-9)
+
+
+def test_a_signal_is_heeded_within_a_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass is one call of C++, which Python runs no handler in."""
+    heeded: list[tuple[int, ...]] = []
+    monkeypatch.setattr(loop, "_heed_signals", lambda weight: heeded.append(weight.shape))
+    ours = training(SGD)
+    ours.learn(Few().batch(0, 0))
+    assert sorted(heeded) == sorted(weight.shape for weight in ours.module.parameters())
 
 
 def test_a_batch_that_weighs_nothing_teaches_nothing() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -124,10 +123,6 @@ class Audit:
             np.savez_compressed(file, allow_pickle=False, **arrays)
         directory.write_json(directory.audit, self.to_json())
 
-    def about(self, run: Path) -> Audit:
-        """Return the audit with the path of the run in the commands of its warnings."""
-        return replace(self, warnings=tuple(one.about(run) for one in self.warnings))
-
     @classmethod
     def load(cls, directory: RunDirectory) -> Audit:
         """Read the files that `save` wrote.
@@ -179,7 +174,7 @@ class Audit:
             warnings=(OLDER,) if facts.changes is None else facts.warnings,
             measured=facts.measured,
             unlabelled=facts.unlabelled,
-        ).about(directory.path)
+        )
 
 
 OLDER = AuditWarning(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class AuditWarning:
 
     Attributes:
         code: a word for programs.
-        message: a sentence without its period.
+        message: a sentence without its period; RUN in it stands for the path of the run.
     """
 
     code: str
@@ -53,10 +53,10 @@ class AuditWarning:
         """Return whether an audit with this warning names no suspects."""
         return self.code in ABSTAINING
 
-    def about(self, run: Path) -> AuditWarning:
-        """Return the warning with the path of the run, which may have moved, in its commands."""
+    def about(self, run: Path) -> str:
+        """Return the message with the path of the run, which may have moved, in its commands."""
         kept, present = (f"{command('review', path)} " for path in (_RUN, run))
-        return replace(self, message=self.message.replace(kept, present))
+        return self.message.replace(kept, present)
 
 
 ABSTAINING = ("few_epochs", "barely_learned", "memorised", "too_weak")

@@ -115,7 +115,7 @@ def audit(
             "pairs": auditing.pairs(examples),
             "worst": auditing.worst_suspects(examples, worst),
         }
-        for caution in auditing.cautions(found):
+        for caution in auditing.cautions(audited, found):
             say(caution)
         print_json({"run": str(run), **found.to_json(), **listed})
     else:

@@ -79,7 +79,7 @@ def train(
         found = Run(path)
         warnings = [asdict(warning) for warning in found.audit.warnings]
         if quiet or json:
-            for caution in auditing.cautions(found.audit, abstaining=True):
+            for caution in auditing.cautions(found, found.audit, abstaining=True):
                 say(printable(caution))
         else:
             say("\n" + auditing.describe(found, found.audit, found.examples, 3))

@@ -78,7 +78,8 @@ def warnings(facts: RunFacts, unseen: float | None) -> list[str]:
 
     `unseen` is the share of examples that were never seen, if known.
     """
-    found = [_sentence(one.message) for one in (facts.audit.warnings if facts.audit else ())]
+    of_audit = facts.audit.warnings if facts.audit else ()
+    found = [_sentence(one.about(facts.run.path)) for one in of_audit]
     if unseen is not None and unseen > NEVER_SEEN:
         found.append(
             f"{percent(unseen)} of the examples were never seen, so their labels were not audited. "

@@ -94,7 +94,7 @@ def review(
             note(drawn)
         if view.missing_reason:
             note(f"the examples themselves cannot be shown: {view.missing_reason}")
-        warned = (warning.message for warning in _warnings(run))
+        warned = (warning.about(run.path) for warning in _warnings(run))
         for text in (*run.notes, *warned, *reviewed.notes, *reviewed.decisions.notes):
             note(text)
         if not is_loopback(host):

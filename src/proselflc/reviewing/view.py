@@ -127,7 +127,8 @@ class ReviewView:
     def _messages(self) -> list[str]:
         """Return a sentence for each reason to be careful."""
         found = () if self._audit is None else self._audit.warnings
-        return [f"{one.message[:1].upper()}{one.message[1:]}." for one in found if one.message]
+        messages = [one.about(self.review.run.path) for one in found if one.message]
+        return [f"{message[:1].upper()}{message[1:]}." for message in messages]
 
     def state(self, since: int) -> Json:
         """Return the progress of the review, and the decisions after line `since` of its file.

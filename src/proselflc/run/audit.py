@@ -103,7 +103,7 @@ def audit(
             directory.write_json(directory.summary, {**summary, **labels})
     for name in _REWRITTEN:
         vars(run).pop(name, None)  # cached before
-    return audited.about(run.path)
+    return audited
 
 
 def _witness(run: Run, data: Data) -> tuple[Witness | None, bool]:
@@ -173,7 +173,7 @@ def pairs(table: pa.Table, count: int = PAIRS) -> list[Json]:
 def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
     """Return the result of an audit as text, with commands to run next."""
     lines = [*_verdict(audit)]
-    for caution in cautions(audit):
+    for caution in cautions(run, audit):
         lines += ["", caution]
     lines += _conflicts(table, count)
     found = suspect_pairs(table, PAIRS)
@@ -226,10 +226,10 @@ def _conflicts(table: pa.Table, count: int) -> list[str]:
     return ["", f"{text} first:", *indented([("id", "given"), *listed])]
 
 
-def cautions(audit: Audit, *, abstaining: bool = False) -> list[str]:
+def cautions(run: Run, audit: Audit, *, abstaining: bool = False) -> list[str]:
     """Return a line for each reason to be careful with an audit, or not to use it at all."""
     return [
-        printable(f"Caution: {warning.message}.")
+        printable(f"Caution: {warning.about(run.path)}.")
         for warning in audit.warnings
         if warning.abstains or not abstaining
     ]

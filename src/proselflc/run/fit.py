@@ -192,7 +192,7 @@ def fit(
             preprocessing=preprocessing,
         )
     for warning in result.audit.warnings:
-        display.note(warning.message)
+        display.note(warning.about(result.path))
     if module is not None:  # the saved weights may be an average, or those of a finished run
         weights = result.directory.checked(result.directory.weights)
         load_strictly(module, read_state(weights), weights)

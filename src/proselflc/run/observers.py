@@ -213,7 +213,7 @@ class Checkpointer(Observer):
     """Saves the state every few seconds, before a stop and at the end; the main process alone.
 
     `contents` returns tensors and facts of the whole state. `saved_step` is the step of the last
-    checkpoint, or -1.
+    checkpoint, or -1. `is_saving` is true while one is written.
     """
 
     def __init__(
@@ -224,6 +224,7 @@ class Checkpointer(Observer):
         contents: Callable[[], tuple[dict[str, Any], Json]],
     ) -> None:
         self.saved_step = -1
+        self.is_saving = False
         self._training = training
         self._directory = directory
         self._interval = interval
@@ -261,5 +262,9 @@ class Checkpointer(Observer):
         if not finite or any(bool(buffer.isnan().any()) for buffer in module.buffers()):
             return
         step = self._training.step
-        checkpoint.write(self._directory.checkpoints, State(step, *self._contents()))
-        self.saved_step = step
+        self.is_saving = True
+        try:
+            checkpoint.write(self._directory.checkpoints, State(step, *self._contents()))
+            self.saved_step = step
+        finally:
+            self.is_saving = False

@@ -121,10 +121,11 @@ def train(
             stack.callback(tracker.close)
             observers = (tracker, *observers)
         stack.enter_context(run.stop_signals())
-        with showing(display), run.stopped_workers():
-            is_complete = run.learn(observers)
-        if is_complete:
-            run.finish()
+        with run.resumable():
+            with showing(display):
+                is_complete = run.learn(observers)
+            if is_complete:
+                run.finish()
     return directory.path
 
 
@@ -143,8 +144,8 @@ class LearningRun(Protocol):
     def stop_signals(self) -> AbstractContextManager[None]:
         """Let Ctrl-C, SIGTERM and SIGHUP stop the run so that it can be resumed."""
 
-    def stopped_workers(self) -> AbstractContextManager[None]:
-        """Turn what a stop does to other processes of the run into an interruption."""
+    def resumable(self) -> AbstractContextManager[None]:
+        """Turn what stops the run into an interruption that says how to resume it."""
 
 
 def _chosen(

@@ -46,7 +46,7 @@ class StepResult:
     loss: float  # of the whole batch of all processes
     size: int  # number of examples in the whole batch
     lr: float
-    stop: bool  # whether a process had asked for a stop before the step
+    stop: bool  # whether a process had asked for a stop before the step, or the only one during it
 
     @property
     def logits(self) -> Tensor:
@@ -124,6 +124,9 @@ class Training:
         # Accelerate's optimiser looks for a missing package at every step, which takes longer than
         # the step of a small network. All that it adds here is the gradient scaler of float16.
         self.optimizer = self.bare_optimizer if accelerator.scaler is None else prepared
+        if accelerator.num_processes == 1 and not recipe.compile:
+            for weight in trainable(self.module):
+                weight.register_post_accumulate_grad_hook(_heed_signals)  # type: ignore[no-untyped-call]
         self.model.train()
 
     @property
@@ -226,7 +229,7 @@ class Training:
             loss=loss_value,
             size=size,
             lr=lr,
-            stop=stop,
+            stop=stop or (accelerator.num_processes == 1 and self.wants_stop),
         )
 
     def _totals(self, batch: Batch) -> tuple[int, float, bool]:
@@ -381,6 +384,10 @@ def train_steps(
             if result.stop or training.step == training.total_steps:
                 return
             del result  # before the next forward pass, which needs the memory
+
+
+def _heed_signals(weight: Tensor) -> None:
+    """Let Python handle signals while gradients are computed: that is one call, and may be long."""
 
 
 def _pieces(batch: Batch, number: int) -> list[Batch]:

@@ -75,5 +75,5 @@ def audit_estimator(
     display = Display() if notes else Silent()
     train(config, replace(output, out=result.path), display, dataset=dataset, learner=learner)
     for warning in result.audit.warnings:
-        display.note(warning.message)
+        display.note(warning.about(result.path))
     return result

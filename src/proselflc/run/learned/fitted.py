@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -193,42 +193,23 @@ class FittedRun:
         """Fit all models; return True, since they are always all fitted."""
         self.display.begin(self._titles(), 0, self.prepared.learner.rounds)
         self._saved_at = time.monotonic()
-        with self._resumable():
-            if self.done == 0:
-                self._record((self.history, *observers))
-                self._complete(1)
-            for k, split in enumerate(self.splits, 2):
-                if self.done < k:
-                    start = time.monotonic()
-                    table = self.prepared.table
-                    fitted = self.prepared.learner.fit(table.take(split.train))
-                    p = learners.mean_over_rounds(fitted, table.x[split.validation])
-                    self.p[torch.from_numpy(split.validation)] = torch.from_numpy(p).half()
-                    self.seconds += time.monotonic() - start
-                    self._complete(k)
-            self._save()
+        if self.done == 0:
+            self._record((self.history, *observers))
+            self._complete(1)
+        for k, split in enumerate(self.splits, 2):
+            if self.done < k:
+                start = time.monotonic()
+                table = self.prepared.table
+                fitted = self.prepared.learner.fit(table.take(split.train))
+                p = learners.mean_over_rounds(fitted, table.x[split.validation])
+                self.p[torch.from_numpy(split.validation)] = torch.from_numpy(p).half()
+                self.seconds += time.monotonic() - start
+                self._complete(k)
+        self._save()
         return True
 
     def finish(self) -> None:
         """Write the model, the neighbours, the audit and the summary."""
-        with self._resumable():
-            self._finish()
-
-    @contextmanager
-    def _resumable(self) -> Iterator[None]:
-        """Save the state if a signal stops the run, and say how to continue."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            self._save()
-            total, again = len(self.splits) + 1, resumption.command(self.prepared, self.directory)
-            if self._saved < 1:
-                advice = f"nothing is saved yet; begin again with: {again}"
-            else:
-                advice = f"the state is saved; resume with: {again}"
-            raise Interrupted(f"stopped after {self.done} of {total} models", advice) from None
-
-    def _finish(self) -> None:
         prepared, directory, labels = self.prepared, self.directory, self.prepared.labels
         self.recorder.end()
         held, seed = None, prepared.config.recipe.seed
@@ -272,9 +253,19 @@ class FittedRun:
         """Let signals stop the run at once; the models that are fitted are kept."""
         return stopping_on_signals()
 
-    def stopped_workers(self) -> AbstractContextManager[None]:
-        """Return a context that does nothing: there are no other processes."""
-        return nullcontext()
+    @contextmanager
+    def resumable(self) -> Iterator[None]:
+        """Save the state if a signal stops the run, and say how to continue."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._save()
+            total, again = len(self.splits) + 1, resumption.command(self.prepared, self.directory)
+            if self._saved < 1:
+                advice = f"nothing is saved yet; begin again with: {again}"
+            else:
+                advice = f"the state is saved; resume with: {again}"
+            raise Interrupted(f"stopped after {self.done} of {total} models", advice) from None
 
     def _record(self, observers: Sequence[Observer]) -> None:
         """Learn all rows, and record every round as an epoch."""

@@ -156,28 +156,43 @@ class TrainingRun:
         )
 
     def stop_signals(self) -> AbstractContextManager[None]:
-        """Let the first signal request a stop after the next step."""
-        return stop_signals(self.training)
+        """Let the first signal request a stop after the present step, or soon within a long one.
+
+        One of several processes must not leave a step that the others wait in.
+        """
+        is_alone = self.accelerator.num_processes == 1
+        return stop_signals(
+            self.training, (lambda: self.checkpointer.is_saving) if is_alone else None
+        )
 
     @contextlib.contextmanager
-    def stopped_workers(self) -> Iterator[None]:
-        """Turn the loss of the loader's worker processes after a stop signal into an interruption.
+    def resumable(self) -> Iterator[None]:
+        """Turn what stops the run in the middle of a step into an interruption.
 
-        It may come in the middle of a step, so the current state is not saved.
+        That is a signal, or that it ended the worker processes of the loader. The state within a
+        step cannot be saved.
         """
         try:
             yield
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            where = f"stopped after step {self.training.step} of {self.prepared.total_steps}"
+            raise Interrupted(where, self._advice_within_step()) from None
         except RuntimeError as error:
             if not self.training.wants_stop or "DataLoader worker" not in str(error):
                 raise
-            step = self.checkpointer.saved_step
-            saved = "no state was saved yet; begin again"
-            if step >= 0:
-                saved = f"the state after step {step} is saved; resume"
-            raise Interrupted(
-                "stopped together with the processes that read images",
-                f"{saved} with: {resumption.command(self.prepared, self.directory)}",
-            ) from None
+            where = "stopped together with the processes that read images"
+            raise Interrupted(where, self._advice_within_step()) from None
+
+    def _advice_within_step(self) -> str:
+        step = self.checkpointer.saved_step
+        if step >= 0 and step == self.training.step:
+            return self._advice()
+        saved = "no state was saved yet; begin again"
+        if step >= 0:
+            saved = f"the state after step {step} is saved; resume"
+        return f"{saved} with: {resumption.command(self.prepared, self.directory)}"
 
     def finish(self) -> None:
         """Write the model, the neighbours, the audit and the summary."""
