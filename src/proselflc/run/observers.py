@@ -154,6 +154,8 @@ class Progress(Observer):
         if now - self._updated < DISPLAY_INTERVAL:
             return
         self._updated = now
+        if len(result.logits) == 0:  # this process had no example of the batch
+            return
         meter, predicted = self._meter, result.logits.argmax(1)
         numbers = {
             "epoch": float(result.epoch + 1),
@@ -210,10 +212,12 @@ def check_tracker(name: str) -> None:
 
 
 class Checkpointer(Observer):
-    """Saves the state every few seconds, before a stop and at the end; the main process alone.
+    """Saves the state every few seconds, before a stop and at the end.
 
-    `contents` returns tensors and facts of the whole state. `saved_step` is the step of the last
-    checkpoint, or -1.
+    The main process decides when, and writes. All processes collect the state, since each may have
+    a share of what the method keeps per example: if there are several, they save after the step
+    that follows the decision and carries it. `contents` returns tensors and facts of the whole
+    state. `saved_step` is the step of the last checkpoint, or -1.
     """
 
     def __init__(
@@ -239,7 +243,11 @@ class Checkpointer(Observer):
 
     def after_step(self, result: StepResult) -> None:
         self._completed = result.step
+        accelerator = self._training.accelerator
         is_due = time.monotonic() - self._saved_at >= self._interval
+        if accelerator.num_processes > 1:
+            wants = is_due and bool(accelerator.is_main_process) and not result.save
+            self._training.wants_checkpoint, is_due = wants, result.save
         if is_due or result.stop or result.step == self._training.total_steps:
             self._save()
             self._saved_at = time.monotonic()
@@ -254,12 +262,13 @@ class Checkpointer(Observer):
 
     def _save(self) -> None:
         """Save the state, unless its weights are not finite: the next step will report it."""
-        if not self._training.accelerator.is_main_process:
-            return
         module = self._training.module
         finite = all(bool(weight.isfinite().all()) for weight in module.parameters())
-        if not finite or any(bool(buffer.isnan().any()) for buffer in module.buffers()):
+        is_sound = finite and not any(bool(buffer.isnan().any()) for buffer in module.buffers())
+        if not processes.agreed(is_sound):  # running statistics differ between processes
             return
-        step = self._training.step
-        checkpoint.write(self._directory.checkpoints, State(step, *self._contents()))
-        self.saved_step = step
+        self.saved_step = self._training.step
+        tensors, facts = self._contents()
+        if self._training.accelerator.is_main_process:
+            state = State(self.saved_step, tensors, facts)
+            checkpoint.write(self._directory.checkpoints, state)

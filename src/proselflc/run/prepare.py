@@ -76,13 +76,22 @@ class PreparedRun:
 
     @cached_property
     def sample(self) -> Ints:
-        """Return the positions of the training examples used in evaluations."""
-        n = len(self.dataset.train)
-        return np.linspace(0, n - 1, min(n, self.config.eval_examples)).astype(np.int64)
+        """Return the positions of the training examples that this process evaluates."""
+        n, (rank, world) = len(self.dataset.train), self.shard
+        every = np.linspace(0, n - 1, min(n, self.config.eval_examples)).astype(np.int64)
+        m = len(every)
+        own = np.arange(m * rank // world, m * (rank + 1) // world)
+        if self.strategy.remembers:
+            own = np.flatnonzero(every % world == rank)
+        return np.take(every, own)
 
-    def for_evaluation(self, part: Part) -> Batches:
-        """Return the batches of a part in order, with test-time transforms."""
-        order = Order(EVALUATION_BATCH, shuffle=False, shard=self.shard)
+    def for_evaluation(self, part: Part, *, is_share: bool = False) -> Batches:
+        """Return the batches of a part in order, with test-time transforms.
+
+        They are shared by all processes, unless the part is this process's share already.
+        """
+        shard = (0, 1) if is_share else self.shard
+        order = Order(EVALUATION_BATCH, shuffle=False, shard=shard)
         workers, last = self.config.workers, self.config.recipe.channels_last
         return loader(part, self.preprocessing, order, workers=workers, channels_last=last)
 
@@ -225,15 +234,8 @@ def prepare(
             fix=f"resume the run in {begun_in}, as it was begun",
         )
     order = Order(batch_size, recipe.seed, least=2 * begun_in, shard=shard)
-    train = loader(
-        dataset.train,
-        scaling,
-        order,
-        augment=augment,
-        workers=config.workers,
-        channels_last=recipe.channels_last,
-    )
-    total = recipe.total_steps(len(train))
+    batches = order.count(n)
+    total = recipe.total_steps(batches)
     resolved = replace(
         config,
         parameters=parameters.given(),
@@ -245,7 +247,7 @@ def prepare(
     )
     context = RunContext(
         total_steps=total,
-        batches=len(train),
+        batches=batches,
         given=labels.given,
         names=dataset.names,
         preprocessing=scaling,
@@ -255,6 +257,16 @@ def prepare(
         sample_weight=dataset.sample_weight,
         seed=recipe.seed,
         precision=recipe.precision,
+        shard=shard,
+    )
+    strategy = methods.strategy(config.method, parameters, context)
+    train = loader(
+        dataset.train,
+        scaling,
+        replace(order, by_position=strategy.remembers),
+        augment=augment,
+        workers=config.workers,
+        channels_last=recipe.channels_last,
     )
     return PreparedRun(
         config=resolved,
@@ -262,11 +274,11 @@ def prepare(
         labels=labels,
         preprocessing=scaling,
         model=model,
-        strategy=methods.strategy(config.method, parameters, context),
+        strategy=strategy,
         context=context,
         train=train,
         total_steps=total,
-        eval_steps=_eval_steps(config, len(train), total),
+        eval_steps=_eval_steps(config, batches, total),
         shard=shard,
         begun_in=begun_in,
         leaking=data.leaking,
