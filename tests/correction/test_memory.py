@@ -1,5 +1,7 @@
 """A remembered average per training example, as reference of the algebra."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -16,6 +18,15 @@ from proselflc import (
     Memory,
     ProSelfLC,
     Target,
+)
+from proselflc.correction.memory_rule import (
+    AverageFromLabel,
+    AverageFromZero,
+    BiasCorrectedAverage,
+    ExponentialAverage,
+    LabelThenLast,
+    LastValue,
+    RunningMean,
 )
 from proselflc.correction.target import Prediction, RememberedPrediction
 
@@ -170,3 +181,104 @@ def test_without_a_memory_the_reference_says_what_it_needs() -> None:
     forgetful = Criterion(Target(RememberedPrediction(), Fixed(0.4)))
     with pytest.raises(ValueError, match="memory="):
         forgetful(torch.zeros(2, 3), torch.tensor([0, 1]))
+
+
+RULES = {
+    "exponential": ExponentialAverage(0.8),
+    "from zero": AverageFromZero(0.8),
+    "from label": AverageFromLabel(0.8),
+    "bias-corrected": BiasCorrectedAverage(0.8),
+    "mean": RunningMean(),
+    "last": LastValue(),
+    "label, then last": LabelThenLast(),
+}
+
+
+def expected_row(name: str, first: Tensor, history: list[Tensor]) -> Tensor:
+    """Return the row after a history of predictions, by sums instead of recurrences."""
+    k = len(history)
+    weights = torch.tensor([0.2 * 0.8 ** (k - 1 - j) for j in range(k)])
+    summed = sum((w * p for w, p in zip(weights, history, strict=True)), torch.zeros(3))
+    if name == "exponential":
+        return summed + 0.8**k * history[0]
+    if name == "from label":
+        return summed + 0.8**k * first
+    if name == "bias-corrected":
+        return summed / weights.sum()
+    if name == "mean":
+        return torch.stack(history).mean(0)
+    return summed if name == "from zero" else history[-1]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_is_its_sum(name: str) -> None:
+    given_classes = torch.arange(6) % 3
+    memory = Memory(6, 3, rule=RULES[name], given=given_classes)
+    one_hot = torch.eye(3)[given_classes]
+    begins = one_hot if "label" in name else torch.zeros(6, 3)
+    assert torch.equal(memory.average, begins)
+    g = torch.Generator().manual_seed(0)
+    for _ in range(2):  # the second time after a restart
+        history: dict[int, list[Tensor]] = {i: [] for i in range(6)}
+        for _ in range(8):
+            index = torch.randperm(6, generator=g)[:4]
+            p = torch.randn(4, 3, generator=g).softmax(-1)
+            memory.update(index, p)
+            for i, row in zip(index.tolist(), p, strict=True):
+                history[i].append(row)
+        for i, rows in history.items():
+            assert_close(memory.average[i], expected_row(name, one_hot[i], rows))
+            assert memory.updates[i] == len(rows)
+        memory.restart()
+        assert torch.equal(memory.average, begins)
+        assert not memory.seen.any()
+
+
+@pytest.mark.parametrize("storage", ["dense", "half", "top"])
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_shards_together_are_the_whole_memory(storage: Any, world: int) -> None:
+    n, C = 11, 7
+    y = torch.arange(n) % C
+    options: dict[str, Any] = {"rule": RunningMean(), "given": y, "storage": storage}
+    whole = Memory(n, C, **options)
+    parts = [Memory(n, C, shard=(rank, world), **options) for rank in range(world)]
+    g = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        index = torch.randperm(n, generator=g)[:8]
+        p = (3 * torch.randn(8, C, generator=g)).softmax(-1)
+        whole.update(index, p)
+        for rank, part in enumerate(parts):
+            mine = index % world == rank
+            part.update(index[mine], p[mine])
+            assert torch.equal(part.at(index[mine]).average, whole.at(index[mine]).average)
+    states = [part.per_example() for part in parts]
+    saved = whole.per_example()
+    assert saved.keys() == whole.state_dict().keys() == states[0].keys()
+    for name, tensor in saved.items():
+        together = Memory.interleaved([state[name] for state in states], n)
+        assert together.dtype == tensor.dtype
+        assert len(tensor) == n
+        assert torch.equal(together, tensor)
+        for rank, state in enumerate(states):
+            assert torch.equal(Memory.own(together, (rank, world)), state[name])
+
+
+def test_an_example_of_another_process_is_refused() -> None:
+    memory = Memory(10, 3, shard=(1, 2))
+    with pytest.raises(ValueError, match=r"example 4 belongs to process 0, but.*process 1 of 2"):
+        memory.update(torch.tensor([3, 4]), torch.full((2, 3), 1 / 3))
+    with pytest.raises(ValueError, match=r"0 ≤ rank < world, got \(2, 2\)"):
+        Memory(10, 3, shard=(2, 2))
+    with pytest.raises(ValueError, match=r"begins at the label: pass given="):
+        Memory(10, 3, rule=AverageFromLabel())
+
+
+def test_a_state_of_an_earlier_version_is_understood() -> None:
+    memory = Memory(4, 3)
+    old = {
+        "average": torch.rand(4, 3),
+        "seen": torch.tensor([True, False, True, True]),
+    }
+    memory.load_state_dict(old)
+    assert torch.equal(memory.average, old["average"])
+    assert memory.updates.tolist() == [1, 0, 1, 1]

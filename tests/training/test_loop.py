@@ -500,4 +500,4 @@ def test_a_method_that_remembers_is_told_which_examples_it_sees() -> None:
     result = next(some)
     assert memory.seen.tolist() == [True] * N + [False] * 2 * N
     assert_close(memory.average[:N], result.logits.softmax(1))
-    assert "strategy.criterion.memory.average" in model.tensors()
+    assert "strategy.criterion.memory.rows.average" in model.tensors()

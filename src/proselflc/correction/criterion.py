@@ -148,10 +148,10 @@ class Criterion(nn.CrossEntropyLoss):
         if memory is not None:
             index = memory.check(index, e.logits.shape)
             remembered = memory.renewed(index, e.p) if learning else memory.at(index)
-            e.recall(*remembered)
+            e.recall(remembered.average, remembered.seen)
         loss = reduced_loss(self.method, e, self.reduction, self.fused)
         if memory is not None and index is not None and learning:
-            memory.keep(index, *remembered)
+            memory.keep(index, remembered)
         if counter is not None and not self._followed.is_on:
             counter.add_(1)
             if not torch.compiler.is_compiling():
@@ -192,7 +192,8 @@ class Criterion(nn.CrossEntropyLoss):
         """Return what the method looks at, with arguments as for `forward`; nothing is changed."""
         e = self._observe(logits, target, progress, teacher_logits, presume=False)
         if self.memory is not None:
-            e.recall(*self.memory.at(self.memory.check(index, e.logits.shape)))
+            remembered = self.memory.at(self.memory.check(index, e.logits.shape))
+            e.recall(remembered.average, remembered.seen)
         return e
 
     @property
