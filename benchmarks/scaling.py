@@ -18,6 +18,9 @@ pair of classes 3.2 GB in double precision.
     python benchmarks/scaling.py            # the table, also written to benchmarks/results/
     python benchmarks/scaling.py --quick    # small sizes only and no result files
     python benchmarks/scaling.py --many-classes    # that case alone, and its result files
+    python benchmarks/scaling.py --processes    # speed in two processes beside bare DDP, alone
+
+`bare_ddp.py` says what the last one measures.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import bare_ddp
 import numpy as np
 import numpy.typing as npt
 import result_file
@@ -293,6 +297,29 @@ def measure_many_classes(size: tuple[int, int], *, is_kept: bool) -> None:
         )
 
 
+def measure_processes(*, quick: bool) -> None:
+    """Print the speed in two processes beside bare DDP's, and keep it if it is not quick.
+
+    Raises:
+        SystemExit: a method is slower than `bare_ddp.LEAST`.
+    """
+    found = bare_ddp.measure(quick=quick)
+    text = bare_ddp.shown(found)
+    print(text)
+    if not quick:
+        known = facts()
+        result_file.write(
+            "scaling_processes",
+            found,
+            result_file.preformatted("\n".join([header(known), text])),
+            config={"methods": bare_ddp.METHODS, "processes": bare_ddp.PROCESSES},
+            made_with=known,
+        )
+        least = min(found[0]["speed"].values())
+        if least < bare_ddp.LEAST:
+            raise SystemExit(f"{least:.3f} of bare DDP's speed, less than {bare_ddp.LEAST}")
+
+
 def slope(rows: list[dict[str, object]], x: str, y: str) -> float | None:
     """Of the line through (log x, log y); None where there are not two points."""
     if len(rows) < 2:
@@ -413,6 +440,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, no result files")
     parser.add_argument("--many-classes", action="store_true", help="200,000 × 20,000 alone")
+    parser.add_argument("--processes", action="store_true", help="beside bare DDP, alone")
     parser.add_argument("--case", nargs=2, type=int, metavar=("N", "C"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # waiting for a second one is what a busy machine is slow at
@@ -422,6 +450,9 @@ def main() -> None:
     if arguments.many_classes:
         quick = arguments.quick
         measure_many_classes(QUICK_MANY if quick else MANY, is_kept=not quick)
+        return
+    if arguments.processes:
+        measure_processes(quick=arguments.quick)
         return
     head = (
         f"{'n':>10}{'C':>6}{'classes':>9}{'seconds':>9}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
 from accelerate import Accelerator
 
 from proselflc.errors import InputError, unknown
@@ -21,6 +22,7 @@ from proselflc.training.loop import Observer, StepResult, Training
 from proselflc.training.observations import Observations, Recorder, observe
 from proselflc.training.run_directory import Json, RunDirectory
 
+EXCHANGED = 2**18  # numbers of records that processes exchange at once
 DISPLAY_INTERVAL = 0.2  # seconds between two updates of the progress bar
 
 
@@ -93,23 +95,42 @@ class Meter(Observer):
 
 
 class RecordWriter(Observer):
-    """Records every step's observations of all processes in the main one, a file per epoch."""
+    """Records every step's observations of all processes in the main one, a file per epoch.
+
+    Several processes exchange them every few steps, at the end of an epoch, and before a checkpoint
+    is written.
+    """
 
     def __init__(self, recorder: Recorder, accelerator: Accelerator, written: Written) -> None:
         self.recorder = recorder
         self.written = written
         self._accelerator = accelerator
+        self._epoch = 0
+        self._waiting: list[Observations] = []  # of this process, not exchanged yet
+        self._numbers = 0  # in those of all processes
 
     def observe(self, result: StepResult) -> None:
         own = observe(result.corrected, means=self.recorder.wants_means(result.epoch))
-        index, facts, *means = processes.gathered(
-            self._accelerator, own.index, own.facts, *own.means
-        )
+        self._epoch = result.epoch
+        self._waiting.append(own)
+        self._numbers += result.size * sum(one.size(1) for one in (own.facts, *own.means))
+        alone = self._accelerator.num_processes == 1
+        if alone or result.ends_epoch or self._numbers > EXCHANGED:
+            self.exchange()
+        if result.ends_epoch and self._accelerator.is_main_process:
+            self.written.add(self.recorder.end_epoch(result.epoch))
+
+    def exchange(self) -> None:
+        """Add what was observed since the last time to the main process's records; all call it."""
+        if not self._waiting:
+            return
+        columns = zip(*((one.index, one.facts, *one.means) for one in self._waiting), strict=True)
+        own = [column[0] if len(column) == 1 else torch.cat(column) for column in columns]
+        self._waiting, self._numbers = [], 0
+        index, facts, *means = processes.gathered(self._accelerator, *own)
         if self._accelerator.is_main_process:
             every = Observations(index.cpu(), facts.cpu(), tuple(mean.cpu() for mean in means))
-            self.recorder.add(result.epoch, every)
-            if result.ends_epoch:
-                self.written.add(self.recorder.end_epoch(result.epoch))
+            self.recorder.add(self._epoch, every)
 
 
 class History(Observer):

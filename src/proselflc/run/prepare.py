@@ -183,9 +183,15 @@ def prepare(
             field="batch_size",
             fix=f"lower {option('batch_size')}",
         )
+    if n < 2 * shard[1]:
+        raise InputError(
+            f"{shard[1]} process{'es need' if shard[1] > 1 else ' needs'} at least {2 * shard[1]} "
+            f"training examples, and {dataset.name} has {n}",
+            fix="add examples" if n < 2 else f"start at most {n // 2}",
+        )
     if batch_size < 2 * shard[1]:
         raise InputError(
-            f"a batch of {recipe.batch_size} is too small: {shard[1]} "
+            f"a batch of {batch_size} is too small: {shard[1]} "
             f"process{'es need' if shard[1] > 1 else ' needs'} at least {2 * shard[1]} examples at "
             f"a time, so raise {option('batch_size')}",
             field="batch_size",

@@ -14,7 +14,10 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast
 from torch import Tensor, nn
 
+from proselflc.correction.memory import Memory
 from proselflc.training import processes
+
+BLOCK = 2**24  # bytes of each process that are exchanged at once
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,26 @@ class Group:
         if self.accelerator is None or self.is_alone:
             return (tensor,)
         return processes.parts(self.accelerator, tensor)
+
+    def whole(self, own: Tensor, number: int) -> Tensor:
+        """Return [n, …] in the order of the examples in the first process, from all [own, …].
+
+        A process has the examples with index ≡ its rank. The others return what they have. It is
+        exchanged in blocks, for memory.
+        """
+        rank, world = self.shard
+        if self.is_alone:
+            return own
+        result = own if rank else own.new_empty(number, *own.shape[1:])
+        of_row = max(1, math.prod(own.shape[1:]) * own.element_size())
+        rows = max(1, BLOCK // of_row)
+        for start in range(0, -(-number // world), rows):
+            parts = self.parts(own[start : start + rows])
+            if rank == 0:
+                first = start * world
+                number_here = sum(map(len, parts))
+                result[first : first + number_here] = Memory.interleaved(parts, number_here)
+        return result
 
     def of_first(self, tensor: Tensor) -> Tensor:
         """Return the tensor of the first process, which has the same shape in all."""

@@ -20,12 +20,20 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from proselflc.correction.criterion import Criterion
+from proselflc.correction.memory import Memory
 from proselflc.data.batches import Batch, Batches, generator_for
 from proselflc.errors import InputError
 from proselflc.training import checkpoint, processes
 from proselflc.training.group import Group
 from proselflc.training.recipe import Recipe, factor
-from proselflc.training.strategy import CorrectedBatch, Snapshot, Strategy, spans, trainable
+from proselflc.training.strategy import (
+    CorrectedBatch,
+    Snapshot,
+    Strategy,
+    memories,
+    spans,
+    trainable,
+)
 from proselflc.wording import option
 
 
@@ -89,6 +97,8 @@ class Training:
         accelerator: Accelerator,
     ) -> None:
         strategy.group = Group(accelerator)
+        for name, memory in memories(strategy).items():
+            assert memory.shard == strategy.group.shard, f"{name} is of {memory.shard}"
         self.spans = spans(strategy.stages, total_steps, batches)
         self.batches = batches
         self.recipe = recipe
@@ -267,9 +277,14 @@ class Training:
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the state by name, without copying: the next step changes them.
 
-        It is the same for any number of processes, and all of them must call this.
+        They are those of one process whatever the number of processes, of which all must call this;
+        the main one alone gets what is per example whole.
         """
-        return self._own_tensors()
+        state, group = self._own_tensors(), self.strategy.group
+        for name, memory in memories(self.strategy).items():
+            for key, own in memory.per_example().items():
+                state[f"strategy.{name}.{key}"] = group.whole(own, memory.num_examples)
+        return state
 
     def _own_tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the state, with this process's share of what is per example."""
@@ -298,11 +313,12 @@ class Training:
         """Restore a state that `tensors` and `facts` returned; refuse that of another run."""
         self._entered = self._stage_of(state)
         self._arrange(max(self._entered, 0))
-        mine = self.tensors()
+        mine = self._own_tensors()
         self._check_fit(state, mine)
+        own = self._own_part(state.tensors)
         try:
             for name, module in self._modules.items():
-                module.load_state_dict(checkpoint.part(state.tensors, name))
+                module.load_state_dict(checkpoint.part(own, name))
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:300]
             raise InputError(f"the checkpoint does not fit this model: {reason}") from None
@@ -313,6 +329,20 @@ class Training:
         if self.accelerator.scaler is not None and state.facts.get("scaler"):
             self.accelerator.scaler.load_state_dict(state.facts["scaler"])
         self.step = state.step
+
+    def _own_part(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the tensors of a state with this process's share of what is per example."""
+        result = dict(tensors)
+        for name, memory in memories(self.strategy).items():
+            prefix = f"strategy.{name}"
+            for key, whole in checkpoint.part(tensors, prefix).items():
+                if len(whole) != memory.num_examples:
+                    raise InputError(
+                        f"the checkpoint does not fit this data: {prefix}.{key} is of {len(whole):,} "
+                        f"examples, expected {memory.num_examples:,}"
+                    )
+                result[f"{prefix}.{key}"] = Memory.own(whole, memory.shard)
+        return result
 
     def _check_fit(self, state: checkpoint.State, mine: dict[str, Tensor]) -> None:
         """Refuse a state whose step, types or initial weights cannot be those of this training."""

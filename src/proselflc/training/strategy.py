@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.evidence import Evidence
+from proselflc.correction.memory import Memory
 from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data import memory_budget
@@ -351,6 +352,12 @@ def one_hot(given: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
     """Return [n, C] of the dtype, without the eight bytes per number that `F.one_hot` takes."""
     q = torch.zeros(len(given), num_classes, dtype=dtype)
     return q.scatter_(1, given[:, None], 1.0)
+
+
+def memories(strategy: Strategy) -> dict[str, Memory]:
+    """Return what a strategy remembers of its own examples, by the names of the modules."""
+    every = strategy.named_modules()
+    return {name: module for name, module in every if isinstance(module, Memory)}
 
 
 def trainable(module: nn.Module) -> list[nn.Parameter]:

@@ -265,6 +265,7 @@ class TrainingRun:
     def _contents(self) -> tuple[dict[str, Any], Json]:
         """Return the tensors and facts of a checkpoint; all processes collect the tensors."""
         tensors = self.training.tensors()
+        self.records.exchange()
         if not self.is_main:
             return {}, {}
         tensors |= checkpoint.named("recorder", self.records.recorder.tensors())
