@@ -19,8 +19,9 @@ from proselflc.auditing import nearest
 from proselflc.cli.app import run as command
 from proselflc.data import memory_budget
 from proselflc.errors import InputError
+from proselflc.methods import joint
 from proselflc.run.reader import load_run
-from proselflc.training import observations
+from proselflc.training import observations, prediction_memory
 
 N, C, M, BATCH = 2200, 2001, 300, 110
 SMALLER = N * C // 4  # numbers that nothing may have
@@ -107,6 +108,34 @@ def test_training_and_what_follows_make_nothing_of_examples_by_classes(
     assert theirs.recent("p").shape == (N, C)
 
 
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("elr", "a mean prediction of every example as the 5 largest classes"),
+        ("sat", "a label of every example as the 5 largest classes"),
+        ("joint_soft", "10 predictions and a label of every example as the 5 largest classes"),
+    ],
+)
+def test_a_method_that_remembers_keeps_the_largest_classes(
+    folder: Path,
+    small_budget: None,
+    method: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(prediction_memory, "COPIES", 100)
+    monkeypatch.setattr(memory_budget, "LIMIT", 220 * 10**6)  # and a hundredth for the memory
+    monkeypatch.setattr(joint, "NUMBERS", 10**5)
+    out = folder / method
+    arguments = ["train", "--data", str(folder / "data.npz"), "--out", str(out), "--epochs", "3"]
+    arguments += ["--model", "mlp", "--method", method, "--batch-size", str(BATCH)]
+    with nothing_large():
+        assert command(arguments) == 0
+    assert capsys.readouterr().err.count(words) == 1
+    assert load_run(out).summary["steps"] == 60
+
+
 def test_every_format_is_exported(folder: Path, run: Path) -> None:
     for name, options in (
         ("labels.csv", ["--soft"]),
@@ -165,9 +194,6 @@ def test_a_prediction_that_does_not_fit_is_refused_with_its_size(
 @pytest.mark.parametrize(
     ("method", "limit", "words"),
     [
-        ("elr", 12 * N * C, "a mean prediction of 2,200 examples of 2,001 classes"),
-        ("sat", 12 * N * C, "a label of 2,200 examples of 2,001 classes"),
-        ("joint_soft", 66 * N * C, "10 predictions and a label of 2,200 examples"),
         ("forward", 4 * N * C + 40 * C * C, "looks at predictions for 2,200 examples"),
         ("backward", 4 * N * C + 80 * C * C, "looks at predictions for 2,200 examples"),
         ("s_adaptation", 64 * C * C, "matrices of these classes"),

@@ -44,9 +44,19 @@ MORE = {"s_adaptation, complex": ("s_adaptation", {"layer": "complex"})}
 CASES = {name: (name, EAGER.get(name, {})) for name in NAMES} | MORE
 # The state of a method that must change in training and survive a stop.
 STATE = {
-    **{"d2l": "dimensions", "elr": "memory", "sat": "memory", "gce_truncated": "kept"},
+    **{
+        "d2l": "dimensions",
+        "elr": "memory.rows.average",
+        "sat": "memory.rows.average",
+        "gce_truncated": "kept",
+    },
     **{"m_dyr_h": "table", "m_dyr_s": "table", "md_dyr_sh": "table", "masking": "turn"},
-    **{"joint_soft": "labels", "joint_hard": "labels", "forward": "T", "backward": "T"},
+    **{
+        "joint_soft": "labels.rows.average",
+        "joint_hard": "labels.rows.average",
+        "forward": "T",
+        "backward": "T",
+    },
     **{"s_adaptation": "b", "s_adaptation, complex": "w"},
 }
 PLAIN = Recipe(optimizer="sgd", lr=0.1, weight_decay=1e-4, schedule="multistep")

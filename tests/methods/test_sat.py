@@ -40,7 +40,7 @@ def test_it_is_cross_entropy_bit_for_bit_until_labels_move(crowd: Any) -> None:
         )
         assert (found.loss == expected.loss) == (found.step <= moved)
         assert same == (found.step <= moved)
-        assert torch.equal(one.memory, given) == (found.step <= moved)
+        assert torch.equal(one.memory.average, given) == (found.step <= moved)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -51,9 +51,11 @@ def test_labels_follow_predictions_by_the_recurrence(crowd: Any, momentum: float
     for epoch in range(5):
         for batch in crowd.batches(epoch):
             z = 3 * torch.randn(20, 4, generator=generator)
-            before = one.memory.clone()
+            before = one.memory.average.clone()
             one.loss(z, batch, 0.5)
-            assert torch.equal(one.memory, before)  # a step that is not taken leaves no trace
+            assert torch.equal(
+                one.memory.average, before
+            )  # a step that is not taken leaves no trace
             one.after_step(z, batch)
             p = torch.softmax(z.double(), 1).numpy()
             if epoch >= 2:
@@ -63,8 +65,8 @@ def test_labels_follow_predictions_by_the_recurrence(crowd: Any, momentum: float
             np.testing.assert_allclose(taught, expected[batch.index], atol=1e-5)
             assert trust.tolist() == [0] * 20
         one.after_epoch(0, epoch, crowd.snapshot(torch.nn.Identity()))
-        np.testing.assert_allclose(one.memory, expected, atol=1e-6)
-    assert_close(one.memory.sum(1), torch.ones(crowd.n))
+        np.testing.assert_allclose(one.memory.average, expected, atol=1e-6)
+    assert_close(one.memory.average.sum(1), torch.ones(crowd.n))
 
 
 def test_loss_and_gradient_are_the_formula(
@@ -73,7 +75,7 @@ def test_loss_and_gradient_are_the_formula(
     """Σ w H(t, p)/Σ w, with t renewed before and w = max t, both constants."""
     one, batch = strategy(crowd, begin=0.0), next(crowd.batches())
     memory = (3 * torch.rand(20, 4, generator=torch.Generator().manual_seed(1))).softmax(1)
-    one.memory[batch.index] = memory
+    one.memory.average[batch.index] = memory
     z = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
     loss = one.loss(z, batch, 0.5)
     (found,) = torch.autograd.grad(loss, z)
@@ -101,7 +103,7 @@ def test_extreme_and_rough_predictions_are_finite(crowd: Any) -> None:
         assert loss.isfinite()
         assert gradient.isfinite().all()
     rough = torch.randn(20, 4, generator=torch.Generator().manual_seed(0)).bfloat16()
-    assert one.loss(rough, batch, 0.5).dtype == one.memory.dtype == torch.float32
+    assert one.loss(rough, batch, 0.5).dtype == one.memory.average.dtype == torch.float32
 
 
 def test_wrong_labels_become_right(crowd: Any) -> None:
@@ -110,7 +112,7 @@ def test_wrong_labels_become_right(crowd: Any) -> None:
     for _ in train_steps(crowd.training(one, 30, slowly), crowd, crowd.snapshot):
         pass
     before = (crowd.y == crowd.clean).float().mean()
-    after = (one.memory.argmax(1) == crowd.clean).float().mean()
+    after = (one.memory.average.argmax(1) == crowd.clean).float().mean()
     assert after > before + 0.1
     assert one.remembers
 
@@ -118,8 +120,8 @@ def test_wrong_labels_become_right(crowd: Any) -> None:
 def test_a_memory_that_is_too_large_is_refused_with_its_size(
     crowd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_budget, "LIMIT", 12 * crowd.n * 4 - 1)
+    monkeypatch.setattr(memory_budget, "LIMIT", 3 * (2 * 4 + 4) * crowd.n - 1)
     with pytest.raises(
-        InputError, match="keeps a label of 120 examples of 4 classes, which with the copies"
+        InputError, match="keeps a label of 120 examples of 4 classes as float16, which with the co"
     ):
         strategy(crowd)

@@ -97,12 +97,18 @@ class Memory(nn.Module):
         """Return the rows [own, C]: the buffer itself if storage is dense, else a copy."""
         if isinstance(self.rows, Dense) and self.rows.average.dtype != torch.half:
             return self.rows.average
-        return self.rows.read(torch.arange(len(self.updates), device=self.updates.device))
+        return self.at(self.indices).average
 
     @property
     def seen(self) -> Tensor:
         """Return [own] whether each example was seen."""
         return self.updates > 0
+
+    @property
+    def indices(self) -> Tensor:
+        """Return [own] the examples of this memory, in the order of its rows."""
+        rank, world = self.shard
+        return torch.arange(rank, self.num_examples, world, device=self.updates.device)
 
     def at(self, index: Tensor) -> Remembered:
         """Return what is remembered of the examples at index [N]."""
@@ -110,15 +116,18 @@ class Memory(nn.Module):
         return Remembered(materialize(self.rows.read(rows)), materialize(self.updates[rows]))
 
     @torch.no_grad()
-    def renewed(self, index: Tensor, p: Tensor) -> Remembered:
+    def renewed(self, index: Tensor, p: Tensor, *, plain: bool = False) -> Remembered:
         """Return what `at` would return after an update by predictions p [N, C]; change nothing.
 
         An example that the batch holds several times counts once, with the mean of its p. A p that
-        is not finite does not count: one broken batch must not be remembered for ever.
+        is not finite does not count: one broken batch must not be remembered for ever. `plain` says
+        that neither occurs, which saves looking for it.
         """
         index = index.to(self.updates.device)
         old, count = self.at(index)
         p = p.detach().to(old.dtype)
+        if plain:
+            return Remembered(self.rule.updated(old, p, count), count + 1)
         finite = p.isfinite().all(-1)
         same = torch.searchsorted(index.sort().values, index)  # [N] equal for equal index
         copies = torch.zeros_like(old[:, 0]).index_add_(0, same, finite.to(old.dtype))[same]
@@ -214,11 +223,12 @@ class Memory(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
-def chosen(num_examples: int, num_classes: int, budget: int = BUDGET) -> Kind:
-    """Return the most exact storage that fits into the budget, or the smallest if none does."""
-    sizes = {k: num_examples * memory_storage.bytes_per_example(k, num_classes) for k in KINDS}
-    fitting = [kind for kind in KINDS if sizes[kind] <= budget]
-    return fitting[0] if fitting else min(KINDS, key=sizes.__getitem__)
+def chosen(num_examples: int, num_classes: int, budget: int = BUDGET, best: Kind = "dense") -> Kind:
+    """Return the first storage from `best` on that fits into the budget, or else the smallest."""
+    kinds = KINDS[KINDS.index(best) :]
+    sizes = {k: num_examples * memory_storage.bytes_per_example(k, num_classes) for k in kinds}
+    fitting = [kind for kind in kinds if sizes[kind] <= budget]
+    return fitting[0] if fitting else min(kinds, key=sizes.__getitem__)
 
 
 def _translate(state_dict: dict[str, Any], prefix: str) -> None:

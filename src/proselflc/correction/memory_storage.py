@@ -20,7 +20,6 @@ WHAT: dict[Kind, str] = {
     "half": "float16",
     "top": f"the {TOP} largest classes, the given class and the sum of the others",
 }
-_BLOCK = 4096
 _TURN = 0.6180339887498949  # of the golden ratio: its multiples mod 1 fill [0, 1) evenly
 _CUT = 13  # bits of a float32 that a float16 lacks
 
@@ -54,19 +53,9 @@ class Storage(nn.Module):
         cancel (see `rounded`); without, to the nearest.
         """
 
+    @abstractmethod
     def reset(self, *, to_labels: bool) -> None:
         """Make every row 0, or the one-hot of its given class."""
-        for buffer in self.buffers():
-            if buffer is not self.given:
-                buffer.zero_()
-        if not to_labels:
-            return
-        assert self.given is not None
-        for start in range(0, self.num_rows, _BLOCK):
-            y = self.given[start : start + _BLOCK, None].long()
-            rows = torch.arange(start, start + len(y), device=y.device)
-            q = torch.zeros(len(y), self.num_classes, device=y.device)
-            self.write(rows, q.scatter_(1, y, 1.0), None)
 
 
 class Dense(Storage):
@@ -85,6 +74,12 @@ class Dense(Storage):
     def write(self, rows: Tensor, values: Tensor, threshold: Tensor | None) -> None:
         # Where a position repeats, so does its row.
         self.average[rows] = rounded(values, self.average.dtype, threshold)
+
+    def reset(self, *, to_labels: bool) -> None:
+        self.average.zero_()
+        if to_labels:
+            assert self.given is not None
+            self.average.scatter_(1, self.given[:, None].long(), 1.0)
 
 
 class TopClasses(Storage):
@@ -132,6 +127,18 @@ class TopClasses(Storage):
         self.shares[rows] = rounded(shares, self.shares.dtype, threshold)
         self.others[rows] = rounded(others.clamp(min=0), self.others.dtype, threshold)
 
+    def reset(self, *, to_labels: bool) -> None:
+        for buffer in (self.classes, self.shares, self.others):
+            buffer.zero_()
+        if self.given is None:
+            return
+        self.of_given.fill_(float(to_labels))
+        if to_labels:
+            self.shares[:, 0] = 1
+            k = torch.arange(self.classes.size(1), device=self.given.device)
+            # The given class, and any others, each of them once.
+            self.classes.copy_((self.given[:, None] + k) % self.num_classes)
+
 
 def bytes_per_example(kind: Kind, num_classes: int) -> int:
     """Return the bytes of a row, those of the given class and of the count included."""
@@ -147,7 +154,8 @@ def _id_type(num_classes: int) -> torch.dtype:
 
 def thresholds(index: Tensor, updates: Tensor) -> Tensor:
     """Return [N] numbers in [0, 1) that are spread evenly over the updates of each example."""
-    return torch.frac((updates.double() + index.double() * _TURN) * _TURN)
+    phase: Tensor = torch.frac((updates.double() + index.double() * _TURN) * _TURN)
+    return phase
 
 
 def rounded(values: Tensor, dtype: torch.dtype, threshold: Tensor | None) -> Tensor:
@@ -161,4 +169,5 @@ def rounded(values: Tensor, dtype: torch.dtype, threshold: Tensor | None) -> Ten
         return values.to(dtype)
     part = (threshold * 2**_CUT).int().reshape(-1, *(1,) * (values.dim() - 1))
     bits = values.float().contiguous().view(torch.int32) + part
-    return (bits & -(2**_CUT)).view(torch.float32).half()
+    kept: Tensor = bits & -(2**_CUT)
+    return kept.view(torch.float32).half()

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from proselflc.correction.evidence import Evidence
+from proselflc.correction.memory_rule import AverageFromZero
 from proselflc.correction.parameter import kept_share, loss_weight
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import PredictionMemory, RunContext
+from proselflc.training.prediction_memory import PredictionMemory
+from proselflc.training.strategy import RunContext
 
 CLAMP = 1e-4
 
@@ -42,20 +44,19 @@ class EarlyLearningRegularization(PredictionMemory):
     """
 
     def __init__(self, context: RunContext, *, momentum: float, weight: float) -> None:
-        super().__init__(context, momentum, "a mean prediction")
+        super().__init__(context, AverageFromZero(momentum), "a mean prediction")
         self.weight = weight
-        self.register_buffer("memory", torch.zeros(context.num_examples, context.num_classes))
+
+    def prediction(self, logits: Tensor) -> Tensor:
+        return _normed(_clamped(logits))
 
     def penalty(self, logits: Tensor, batch: Batch) -> Tensor | None:
         p = _clamped(logits)
-        return self.weight * torch.log1p(-(self.renewed(_normed(p), batch) * p).sum(1)).mean()
-
-    def after_step(self, logits: Tensor, batch: Batch) -> None:
-        self.memory[batch.index] = self.renewed(_normed(_clamped(logits)), batch)
+        t = self.renewed(logits, batch, _normed(p.detach()))
+        return self.weight * torch.log1p(-(t * p).sum(1)).mean()
 
     def taught(self, e: Evidence, batch: Batch) -> tuple[Tensor, Tensor]:
-        t = self.memory[batch.index.to(self.memory.device)]
-        return _normed(t), torch.zeros_like(e.entropy)
+        return _normed(self.remembered(batch)), torch.zeros_like(e.entropy)
 
 
 def _clamped(logits: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,22 +12,24 @@ from torch.nn import functional as F
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.evidence import entropy
+from proselflc.correction.memory import Memory, Remembered
+from proselflc.correction.memory_rule import LabelThenLast, LastValue
 from proselflc.correction.parameter import loss_weight
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
+from proselflc.training.prediction_memory import make_memory, storage_for, storage_notes
 from proselflc.training.strategy import (
     RunContext,
     Snapshot,
     Stage,
     Strategy,
-    check_memory,
-    one_hot,
     spans,
 )
 
 RING = 10  # epochs whose predictions make a label
 BEGIN = 0.35  # of the first stage, before labels are first replaced: epoch 70 of 200
+KEPT = f"{RING} predictions and a label"
 FIRST = 0.625  # of all epochs: 200 of 320
 ROWS = 4096
 NUMBERS = 1 << 22
@@ -71,36 +74,46 @@ class Joint(Strategy):
         Stage("weights from scratch", 1 - FIRST, fresh=True),
     )
     remembers = True
-    labels: Tensor
-    ring: Tensor
     prior: Tensor
     epochs: Tensor
 
     def __init__(self, context: RunContext, *, hard: bool, alpha: float, beta: float) -> None:
         super().__init__(CrossEntropy())
-        n, C = context.num_examples, context.num_classes
-        check_memory(
-            2 * n * C * (RING + 1),
-            f"{RING} predictions and a label of {n:,} examples of {C:,} classes",
-        )
         self.hard = hard
         self.alpha, self.beta = alpha, beta
         first, _ = spans(self.stages, context.total_steps, context.batches)
         self.begin = int(BEGIN * (first.steps // context.batches))
         self.stage = 0
+        storage = storage_for(context, KEPT, RING + 1, "half")
+        self.labels = make_memory(context, LabelThenLast(), storage)  # ỹ
+        self.ring = nn.ModuleList(
+            make_memory(context, LastValue(), storage) for _ in range(RING)
+        )  # p of the last epochs, of which a new one replaces the oldest
         given = torch.from_numpy(context.given)
-        self.register_buffer("labels", one_hot(given, C, torch.float16))  # ỹ, [n, C]
-        self.register_buffer("ring", torch.zeros(RING, n, C, dtype=torch.float16))
-        self.register_buffer("prior", torch.bincount(given, minlength=C) / n)  # π, [C]
+        prior = torch.bincount(given, minlength=context.num_classes) / context.num_examples
+        self.register_buffer("prior", prior)  # π, [C]
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # of the first stage
+
+    def notes(self) -> list[str]:
+        return storage_notes(self.labels, KEPT, RING + 1, "half")
 
     def arrange(self, stage: int, model: nn.Module) -> None:
         self.stage = stage
         if stage > 0:
-            self.ring = self.ring[:0].clone()  # not needed again
+            self.ring = nn.ModuleList()  # not needed again
+
+    @property
+    def slots(self) -> list[Memory]:
+        """Return the predictions of the last epochs, in no order."""
+        return [one for one in self.ring if isinstance(one, Memory)]
+
+    @property
+    def slot(self) -> Memory:
+        """Return the predictions of this epoch."""
+        return self.slots[int(self.epochs) % RING]
 
     def targets(self, batch: Batch) -> Tensor:
-        return _distributions(self.labels[batch.index].float())
+        return _distributions(self.labels.at(batch.index).average)
 
     def penalty(self, logits: Tensor, batch: Batch) -> Tensor | None:
         if self.stage > 0:
@@ -111,26 +124,33 @@ class Joint(Strategy):
 
     def after_step(self, logits: Tensor, batch: Batch) -> None:
         if self.stage == 0:
-            slot = int(self.epochs) % RING
-            self.ring[slot, batch.index] = torch.softmax(logits.float(), 1).half()
+            p = torch.softmax(logits.float(), 1)
+            self.slot.keep(batch.index, self.slot.renewed(batch.index, p, plain=True))
 
     def after_epoch(self, stage: int, epoch: int, snapshot: Snapshot) -> None:
         if stage > 0:
             return
         if epoch >= self.begin:
             # Some rows at a time, for memory; the label of an example that no epoch had is kept.
-            step = max(1, min(ROWS, NUMBERS // self.labels.size(1)))
-            for start in range(0, len(self.labels), step):
-                rows = slice(start, start + step)
-                total = self.ring[:, rows].float().sum(0)
+            step = max(1, min(ROWS, NUMBERS // self.labels.num_classes))
+            for index in torch.split(self.labels.indices, step):
+                total = torch.stack([one.at(index).average for one in self.slots]).sum(0)
                 known = total.sum(1, keepdim=True) > 0
                 if self.hard:
                     total = F.one_hot(total.argmax(1), total.size(1)).float()
-                self.labels[rows] = torch.where(
-                    known, _distributions(total).half(), self.labels[rows]
-                )
+                old = self.labels.at(index)
+                labels = torch.where(known, _distributions(total), old.average)
+                self.labels.keep(index, Remembered(labels, old.updates + known[:, 0]))
         self.epochs += 1
-        self.ring[int(self.epochs) % RING] = 0  # unknown until seen in the next epoch
+        self.slot.restart()  # unknown until seen in the next epoch
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # An earlier version saved tensors [n, C] and [10, n, C], or [0, n, C] in the second stage.
+        if f"{prefix}ring" in state_dict:
+            state_dict[f"{prefix}labels.average"] = state_dict.pop(f"{prefix}labels")
+            for k, slot in enumerate(state_dict.pop(f"{prefix}ring")):
+                state_dict[f"{prefix}ring.{k}.average"] = slot
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 def _distributions(weights: Tensor) -> Tensor:

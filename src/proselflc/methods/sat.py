@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from proselflc.correction.evidence import expected_surprise
+from proselflc.correction.memory_rule import AverageFromLabel
 from proselflc.correction.parameter import kept_share, share_of_training
 from proselflc.data.batches import Batch
 from proselflc.training import method
 from proselflc.training.method import Method, checked
-from proselflc.training.strategy import PredictionMemory, RunContext, Snapshot, one_hot
+from proselflc.training.prediction_memory import PredictionMemory
+from proselflc.training.strategy import RunContext, Snapshot
 
 
 @dataclass(frozen=True)
@@ -42,20 +44,18 @@ class SelfAdaptiveTraining(PredictionMemory):
     epochs: Tensor
 
     def __init__(self, context: RunContext, *, momentum: float, begin: float) -> None:
-        super().__init__(context, momentum, "a label")
+        super().__init__(context, AverageFromLabel(momentum), "a label")
         self.begin = round(begin * context.epochs)
-        given = torch.from_numpy(context.given)
-        self.register_buffer("memory", one_hot(given, context.num_classes, torch.float32))  # t
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # completed
 
     def targets(self, batch: Batch) -> Tensor:
-        return self.memory[batch.index] if self._moves else batch.y
+        return self.remembered(batch) if self._moves else batch.y
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
         if not self._moves:
             return super().loss(logits, batch, progress)
         log_p = torch.log_softmax(logits.float(), 1)
-        t = self.renewed(torch.softmax(logits.float(), 1), batch)
+        t = self.renewed(logits, batch, self.prediction(logits.detach()))
         w = t.amax(1)
         # The loop weights the loss of a process by its share N_r/N of the batch.
         mass, number = self.group.total(torch.stack((w.sum(), w.new_tensor(float(len(w))))))
@@ -64,7 +64,7 @@ class SelfAdaptiveTraining(PredictionMemory):
 
     def after_step(self, logits: Tensor, batch: Batch) -> None:
         if self._moves:
-            self.memory[batch.index] = self.renewed(torch.softmax(logits.float(), 1), batch)
+            super().after_step(logits, batch)
 
     @property
     def _moves(self) -> bool:

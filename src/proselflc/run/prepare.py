@@ -266,6 +266,8 @@ def prepare(
         shard=shard,
     )
     strategy = methods.strategy(config.method, parameters, context)
+    for note in strategy.notes():
+        report(note)
     train = loader(
         dataset.train,
         scaling,

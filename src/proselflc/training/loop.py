@@ -336,10 +336,10 @@ class Training:
         for name, memory in memories(self.strategy).items():
             prefix = f"strategy.{name}"
             for key, whole in checkpoint.part(tensors, prefix).items():
-                if len(whole) != memory.num_examples:
+                if whole.shape[:1] != (memory.num_examples,):
                     raise InputError(
-                        f"the checkpoint does not fit this data: {prefix}.{key} is of {len(whole):,} "
-                        f"examples, expected {memory.num_examples:,}"
+                        f"the checkpoint does not fit this data: {prefix}.{key} is shaped "
+                        f"{list(whole.shape)}, expected {memory.num_examples} rows"
                     )
                 result[f"{prefix}.{key}"] = Memory.own(whole, memory.shard)
         return result

@@ -16,7 +16,6 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.evidence import Evidence
 from proselflc.correction.memory import Memory
@@ -205,6 +204,10 @@ class Strategy(nn.Module):
         """Return the transition matrix [C, C] of the method, row = true class, or None."""
         return None
 
+    def notes(self) -> list[str]:
+        """Return sentences about how the method was set up that the user may not expect."""
+        return []
+
     def facts(self) -> dict[str, object]:
         """Return what the method adds to the summary, such as an estimate."""
         return {}
@@ -260,28 +263,6 @@ class Strategy(nn.Module):
         return self.criterion.evidence(logits, targets, batch.index, progress, of_teacher)
 
 
-class PredictionMemory(Strategy):
-    """Cross entropy, with a memory t [n, C] of predictions: t ← β t + (1 − β) p, a constant.
-
-    The memory is renewed before it is used and kept after the step: a step that diverges is skipped
-    and must change nothing.
-    """
-
-    remembers = True
-    memory: Tensor
-
-    def __init__(self, context: RunContext, momentum: float, what: str) -> None:
-        super().__init__(CrossEntropy())
-        n, C = context.num_examples, context.num_classes
-        check_memory(4 * n * C, f"{what} of {n:,} examples of {C:,} classes")
-        self.momentum = momentum
-
-    @torch.no_grad()
-    def renewed(self, p: Tensor, batch: Batch) -> Tensor:
-        """Return the updated t [N, C]."""
-        return self.momentum * self.memory[batch.index] + (1 - self.momentum) * p
-
-
 class CorrectedBatch:
     """What a strategy makes of a batch: p, H(p), q̃ and ε, each computed on first use and kept.
 
@@ -323,18 +304,6 @@ class CorrectedBatch:
             return self.evidence.entropy
 
 
-def check_memory(needed: int, kept: str) -> None:
-    """Refuse a method whose state of `needed` bytes does not fit into memory, before it is made.
-
-    Two more copies are made while a checkpoint is written. `kept` says what the state holds.
-    """
-    memory_budget.require(
-        3 * needed,
-        f"the method keeps {kept}, which with the copies for a checkpoint",
-        f"use fewer examples or classes, or another {option('method')}",
-    )
-
-
 def check_probabilities(num_examples: int, num_classes: int, per_pair: int) -> None:
     """Refuse a method whose predictions of all examples do not fit into memory.
 
@@ -346,12 +315,6 @@ def check_probabilities(num_examples: int, num_classes: int, per_pair: int) -> N
         "and at matrices of these classes, which",
         f"use fewer examples or classes, or another {option('method')}",
     )
-
-
-def one_hot(given: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
-    """Return [n, C] of the dtype, without the eight bytes per number that `F.one_hot` takes."""
-    q = torch.zeros(len(given), num_classes, dtype=dtype)
-    return q.scatter_(1, given[:, None], 1.0)
 
 
 def memories(strategy: Strategy) -> dict[str, Memory]:
