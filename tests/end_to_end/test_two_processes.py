@@ -216,12 +216,21 @@ def test_one_process_asked_to_stop_stops_both(
     assert largest_difference(out, runs[1]) == 0
 
 
-def test_torchrun(tmp_path: Path) -> None:
+LAUNCHERS = {
+    "torchrun": ("torch.distributed.run", "--nproc-per-node=2", "--master-port"),
+    "accelerate": (
+        *("accelerate.commands.launch", "--multi_gpu", "--num_processes=2", "--num_machines=1"),
+        *("--mixed_precision=no", "--dynamo_backend=no", "--main_process_port"),
+    ),
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_launchers(tmp_path: Path, launcher: str) -> None:
     """The launcher itself: a killed worker ends it with an error, and it says nothing twice."""
     out = tmp_path / "run"
     command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
-        *("--master-port", str(free_port()), "-m", "proselflc"),
+        *(sys.executable, "-m", *LAUNCHERS[launcher], str(free_port()), "-m", "proselflc"),
         *("train", "--data", "digits", "--model", "mlp", "--steps", "100000"),
         *("--checkpoint-seconds", "0", "--out", str(out)),
     ]
