@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     )
     from proselflc.correction.criterion import Criterion
     from proselflc.correction.evidence import Evidence
-    from proselflc.correction.memory import Memory
+    from proselflc.correction.memory import Memory, Remembered
+    from proselflc.correction.memory_rule import (
+        AverageFromLabel,
+        AverageFromZero,
+        BiasCorrectedAverage,
+        ExponentialAverage,
+        LabelThenLast,
+        LastValue,
+        MemoryRule,
+        RunningMean,
+    )
     from proselflc.correction.target import (
         Correction,
         HardPrediction,
@@ -85,7 +95,11 @@ _NAMES = {
     ),
     "correction.criterion": "Criterion",
     "correction.evidence": "Evidence",
-    "correction.memory": "Memory",
+    "correction.memory": "Memory Remembered",
+    "correction.memory_rule": (
+        "AverageFromLabel AverageFromZero BiasCorrectedAverage ExponentialAverage LabelThenLast "
+        "LastValue MemoryRule RunningMean"
+    ),
     "correction.target": (
         "Correction HardPrediction Objective Prediction Reference RememberedPrediction "
         "SharpenedPrediction Target Teacher Uniform"
@@ -115,7 +129,10 @@ _RENAMED = {"Method": "Objective"}  # former names, which still work
 __all__ = [
     "Audit",
     "AuditWarning",
+    "AverageFromLabel",
+    "AverageFromZero",
     "BackwardCorrection",
+    "BiasCorrectedAverage",
     "BootHard",
     "BootSoft",
     "Confidence",
@@ -129,6 +146,7 @@ __all__ = [
     "Distillation",
     "DivergenceError",
     "Evidence",
+    "ExponentialAverage",
     "Features",
     "Fixed",
     "ForwardCorrection",
@@ -142,12 +160,15 @@ __all__ = [
     "Inputs",
     "Judge",
     "LabelSmoothing",
+    "LabelThenLast",
     "LabelValues",
+    "LastValue",
     "LowTemperatureProSelfLC",
     "MaxProbability",
     "Measured",
     "MeasuredPrecision",
     "Memory",
+    "MemoryRule",
     "Objective",
     "Part",
     "Prediction",
@@ -161,8 +182,10 @@ __all__ = [
     "Ramp",
     "Recording",
     "Reference",
+    "Remembered",
     "RememberedPrediction",
     "Run",
+    "RunningMean",
     "Sharpened",
     "SharpenedPrediction",
     "Skipped",

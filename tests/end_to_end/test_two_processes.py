@@ -180,9 +180,8 @@ def test_a_memory_in_two_processes_outlives_one_of_them(program: Any, tmp_path: 
     for line, other in zip(history(out), history(whole), strict=True):
         assert line == pytest.approx(other, abs=1e-5)
     for rows, others in zip(epochs(out), epochs(whole), strict=True):
-        np.testing.assert_allclose(
-            *(some["p_given"].astype(float) for some in (rows, others)), rtol=2**-9, atol=1e-5
-        )
+        found, expected = (some["p_given"].astype(float) for some in (rows, others))
+        np.testing.assert_allclose(found, expected, rtol=2**-9, atol=1e-5)
 
 
 def test_more_processes_than_can_share_a_batch_are_refused(program: Any, tmp_path: Path) -> None:

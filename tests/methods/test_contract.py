@@ -52,8 +52,8 @@ STATE = {
     },
     **{"m_dyr_h": "table", "m_dyr_s": "table", "md_dyr_sh": "table", "masking": "turn"},
     **{
-        "joint_soft": "labels.rows.average",
-        "joint_hard": "labels.rows.average",
+        "joint_soft": "labels.rows.average16",
+        "joint_hard": "labels.rows.average16",
         "forward": "T",
         "backward": "T",
     },

@@ -90,7 +90,7 @@ def test_labels_become_the_truth_on_separable_data(hard: bool) -> None:
     one = training(data, hard=hard, epochs=32)
     for _ in train_steps(one, data, snapshot):
         pass
-    labels = one.strategy.get_buffer("labels.rows.average")
+    labels = one.strategy.get_buffer("labels.rows.average16")
     assert (labels.argmax(1).numpy() == data.truth).mean() >= 0.98
     assert_close(labels.float().sum(1), torch.ones(n), rtol=0, atol=1e-3)
     values = set(labels.flatten().tolist())
@@ -207,7 +207,7 @@ def test_the_second_stage_is_soft_cross_entropy_from_the_initial_weights() -> No
     for result in train_steps(one, data, snapshot):
         if result.epoch < first:
             assert result.lr == 0.1
-            labels = one.strategy.get_buffer("labels.rows.average").float()
+            labels = one.strategy.get_buffer("labels.rows.average16").float()
             model.load_state_dict(initial)
             continue
         for group in optimizer.param_groups:

@@ -10,6 +10,7 @@ import torch
 
 from proselflc import methods
 from proselflc.correction.memory import Memory
+from proselflc.errors import InputError
 from proselflc.training import prediction_memory
 from proselflc.training.checkpoint import State
 from proselflc.training.loop import train_steps
@@ -69,3 +70,19 @@ def test_it_resumes_bit_for_bit(crowd: Any, name: str, stop: int, storage: str) 
     expected = whole.tensors()
     for key, tensor in resumed.tensors().items():
         assert torch.equal(tensor, expected[key])
+
+
+def test_a_state_with_another_storage_is_refused_with_the_remedy(
+    crowd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prediction_memory, "chosen", lambda *_: "top")
+    _, _, state = trained(crowd, "elr", 7)
+    monkeypatch.setattr(prediction_memory, "chosen", lambda *_: "half")
+    other = trained(crowd, "elr")[0]
+    with pytest.raises(InputError) as caught:
+        other.restore(state)
+    assert str(caught.value) == (
+        "the checkpoint does not fit this run: the state remembers the 5 largest classes, the "
+        "given class and the sum of the others of every example, and this memory float16: set "
+        "PROSELFLC_MEMORY_GB to what it was when the run began"
+    )

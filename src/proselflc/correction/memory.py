@@ -9,8 +9,17 @@ import torch
 from torch import Size, Tensor, nn
 
 from proselflc.correction import memory_storage
-from proselflc.correction.memory_rule import ExponentialAverage, Rule
-from proselflc.correction.memory_storage import KINDS, Dense, Kind, Storage, TopClasses, thresholds
+from proselflc.correction.memory_rule import ExponentialAverage, MemoryRule
+from proselflc.correction.memory_storage import (
+    KINDS,
+    MARK,
+    WHAT,
+    Dense,
+    Kind,
+    Storage,
+    TopClasses,
+    thresholds,
+)
 from proselflc.correction.parameter import one_of, whole_number
 from proselflc.correction.torch_internals import materialize
 
@@ -18,6 +27,10 @@ Shard = tuple[int, int]  # rank and number of processes
 
 # Bytes. With the two copies that are made while a checkpoint is written, it is 4 GB.
 BUDGET = 4 * 10**9 // 3
+
+
+class OtherStorageError(RuntimeError):
+    """A state was saved by a memory with another storage."""
 
 
 class Remembered(NamedTuple):
@@ -61,7 +74,7 @@ class Memory(nn.Module):
         num_classes: int,
         momentum: float = 0.9,
         *,
-        rule: Rule | None = None,
+        rule: MemoryRule | None = None,
         given: Tensor | None = None,
         shard: Shard = (0, 1),
         storage: Kind | None = None,
@@ -73,18 +86,17 @@ class Memory(nn.Module):
         self.rule = ExponentialAverage(momentum) if rule is None else rule
         self.num_examples, self.num_classes = n, C
         self.shard = _checked_shard(shard)
-        self.storage = chosen(n, C, budget) if storage is None else storage
-        one_of(KINDS)(self.storage, "storage")
+        storage = chosen(n, C, budget) if storage is None else storage
+        one_of(KINDS)(storage, "storage")
         own = len(range(self.shard[0], n, self.shard[1]))
         if given is not None:
             given = Memory.own(_checked_given(given, n, C), self.shard)
         elif self.rule.begins_at_label:
             raise ValueError(f"{self.rule} begins at the label: pass given=, the classes [{n}]")
-        if self.storage == "top":
+        if storage == "top":
             self.rows = TopClasses(own, C, given)
         else:
-            dtype = torch.half if self.storage == "half" else torch.float32
-            self.rows = Dense(own, C, given, dtype)
+            self.rows = Dense("half" if storage == "half" else "dense", own, C, given)
         self.register_buffer("updates", torch.zeros(own, dtype=torch.int32))
         if self.rule.begins_at_label:
             self.rows.reset(to_labels=True)
@@ -93,10 +105,15 @@ class Memory(nn.Module):
         return f"{self.num_examples}, {self.num_classes}, rule={self.rule}, {self.storage}"
 
     @property
+    def storage(self) -> Kind:
+        """Return how rows are stored."""
+        return self.rows.kind
+
+    @property
     def average(self) -> Tensor:
         """Return the rows [own, C]: the buffer itself if storage is dense, else a copy."""
-        if isinstance(self.rows, Dense) and self.rows.average.dtype != torch.half:
-            return self.rows.average
+        if isinstance(self.rows, Dense) and self.storage == "dense":
+            return self.rows.all_rows
         return self.at(self.indices).average
 
     @property
@@ -219,7 +236,19 @@ class Memory(nn.Module):
         return index // world
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        _translate(state_dict, prefix)
+        # An earlier version saved the rows as `average`, and `seen` for the number of updates.
+        average = state_dict.pop(f"{prefix}average", None)
+        if average is not None:
+            seen = state_dict.pop(f"{prefix}seen", None)
+            state_dict[f"{prefix}updates"] = (average.any(1) if seen is None else seen).int()
+            saved: Kind = "half" if average.dtype == torch.half else "dense"
+            state_dict[f"{prefix}rows.{MARK[saved]}"] = average
+        for kind in KINDS:
+            if kind != self.storage and f"{prefix}rows.{MARK[kind]}" in state_dict:
+                raise OtherStorageError(
+                    f"the state remembers {WHAT[kind]} of every example, and this memory "
+                    f'{WHAT[self.storage]}; Memory(…, storage="{kind}") can load it'
+                )
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
@@ -229,16 +258,6 @@ def chosen(num_examples: int, num_classes: int, budget: int = BUDGET, best: Kind
     sizes = {k: num_examples * memory_storage.bytes_per_example(k, num_classes) for k in kinds}
     fitting = [kind for kind in kinds if sizes[kind] <= budget]
     return fitting[0] if fitting else min(kinds, key=sizes.__getitem__)
-
-
-def _translate(state_dict: dict[str, Any], prefix: str) -> None:
-    """Rename what an earlier version saved: the rows as `average`, and `seen` for the count."""
-    average = state_dict.pop(f"{prefix}average", None)
-    if average is None:
-        return
-    state_dict[f"{prefix}rows.average"] = average
-    seen = state_dict.pop(f"{prefix}seen", None)
-    state_dict[f"{prefix}updates"] = (average.any(1) if seen is None else seen).to(torch.int32)
 
 
 def _checked_shard(shard: Shard) -> Shard:

@@ -12,7 +12,7 @@ from torch import Tensor
 from proselflc.correction.parameter import kept_share
 
 
-class Rule(ABC):
+class MemoryRule(ABC):
     """Combines a remembered row m with a new prediction p; k counts the updates of a row so far."""
 
     begins_at_label: ClassVar[bool] = False  # whether m₀ is the given one-hot instead of 0
@@ -24,7 +24,7 @@ class Rule(ABC):
 
 
 @dataclass(frozen=True)
-class _Exponential(Rule):
+class _Exponential(MemoryRule):
     """The rules that keep a share of the old row.
 
     Attributes:
@@ -69,7 +69,7 @@ class BiasCorrectedAverage(_Exponential):
 
 
 @dataclass(frozen=True)
-class RunningMean(Rule):
+class RunningMean(MemoryRule):
     """m ← m + (p − m)/(k + 1), the mean of all predictions since the memory was restarted."""
 
     def updated(self, old: Tensor, p: Tensor, count: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class RunningMean(Rule):
 
 
 @dataclass(frozen=True)
-class LastValue(Rule):
+class LastValue(MemoryRule):
     """m ← p."""
 
     averages = False

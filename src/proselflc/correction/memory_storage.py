@@ -15,6 +15,8 @@ Kind: TypeAlias = Literal["dense", "half", "top"]
 
 KINDS: tuple[Kind, ...] = ("dense", "half", "top")  # from the most exact to the smallest
 TOP = 5  # classes of a row that `TopClasses` keeps
+# The buffer by which a saved state of each kind is recognised.
+MARK: dict[Kind, str] = {"dense": "average", "half": "average16", "top": "shares"}
 WHAT: dict[Kind, str] = {
     "dense": "float32",
     "half": "float16",
@@ -32,6 +34,7 @@ class Storage(nn.Module):
         given: [n] the given class of every row, if known.
     """
 
+    kind: Kind
     given: Tensor | None  # [n] int16, or int32 for many classes
 
     def __init__(self, n: int, num_classes: int, given: Tensor | None) -> None:
@@ -61,25 +64,32 @@ class Storage(nn.Module):
 class Dense(Storage):
     """Every number of every row, in float32 or float16."""
 
-    average: Tensor  # [n, C]
-
-    def __init__(self, n: int, num_classes: int, given: Tensor | None, dtype: torch.dtype) -> None:
+    def __init__(
+        self, kind: Literal["dense", "half"], n: int, num_classes: int, given: Tensor | None
+    ) -> None:
         super().__init__(n, num_classes, given)
-        self.register_buffer("average", torch.zeros(n, num_classes, dtype=dtype))
+        self.kind = kind
+        dtype = torch.half if kind == "half" else torch.float32
+        self.register_buffer(MARK[kind], torch.zeros(n, num_classes, dtype=dtype))
+
+    @property
+    def all_rows(self) -> Tensor:
+        """Return the buffer [n, C]."""
+        return self.get_buffer(MARK[self.kind])
 
     def read(self, rows: Tensor) -> Tensor:
-        values = self.average[rows]
+        values = self.all_rows[rows]
         return values.float() if values.dtype == torch.half else values
 
     def write(self, rows: Tensor, values: Tensor, threshold: Tensor | None) -> None:
         # Where a position repeats, so does its row.
-        self.average[rows] = rounded(values, self.average.dtype, threshold)
+        self.all_rows[rows] = rounded(values, self.all_rows.dtype, threshold)
 
     def reset(self, *, to_labels: bool) -> None:
-        self.average.zero_()
+        self.all_rows.zero_()
         if to_labels:
             assert self.given is not None
-            self.average.scatter_(1, self.given[:, None].long(), 1.0)
+            self.all_rows.scatter_(1, self.given[:, None].long(), 1.0)
 
 
 class TopClasses(Storage):
@@ -89,6 +99,7 @@ class TopClasses(Storage):
     its share of the sum; the given class is kept always, and so its updates are those of `Dense`.
     """
 
+    kind = "top"
     classes: Tensor  # [n, 5] int16, or int32 for many classes
     shares: Tensor  # [n, 5] float16
     of_given: Tensor  # [n] float16

@@ -20,17 +20,17 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from proselflc.correction.criterion import Criterion
-from proselflc.correction.memory import Memory
+from proselflc.correction.memory import OtherStorageError
+from proselflc.data import memory_budget
 from proselflc.data.batches import Batch, Batches, generator_for
 from proselflc.errors import InputError
-from proselflc.training import checkpoint, processes
+from proselflc.training import checkpoint, memories, processes
 from proselflc.training.group import Group
 from proselflc.training.recipe import Recipe, factor
 from proselflc.training.strategy import (
     CorrectedBatch,
     Snapshot,
     Strategy,
-    memories,
     spans,
     trainable,
 )
@@ -97,8 +97,7 @@ class Training:
         accelerator: Accelerator,
     ) -> None:
         strategy.group = Group(accelerator)
-        for name, memory in memories(strategy).items():
-            assert memory.shard == strategy.group.shard, f"{name} is of {memory.shard}"
+        memories.check_shards(strategy)
         self.spans = spans(strategy.stages, total_steps, batches)
         self.batches = batches
         self.recipe = recipe
@@ -280,11 +279,7 @@ class Training:
         They are those of one process whatever the number of processes, of which all must call this;
         the main one alone gets what is per example whole.
         """
-        state, group = self._own_tensors(), self.strategy.group
-        for name, memory in memories(self.strategy).items():
-            for key, own in memory.per_example().items():
-                state[f"strategy.{name}.{key}"] = group.whole(own, memory.num_examples)
-        return state
+        return memories.with_all_examples(self._own_tensors(), self.strategy)
 
     def _own_tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the state, with this process's share of what is per example."""
@@ -315,10 +310,16 @@ class Training:
         self._arrange(max(self._entered, 0))
         mine = self._own_tensors()
         self._check_fit(state, mine)
-        own = self._own_part(state.tensors)
+        own = memories.with_own_examples(state.tensors, self.strategy)
         try:
             for name, module in self._modules.items():
                 module.load_state_dict(checkpoint.part(own, name))
+        except OtherStorageError as error:
+            reason = str(error).partition(";")[0]
+            raise InputError(
+                f"the checkpoint does not fit this run: {reason}",
+                fix=f"set {memory_budget.VARIABLE} to what it was when the run began",
+            ) from None
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:300]
             raise InputError(f"the checkpoint does not fit this model: {reason}") from None
@@ -329,20 +330,6 @@ class Training:
         if self.accelerator.scaler is not None and state.facts.get("scaler"):
             self.accelerator.scaler.load_state_dict(state.facts["scaler"])
         self.step = state.step
-
-    def _own_part(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the tensors of a state with this process's share of what is per example."""
-        result = dict(tensors)
-        for name, memory in memories(self.strategy).items():
-            prefix = f"strategy.{name}"
-            for key, whole in checkpoint.part(tensors, prefix).items():
-                if whole.shape[:1] != (memory.num_examples,):
-                    raise InputError(
-                        f"the checkpoint does not fit this data: {prefix}.{key} is shaped "
-                        f"{list(whole.shape)}, expected {memory.num_examples} rows"
-                    )
-                result[f"{prefix}.{key}"] = Memory.own(whole, memory.shard)
-        return result
 
     def _check_fit(self, state: checkpoint.State, mine: dict[str, Tensor]) -> None:
         """Refuse a state whose step, types or initial weights cannot be those of this training."""

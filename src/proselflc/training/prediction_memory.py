@@ -9,7 +9,7 @@ from torch import Tensor
 
 from proselflc.correction.criteria import CrossEntropy
 from proselflc.correction.memory import Memory, Remembered, chosen
-from proselflc.correction.memory_rule import Rule
+from proselflc.correction.memory_rule import MemoryRule
 from proselflc.correction.memory_storage import WHAT, Kind, bytes_per_example
 from proselflc.data import memory_budget
 from proselflc.data.batches import Batch
@@ -53,7 +53,7 @@ def storage_notes(memory: Memory, kept: str, rows: int = 1, best: Kind = "dense"
     ]
 
 
-def make_memory(context: RunContext, rule: Rule, storage: Kind) -> Memory:
+def make_memory(context: RunContext, rule: MemoryRule, storage: Kind) -> Memory:
     """Return the memory of this process's examples."""
     return Memory(
         context.num_examples,
@@ -74,7 +74,7 @@ class PredictionMemory(Strategy):
 
     remembers = True
 
-    def __init__(self, context: RunContext, rule: Rule, kept: str) -> None:
+    def __init__(self, context: RunContext, rule: MemoryRule, kept: str) -> None:
         super().__init__(CrossEntropy())
         self.kept = kept
         self.memory = make_memory(context, rule, storage_for(context, kept))

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from proselflc.correction.criterion import Criterion
 from proselflc.correction.evidence import Evidence
-from proselflc.correction.memory import Memory
 from proselflc.correction.target import Target
 from proselflc.correction.trust import global_part
 from proselflc.data import memory_budget
@@ -315,12 +314,6 @@ def check_probabilities(num_examples: int, num_classes: int, per_pair: int) -> N
         "and at matrices of these classes, which",
         f"use fewer examples or classes, or another {option('method')}",
     )
-
-
-def memories(strategy: Strategy) -> dict[str, Memory]:
-    """Return what a strategy remembers of its own examples, by the names of the modules."""
-    every = strategy.named_modules()
-    return {name: module for name, module in every if isinstance(module, Memory)}
 
 
 def trainable(module: nn.Module) -> list[nn.Parameter]:
