@@ -107,7 +107,7 @@ class Group:
         every = self.rows(log_sum.detach()[None])[0].logsumexp(0)
         log_mean = every - math.log(self.place(N)[1])
         if N == 0:
-            return log_mean
+            return log_mean + log_p.sum(0)  # which is 0, and has a gradient
         own = log_sum - math.log(N)
         share = (own.detach() - log_mean).exp()
         return log_mean + share * (own - own.detach())
