@@ -16,10 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import result_file
 import torch
 from throughput import BATCH, LR, MOMENTUM, WEIGHT_DECAY, bare, cifar_like
 from torch import nn
@@ -139,6 +140,29 @@ def shown(found: list[dict[str, Any]]) -> str:
     ]
     about = f"speed in {PROCESSES} processes of one thread each, as a share of bare DDP's"
     return "\n".join((about, head, *rows))
+
+
+def report(made_with: Mapping[str, object], head: str, *, quick: bool) -> None:
+    """Print the speeds, and keep them if the measurement is not quick.
+
+    Raises:
+        SystemExit: a method is slower than `LEAST`.
+    """
+    found = measure(quick=quick)
+    text = shown(found)
+    print(text)
+    if quick:
+        return
+    result_file.write(
+        "scaling_processes",
+        found,
+        result_file.preformatted(f"{head}\n{text}"),
+        config={"methods": METHODS, "processes": PROCESSES, "batch": BATCH},
+        made_with=made_with,
+    )
+    least = min(found[0]["speed"].values())
+    if least < LEAST:
+        raise SystemExit(f"{least:.3f} of bare DDP's speed, less than {LEAST}")
 
 
 def main() -> None:

@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import bare_ddp
+import commands
 import numpy as np
 import numpy.typing as npt
 import result_file
@@ -78,10 +79,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "audit": ("audit", "run"),
     "report": ("report", "run"),
     "predict": ("predict", "run", "--data", "data.npz", "--out", "predicted.csv"),
-    "export csv": ("export", "run", "--soft", "--out", "labels.csv"),
-    "export parquet": ("export", "run", "--soft", "--out", "labels.parquet"),
-    "export npz": ("export", "run", "--soft", "--out", "labels.npz"),
-    "export cleanlab": ("export", "run", "--format", "cleanlab", "--out", "issues.csv"),
+    "export csv": ("export", "run", "--soft", "--force", "--out", "labels.csv"),
+    "export parquet": ("export", "run", "--soft", "--force", "--out", "labels.parquet"),
+    "export npz": ("export", "run", "--soft", "--force", "--out", "labels.npz"),
+    "export cleanlab": ("export", "run", "--force", "--format", "cleanlab", "--out", "issues.csv"),
 }
 PARTS = (
     *("record", "write epoch", "checkpoint", "write means", "evaluate"),
@@ -211,25 +212,8 @@ def many_classes(n: int, C: int) -> dict[str, object]:
         folder = Path(name)
         write_clusters(folder / "data.npz", n, C)
         for command, arguments in COMMANDS.items():
-            start = time.perf_counter()
-            process = subprocess.Popen(
-                [sys.executable, "-m", "proselflc", *arguments],
-                cwd=folder,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
-            _, status, used = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode:
-                raise SystemExit(f"proselflc {' '.join(arguments)} failed")
-            rows.append(
-                {
-                    "command": command,
-                    "seconds": time.perf_counter() - start,
-                    "processor_seconds": used.ru_utime + used.ru_stime,
-                    "peak_gigabytes": 1024 * used.ru_maxrss / 1e9,
-                }
-            )
+            cost = commands.measure(arguments, folder, {"OMP_NUM_THREADS": "1"})
+            rows.append({"command": command, **cost})
             print(show_command(rows[-1]), flush=True)
         run = folder / "run"
         summary = json.loads((run / "summary.json").read_bytes())
@@ -295,29 +279,6 @@ def measure_many_classes(size: tuple[int, int], *, is_kept: bool) -> None:
             config={"examples": size[0], "classes": size[1], "width": WIDTH},
             made_with=known,
         )
-
-
-def measure_processes(*, quick: bool) -> None:
-    """Print the speed in two processes beside bare DDP's, and keep it if it is not quick.
-
-    Raises:
-        SystemExit: a method is slower than `bare_ddp.LEAST`.
-    """
-    found = bare_ddp.measure(quick=quick)
-    text = bare_ddp.shown(found)
-    print(text)
-    if not quick:
-        known = facts()
-        result_file.write(
-            "scaling_processes",
-            found,
-            result_file.preformatted("\n".join([header(known), text])),
-            config={"methods": bare_ddp.METHODS, "processes": bare_ddp.PROCESSES},
-            made_with=known,
-        )
-        least = min(found[0]["speed"].values())
-        if least < bare_ddp.LEAST:
-            raise SystemExit(f"{least:.3f} of bare DDP's speed, less than {bare_ddp.LEAST}")
 
 
 def slope(rows: list[dict[str, object]], x: str, y: str) -> float | None:
@@ -452,7 +413,8 @@ def main() -> None:
         measure_many_classes(QUICK_MANY if quick else MANY, is_kept=not quick)
         return
     if arguments.processes:
-        measure_processes(quick=arguments.quick)
+        known = facts()
+        bare_ddp.report(known, header(known), quick=arguments.quick)
         return
     head = (
         f"{'n':>10}{'C':>6}{'classes':>9}{'seconds':>9}"

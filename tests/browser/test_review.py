@@ -186,7 +186,7 @@ def test_a_whole_session_by_keyboard(
     press(page, "2")
     expected[-1] = (name, likeliest)
     expect(page.locator("#progress")).to_contain_text("10 of")
-    expect(page.locator("#progress")).to_contain_text("1 unsure")
+    expect(page.locator("#progress")).to_contain_text("1 marked “cannot tell”")
     expect(page.locator("#said")).to_contain_text("Given")
 
     out = tmp_path / "labels.parquet"
@@ -351,7 +351,7 @@ def test_fifty_alike_at_once(
     page.keyboard.press("Shift+ArrowRight")
     expect(page.locator("#selected")).to_have_text("2 selected")
     page.keyboard.press("u")
-    expect(page.locator("#progress")).to_contain_text("2 unsure")
+    expect(page.locator("#progress")).to_contain_text("2 marked “cannot tell”")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")  # to look at one closely
     expect(page.locator("#one")).to_be_visible()
@@ -609,11 +609,12 @@ def test_to_the_end(
     later = window.open(server)  # where nothing has been seen yet
     expect(later.locator("#done-title")).to_have_text("Every suspect is decided")
     expect(later.locator("#done-next")).to_contain_text("--reviewed")
-    expect(page.locator("#progress")).to_contain_text("4 of 4 decided")
-    expect(page.locator("#progress")).to_contain_text("4 of 4 suggestions right")
+    expect(page.locator("#progress")).to_contain_text("4 of 4 suspects decided")
+    expect(page.locator("#progress")).to_contain_text("4 of 4 suggested labels were right")
     page.keyboard.press("z")
     expect(page.locator("#one")).to_be_visible()
-    expect(page.locator("#progress")).to_contain_text("3 of 4 decided")
+    expect(page.locator("#progress")).to_contain_text("3 of 4 suspects decided")
+    expect(page.locator("#progress")).to_contain_text("estimated wrong labels that remain: ")
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -628,6 +629,7 @@ def test_rows_of_a_mixed_table(
     run = Path(shutil.copytree(mixed, tmp_path / "run"))
     page = tabs(width=width).open(serve(run))
     name, _, suggested = shown(page)
+    expect(page.locator("#example")).to_contain_text("Island")
     text = page.locator("#example").inner_text()
     table = open_table(mixed.parent / "penguins.csv")
     for column in ("Island", "Sex", "Flipper Length (mm)"):
@@ -659,7 +661,7 @@ def test_a_random_sample(run: Path, serve: Callable[..., Any], tabs: Callable[..
     assert shown(page)[0] == drawn["sample"][1]
     again = serve(run, "--sample", "12", "--seed", "3")
     page = tabs().open(again)
-    expect(page.locator("#progress")).to_contain_text("1 of 12 decided")
+    expect(page.locator("#progress")).to_contain_text("1 of 12 labels of the sample decided")
     assert "continuing the sample" in again.running.streams[1].read_text()
     assert len(lines(run)) == 2
     assert "of all labels are wrong" not in page.locator("#progress").inner_text()

@@ -26,21 +26,44 @@ def stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ["columns", "-"],
         ["columns", "--data", "-"],
         ["columns", "--label", "label", "--data=-"],
+        ["noise", "-"],
         ["predict", "runs/a", "-"],
         ["predict", "runs/a", "--out", "p.csv", "--data", "-"],
+        ["train", "-"],
+        ["search", "--data", "-"],
     ],
 )
-def test_a_table_from_standard_input_is_saved_and_named(words: list[str], stdin: Path) -> None:
-    found = with_data(words)
-    path = stdin / found[found.index("--data") + 1]
-    assert path.read_bytes() == TABLE
+def test_a_table_from_standard_input_is_a_file_as_long_as_it_is_needed(
+    words: list[str], stdin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run of a training names it; of other commands nothing stays."""
+    with with_data(words) as found:
+        path = stdin / found[found.index("--data") + 1]
+        assert path.read_bytes() == TABLE
     assert "-" not in found
     rest = [word for word in words if word not in ("-", "--data", "--data=-")]
-    assert [word for word in found if word not in ("--data", str(path.relative_to(stdin)))] == rest
+    assert [
+        word for word in found if word not in ("--data", found[found.index("--data") + 1])
+    ] == rest
+    stays = words[0] in ("train", "search")
+    assert path.exists() is stays
+    assert [one.name for one in stdin.iterdir()] == ["runs"] * stays
+    assert ("standard input is saved as runs/" in capsys.readouterr().err) is stays
 
 
 def test_the_columns_of_standard_input(stdin: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["columns", "-", "--json"]) == 0
     out = capsys.readouterr()
-    assert [one["column"] for one in json.loads(out.out)["columns"]] == ["v", "label"]
-    assert "standard input is saved as" in out.err
+    found = json.loads(out.out)
+    assert [one["column"] for one in found["columns"]] == ["v", "label"]
+    assert found["data"] == "standard input"
+    assert out.err == ""
+    assert list(stdin.iterdir()) == []
+
+
+def test_a_command_that_fails_leaves_nothing(
+    stdin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["columns", "-", "--label", "lable"]) == 2
+    assert "lable" in capsys.readouterr().err
+    assert list(stdin.iterdir()) == []

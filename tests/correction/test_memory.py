@@ -19,15 +19,7 @@ from proselflc import (
     ProSelfLC,
     Target,
 )
-from proselflc.correction.memory_rule import (
-    AverageFromLabel,
-    AverageFromZero,
-    BiasCorrectedAverage,
-    ExponentialAverage,
-    LabelThenLast,
-    LastValue,
-    RunningMean,
-)
+from proselflc.correction import memory_rule as rules
 from proselflc.correction.target import Prediction, RememberedPrediction
 
 
@@ -184,13 +176,13 @@ def test_without_a_memory_the_reference_says_what_it_needs() -> None:
 
 
 RULES = {
-    "exponential": ExponentialAverage(0.8),
-    "from zero": AverageFromZero(0.8),
-    "from label": AverageFromLabel(0.8),
-    "bias-corrected": BiasCorrectedAverage(0.8),
-    "mean": RunningMean(),
-    "last": LastValue(),
-    "label, then last": LabelThenLast(),
+    "exponential": rules.ExponentialAverage(0.8),
+    "from zero": rules.AverageFromZero(0.8),
+    "from label": rules.AverageFromLabel(0.8),
+    "bias-corrected": rules.BiasCorrectedAverage(0.8),
+    "mean": rules.RunningMean(),
+    "last": rules.LastValue(),
+    "label, then last": rules.LabelThenLast(),
 }
 
 
@@ -239,7 +231,7 @@ def test_a_rule_is_its_sum(name: str) -> None:
 def test_shards_together_are_the_whole_memory(storage: Any, world: int) -> None:
     n, C = 11, 7
     y = torch.arange(n) % C
-    options: dict[str, Any] = {"rule": RunningMean(), "given": y, "storage": storage}
+    options: dict[str, Any] = {"rule": rules.RunningMean(), "given": y, "storage": storage}
     whole = Memory(n, C, **options)
     parts = [Memory(n, C, shard=(rank, world), **options) for rank in range(world)]
     g = torch.Generator().manual_seed(0)
@@ -270,7 +262,7 @@ def test_an_example_of_another_process_is_refused() -> None:
     with pytest.raises(ValueError, match=r"0 ≤ rank < world, got \(2, 2\)"):
         Memory(10, 3, shard=(2, 2))
     with pytest.raises(ValueError, match=r"begins at the label: pass given="):
-        Memory(10, 3, rule=AverageFromLabel())
+        Memory(10, 3, rule=rules.AverageFromLabel())
 
 
 def test_a_state_of_an_earlier_version_is_understood() -> None:

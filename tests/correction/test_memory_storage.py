@@ -11,23 +11,19 @@ from torch.testing import assert_close
 
 from proselflc import Memory
 from proselflc.correction import memory
+from proselflc.correction import memory_rule as rules
 from proselflc.correction.memory import chosen
-from proselflc.correction.memory_rule import (
-    AverageFromLabel,
-    AverageFromZero,
-    BiasCorrectedAverage,
-    ExponentialAverage,
-    LabelThenLast,
-    LastValue,
-    MemoryRule,
-    RunningMean,
-)
 from proselflc.correction.memory_storage import KINDS, Kind, bytes_per_example, rounded, thresholds
 from proselflc.data import memory_budget
 
 AVERAGES = [
-    *(ExponentialAverage(), AverageFromZero(0.7), AverageFromLabel(), BiasCorrectedAverage()),
-    RunningMean(),
+    *(
+        rules.ExponentialAverage(),
+        rules.AverageFromZero(0.7),
+        rules.AverageFromLabel(),
+        rules.BiasCorrectedAverage(),
+    ),
+    rules.RunningMean(),
 ]
 n, C, EPOCHS = 1000, 50, 40
 
@@ -64,7 +60,7 @@ def largest_gap(average: Tensor) -> Tensor:
 @pytest.mark.parametrize("rule", AVERAGES, ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize(("storage", "spread"), [("half", 1.0), ("top", 0.0)])
 def test_it_is_the_dense_memory_within_half_precision(
-    rule: MemoryRule, storage: Kind, spread: float
+    rule: rules.MemoryRule, storage: Kind, spread: float
 ) -> None:
     """In "top" if no more than five classes of an example ever stand out."""
     y = torch.arange(n) % C
@@ -87,7 +83,7 @@ def test_it_is_the_dense_memory_within_half_precision(
 
 @pytest.mark.parametrize("rule", AVERAGES, ids=lambda rule: type(rule).__name__)
 def test_the_given_class_is_exact_when_any_class_may_stand_out_for_an_epoch(
-    rule: MemoryRule,
+    rule: rules.MemoryRule,
 ) -> None:
     y = torch.arange(n) % C
     dense, ours = (Memory(n, C, rule=rule, given=y, storage=kind) for kind in ("dense", "top"))
@@ -109,7 +105,7 @@ def test_the_given_class_is_exact_when_any_class_may_stand_out_for_an_epoch(
 def test_late_updates_still_count() -> None:
     """Rounded to the nearest, a mean of 400 would stop short by 0.01 to 0.02."""
     before = torch.rand(200, 1, generator=torch.Generator().manual_seed(0))
-    ours = Memory(200, 1, rule=RunningMean(), storage="half")
+    ours = Memory(200, 1, rule=rules.RunningMean(), storage="half")
     for k in range(400):
         ours.update(torch.arange(200), before if k < 60 else 1 - before)
     error = ours.average - (60 * before + 340 * (1 - before)) / 400
@@ -129,8 +125,8 @@ def test_thresholds_are_spread_and_rounding_is_to_a_neighbour() -> None:
         assert len(column.unique()) == (1 if exact == exact.half() else 2)
 
 
-@pytest.mark.parametrize("rule", [LastValue(), LabelThenLast()])
-def test_a_value_that_is_replaced_is_rounded_to_the_nearest(rule: MemoryRule) -> None:
+@pytest.mark.parametrize("rule", [rules.LastValue(), rules.LabelThenLast()])
+def test_a_value_that_is_replaced_is_rounded_to_the_nearest(rule: rules.MemoryRule) -> None:
     ours = Memory(9, 4, rule=rule, given=torch.arange(9) % 4, storage="half")
     p = torch.randn(9, 4).softmax(1)
     ours.update(torch.arange(9), p)

@@ -45,14 +45,9 @@ AT = 24  # in the middle of an epoch, after labels have moved
 RECIPE = Recipe(optimizer="sgd", lr=0.1, weight_decay=1e-4, schedule="multistep", ema=0.5, clip=2.0)
 
 # With these, everything that a method does happens within few epochs.
-EAGER: dict[str, dict[str, Any]] = {
-    "d2l": {"begin": 0.0, "window": 2},
-    "gce_truncated": {"begin": 0.3, "k": 0.3},
-    "m_dyr_h": {"begin": 0.3},
-    "m_dyr_s": {"begin": 0.3},
-    "md_dyr_sh": {"begin": 0.3},
-    "sat": {"begin": 0.25},
-}
+BEGIN = ("gce_truncated", "m_dyr_h", "m_dyr_s", "md_dyr_sh", "sat")
+EAGER: dict[str, dict[str, Any]] = {name: {"begin": 0.3} for name in BEGIN}
+EAGER |= {"d2l": {"begin": 0.0, "window": 2}, "gce_truncated": {"begin": 0.3, "k": 0.3}}
 MORE = {"s_adaptation, complex": ("s_adaptation", {"layer": "complex"})}
 CASES = {name: (name, EAGER.get(name, {})) for name in methods.names()} | MORE
 

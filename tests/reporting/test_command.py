@@ -110,6 +110,7 @@ def test_data_that_moved_costs_the_examples_alone_and_can_be_named(
     html = (path / "report.html").read_text()
     assert "The examples themselves are not shown." in html
     assert "deviations" not in html.split("</style>")[1]
+    assert f"proselflc report {path} --data PATH" in html
     done = program("report", path, "--data", run.parent / "table.csv")
     assert done.stderr == ""
     assert "deviations" in (path / "report.html").read_text().split("</style>")[1]

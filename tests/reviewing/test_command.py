@@ -64,8 +64,11 @@ def test_what_it_says_at_the_end(run: Path, serve: Callable[..., Any]) -> None:
     assert answer["left"] == 2
     done = server.kill(2)
     assert done.code == 0
-    assert "4 of 6 suspects are decided: 2 as suggested" in done.stderr
-    assert "1 kept, 1 unsure" in done.stderr
+    counts = (
+        "4 of 6 suspects are decided: 2 changed to the suggested label, 0 to another one, "
+        "1 kept as given, 1 marked “cannot tell”."
+    )
+    assert counts in done.stderr
     assert "Traceback" not in done.stderr
 
 

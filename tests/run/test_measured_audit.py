@@ -115,9 +115,13 @@ def test_few_decisions_leave_a_wide_range_that_is_said(run: Path) -> None:
     assert audit.measured.reviewed == 30
     [warning] = [one for one in audit.warnings if one.code == "wide_range"]
     assert warning.message.startswith("30 reviewed labels say that from ")
-    assert "review RUN --sample 100 narrows this" in warning.message
+    assert f"proselflc review {run} --sample 100 narrows this" in warning.message
+    kept = json.loads((run / "audit.json").read_text())["warnings"]
+    assert "proselflc review RUN --sample 100" in str(kept)  # a run may be moved
     again = load_run(run)
     words = describe(again, again.audit, again.examples, 3)
+    assert "RUN" not in words
+    assert audit.warnings == again.audit.warnings
     assert f"proselflc review {run} --sample 100" in words
     # A second sample counts with the first.
     review_sample(run, 60)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -123,6 +124,10 @@ class Audit:
             np.savez_compressed(file, allow_pickle=False, **arrays)
         directory.write_json(directory.audit, self.to_json())
 
+    def about(self, run: Path) -> Audit:
+        """Return the audit with the path of the run in the commands of its warnings."""
+        return replace(self, warnings=tuple(one.about(run) for one in self.warnings))
+
     @classmethod
     def load(cls, directory: RunDirectory) -> Audit:
         """Read the files that `save` wrote.
@@ -174,7 +179,7 @@ class Audit:
             warnings=(OLDER,) if facts.changes is None else facts.warnings,
             measured=facts.measured,
             unlabelled=facts.unlabelled,
-        )
+        ).about(directory.path)
 
 
 OLDER = AuditWarning(

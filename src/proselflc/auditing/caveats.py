@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ OWN_CORRECTIONS = (
     "left: the number of labels that look wrong does not measure improvement"
 )
 LEAK = "leaking_columns"  # code of a warning that is known while the data is at hand
+_RUN = "RUN"  # stands for the path of the run in a message that is kept in it
 _PAIRS = 3  # of confused classes that a message names
 _LABEL_FILES = (*TABLES, ".npz", ".pt")
 _RANKED = "labels are ranked, but none is called suspect"
@@ -51,6 +52,11 @@ class AuditWarning:
     def abstains(self) -> bool:
         """Return whether an audit with this warning names no suspects."""
         return self.code in ABSTAINING
+
+    def about(self, run: Path) -> AuditWarning:
+        """Return the warning with the path of the run, which may have moved, in its commands."""
+        kept, present = (f"{command('review', path)} " for path in (_RUN, run))
+        return replace(self, message=self.message.replace(kept, present))
 
 
 ABSTAINING = ("few_epochs", "barely_learned", "memorised", "too_weak")
@@ -117,14 +123,14 @@ def warnings_of(
         yield AuditWarning(
             "wide_range",
             f"{reviewed:,} reviewed labels say that from {noise.low:.0%} to {noise.high:.0%} of "
-            f"the labels are wrong; {command('review', 'RUN', sample=NARROWED)} narrows this",
+            f"the labels are wrong; {command('review', _RUN, sample=NARROWED)} narrows this",
         )
     elif noise.high - noise.low > WIDE:
         yield AuditWarning(
             "wide_range",
             f"the estimates of how many labels are wrong differ, from {noise.low:.0%} to "
             f"{noise.high:.0%}; reviewing {REVIEWED} labels with "
-            f"{command('review', 'RUN', sample=REVIEWED)} measures it",
+            f"{command('review', _RUN, sample=REVIEWED)} measures it",
         )
     if judge.confused:
         pairs = [f"{pair.one} and {pair.other}" for pair in judge.confused[:_PAIRS]]

@@ -76,14 +76,14 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     try:
-        arguments = options.with_data(arguments)
-        prepare(arguments)
-        app(
-            arguments,
-            exit_on_error=False,
-            print_error=False,
-            result_action="return_value",
-        )
+        with options.with_data(arguments) as words:
+            prepare(words)
+            app(
+                words,
+                exit_on_error=False,
+                print_error=False,
+                result_action="return_value",
+            )
         sys.stdout.flush()
     except (InputError, CycloptsError) as error:
         complain(str(error))

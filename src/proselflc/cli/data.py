@@ -228,6 +228,7 @@ def columns(
         request: the table.
     """
     from proselflc.data.tables.cells import short
+    from proselflc.data.tables.standard_input import title
     from proselflc.data.tables.summary import summarize
 
     if not request.data:
@@ -235,13 +236,11 @@ def columns(
     found = summarize(Path(request.data), request)
     if json:
         say_notes(found.notes)
-        print_json(asdict(found))
+        print_json({**asdict(found), "data": title(found.data)})
         return
     rows, wide = found.rows, len(found.columns)
-    say(
-        f"{found.data}: {rows:,} row{'s' * (rows != 1)}, {wide:,} column{'s' * (wide != 1)}, "
-        f"{found.form}"
-    )
+    size = f"{rows:,} row{'s' * (rows != 1)}, {wide:,} column{'s' * (wide != 1)}"
+    say(f"{title(found.data)}: {size}, {found.form}")
     print_table(
         ("column", "kind", "missing", "distinct", "example", "note"),
         [

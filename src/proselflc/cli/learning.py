@@ -176,6 +176,7 @@ def predict(
         json: print a summary as JSON.
         request: data to predict.
     """
+    from proselflc.data.tables.standard_input import title
     from proselflc.run import prediction
     from proselflc.run.reader import load_run
 
@@ -200,7 +201,7 @@ def predict(
         print_json(
             {
                 "run": str(run),
-                "data": predicted.data,
+                "data": title(predicted.data),
                 "examples": len(predicted.examples),
                 "accuracy": accuracy,
                 "out": None if out is None else str(out),

@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -35,18 +37,49 @@ _SEARCH = {
 }
 # Commands that take data as their first word, or as the second after a run.
 _DATA_FIRST = {"train": 1, "search": 1, "columns": 1, "noise": 1, "embed": 1, "predict": 2}
+_KEEPING = ("train", "search")  # whose runs open their data again
 _ONE_WORD = {"--data=-": ("--data", "-")}
 _EXCLUSIVE = (("epochs", "steps"), ("eval_epochs", "eval_steps"))
 
 
-def with_data(arguments: Sequence[str]) -> list[str]:
-    """Return the words of a command line with --data in front of data that is given without it.
+@contextmanager
+def with_data(arguments: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the words of a command line with --data in front of data that is given without it.
 
-    A table from standard input, -, is saved as a file, whose path takes its place.
+    A table from standard input, -, is saved as a file, whose path takes its place. It stays where
+    later commands need it, and is otherwise removed in the end.
 
-    >>> with_data(["train", "patients.csv", "--label", "kind"])
+    >>> with with_data(["train", "patients.csv", "--label", "kind"]) as words:
+    ...     words
     ['train', '--data', 'patients.csv', '--label', 'kind']
     """
+    words = _with_flag(arguments)
+    is_piped = bool(words) and words[0] in _DATA_FIRST and flag_value(words, "--data") == "-"
+    if not is_piped or _has_flag(words, "--help"):
+        yield words
+    elif words[0] in _KEEPING:
+        from proselflc.terminal import say
+
+        path = _saved(Path("runs"))
+        say(f"standard input is saved as {path}")
+        yield _with_path(words, path)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield _with_path(words, _saved(Path(folder)))
+
+
+def _saved(folder: Path) -> Path:
+    from proselflc.data.tables.standard_input import save
+
+    return save(folder)
+
+
+def _with_path(words: Sequence[str], path: Path) -> list[str]:
+    return [str(path) if pair == ("--data", "-") else pair[1] for pair in pairwise(["", *words])]
+
+
+def _with_flag(arguments: Sequence[str]) -> list[str]:
+    """Return the words of a command line with --data in front of data that is given without it."""
     words = list(arguments)
     place = _DATA_FIRST.get(words[0], 0) if words else 0
     if not place:
@@ -59,17 +92,7 @@ def with_data(arguments: Sequence[str]) -> list[str]:
                 fix="give it once",
             )
         words.insert(place, "--data")
-    words = [part for word in words for part in _ONE_WORD.get(word, (word,))]
-    if flag_value(words, "--data") == "-" and not _has_flag(words, "--help"):
-        from proselflc.data.tables.standard_input import save
-        from proselflc.terminal import say
-
-        path = str(save(Path("runs")))
-        say(f"standard input is saved as {path}")
-        for k, pair in enumerate(pairwise(words), 1):
-            if pair == ("--data", "-"):
-                words[k] = path
-    return words
+    return [part for word in words for part in _ONE_WORD.get(word, (word,))]
 
 
 def with_parameters(command: Callable[..., R], takers: Sequence[Method[Any]]) -> Callable[..., R]:

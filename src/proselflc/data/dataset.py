@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # code points that UTF-8 cannot hold
 NO_LABEL = -1  # class id of an example without a label
+NAMED = 3  # skipped examples that a note names
 SPLITS = ("train", "test", "validation")  # in the order in which embeddings hold them
 
 SplitChoice: TypeAlias = Literal["test", "train", "all"] | None
@@ -87,6 +88,15 @@ class Skipped:
     id: str
     reason: str
     split: str | None = None
+
+
+def about_skipped(skipped: Sequence[Skipped]) -> str:
+    """Return how many examples were left out, and the first few of them."""
+    named = ", ".join(f"{one.id} ({one.reason})" for one in skipped[:NAMED])
+    if len(skipped) == 1:
+        return f"1 example could not be read and is skipped: {named}"
+    more = f" and {len(skipped) - NAMED:,} more" if len(skipped) > NAMED else ""
+    return f"{len(skipped):,} examples could not be read and are skipped: {named}{more}"
 
 
 @dataclass(frozen=True)

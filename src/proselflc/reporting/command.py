@@ -253,7 +253,7 @@ def make(
             "export", _path(first.run.path), what="duplicates", out="duplicates.csv"
         ),
         "is_data_gone": bool(why_gone),
-        "with_data": command("report", "RUN", data="PATH"),
+        "with_data": command("report", *(_path(facts.run.path) for facts in reported), data="PATH"),
         "export": command("export", _path(first.run.path), only_suspects=True, out="suspects.csv"),
         "abstains": first.audit is not None and first.audit.abstains,
         "ranking": command("export", _path(first.run.path), force=True, out="labels.csv"),

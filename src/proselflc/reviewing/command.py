@@ -169,9 +169,10 @@ def describe(review: Review, data: str | None = None) -> str:
     if total:
         lines.append(
             f"{total:,} of {len(review.all_suspects):,} suspects are decided: "
-            f"{precision.confirmed:,} as suggested, {precision.wrong - precision.confirmed:,} "
-            f"changed otherwise, {precision.decided - precision.wrong:,} kept, "
-            f"{precision.unsure:,} unsure."
+            f"{precision.confirmed:,} changed to the suggested label, "
+            f"{precision.wrong - precision.confirmed:,} to another one, "
+            f"{precision.decided - precision.wrong:,} kept as given, "
+            f"{precision.unsure:,} marked “cannot tell”."
         )
     if sampled is not None and sampled.done:
         all_of_it = f"all {sampled.size:,}"

@@ -103,7 +103,7 @@ def audit(
             directory.write_json(directory.summary, {**summary, **labels})
     for name in _REWRITTEN:
         vars(run).pop(name, None)  # cached before
-    return audited
+    return audited.about(run.path)
 
 
 def _witness(run: Run, data: Data) -> tuple[Witness | None, bool]:

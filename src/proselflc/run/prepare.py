@@ -17,7 +17,7 @@ from proselflc.data import labels as labels_of
 from proselflc.data import memory_budget, noise, splits
 from proselflc.data.batches import Batches, Order, random_stream
 from proselflc.data.corruption import corrupt_labels, unexpected_effects
-from proselflc.data.dataset import Dataset, Part, checked
+from proselflc.data.dataset import Dataset, Part, about_skipped, checked
 from proselflc.data.encoded.inputs import Encoded
 from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Inputs, Ints
@@ -136,11 +136,7 @@ def label_data(
     ):
         report(note)
     if dataset.skipped:
-        first, many = dataset.skipped[0], len(dataset.skipped)
-        which = f"{many:,} examples could not be read and are skipped, the first is {first.id}"
-        if many == 1:
-            which = f"1 example could not be read and is skipped, {first.id}"
-        report(f"{which} ({first.reason}); the run's model.json lists them")
+        report(f"{about_skipped(dataset.skipped)}; the run's model.json lists them")
     return LabelledData(config, *_labelled(config, dataset, report), leaking)
 
 

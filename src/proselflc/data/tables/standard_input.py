@@ -14,8 +14,15 @@ from proselflc.data.memory_budget import gigabytes, limit
 from proselflc.errors import InputError
 from proselflc.files.regular import whole_file
 
+_PREFIX = "stdin-"
 _BLOCK = 1 << 20
 _MAGIC = {b"PAR1": ".parquet", b"ARRO": ".feather", b"PK\x03\x04": ".xlsx"}
+
+
+def title(path: str) -> str:
+    """Return what to call a table: "standard input" if it was saved for one command alone."""
+    is_temporary = Path(path).is_relative_to(tempfile.gettempdir())
+    return "standard input" if is_temporary and Path(path).name.startswith(_PREFIX) else path
 
 
 def save(folder: Path, stream: BinaryIO | None = None) -> Path:
@@ -49,7 +56,7 @@ def save(folder: Path, stream: BinaryIO | None = None) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot make the folder {folder}: {error.strerror}") from None
-        path = folder / f"stdin-{digest.hexdigest()}{suffix}"
+        path = folder / f"{_PREFIX}{digest.hexdigest()}{suffix}"
         file.seek(0)
         if not path.exists():
             with whole_file(path) as out:

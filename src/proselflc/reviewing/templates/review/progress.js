@@ -19,15 +19,16 @@ export const takeOver = (state) => {
   const settled = state.suspects - state.left;
   $("bar").max = Math.max(1, state.suspects);
   $("bar").value = settled;
-  const words = [`${whole(settled)} of ${whole(state.suspects)} decided`];
+  const what = session.start.isSample ? "labels of the sample" : "suspects";
+  const words = [`${whole(settled)} of ${whole(state.suspects)} ${what} decided`];
   const percent = (share) => `${Math.round(100 * share)}%`;
   if (session.start.isSample) {
     if (state.rate) words.push(`${percent(state.rate[1])} of all labels are wrong (95% interval: ${percent(state.rate[0])} to ${percent(state.rate[2])})`);
-  } else if (decided) words.push(`${whole(confirmed)} of ${whole(decided)} suggestions right (95% interval: ${Math.floor(100 * low)} to ${Math.ceil(100 * high)}%)`);
-  if (state.unsure) words.push(`${whole(state.unsure)} unsure`);
+  } else if (decided) words.push(`${whole(confirmed)} of ${whole(decided)} suggested labels were right (95% interval: ${Math.floor(100 * low)} to ${Math.ceil(100 * high)}%)`);
+  if (state.unsure) words.push(`${whole(state.unsure)} marked “cannot tell”`);
   const [least, most] = state.remainingRange || [state.remaining, state.remaining];
   const left = state.remainingRange && least !== most ? `${whole(least)} to ${whole(most)}` : `about ${whole(most)}`;
-  words.push(`${left} wrong labels left, ${whole(Math.min(most, state.remainingSuspects))} of them among undecided suspects`);
+  words.push(`estimated wrong labels that remain: ${left}, of which ${whole(Math.min(most, state.remainingSuspects))} are undecided suspects`);
   $("progress").replaceChildren(...words.map((text) => make("span", { textContent: text })));
   const { gone } = session.start;
   $("notes").hidden = !state.notes.length && !gone;
