@@ -41,6 +41,7 @@ from proselflc.training.strategy import RunContext, Snapshot
 n, C, SIZE, EPOCHS = 100, 4, 16, 6
 NAMES = ("ant", "bee", "cat", "dog")
 STEPS = EPOCHS * 7
+SEED = 1  # of the order, with which each of two processes has an empty share
 AT = 24  # in the middle of an epoch, after labels have moved
 RECIPE = Recipe(optimizer="sgd", lr=0.1, weight_decay=1e-4, schedule="multistep", ema=0.5, clip=2.0)
 
@@ -77,7 +78,7 @@ class Learning:
         accelerator = processes.accelerator("no")
         self.part = part()
         self.shard = accelerator.process_index, accelerator.num_processes
-        self.order = Order(SIZE, 3, least=4, shard=self.shard)
+        self.order = Order(SIZE, SEED, least=4, shard=self.shard)
         self.preprocessing = Standardization.fit(cast("Features", self.part.inputs))
         context = RunContext(
             total_steps=STEPS,
@@ -216,6 +217,14 @@ def test_two_processes_learn_what_one_learns(folder: Path, case: str) -> None:
         json.loads((folder / f"{case}, {how}.json").read_text())["notes"] for how in ("one", "two")
     )
     assert one_notes == two_notes
+
+
+def test_each_process_had_empty_shares() -> None:
+    for rank in (0, 1):
+        order = Order(SIZE, SEED, least=4, shard=(rank, 2), by_position=True)
+        shares = [len(one.rows) for epoch in range(EPOCHS) for one in order.shares(n, epoch)]
+        assert min(shares) == 0
+        assert 1 in shares
 
 
 @pytest.mark.parametrize("how", ["one then two", "two then one"])
