@@ -239,11 +239,17 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 @contextmanager
 def stop_signals(training: Training) -> Iterator[None]:
-    """Let the first Ctrl-C, SIGTERM or SIGHUP request a stop; the second acts as usual."""
+    """Let the first Ctrl-C, SIGTERM or SIGHUP request a stop; the second acts as usual.
+
+    A process that a launcher started goes on to the step: batch systems signal all processes of a
+    job, and the launcher then passes the signal on once more. It also kills those that stay.
+    """
+    has_launcher = os.environ.get("WORLD_SIZE", "1") != "1"
 
     def ask(number: int, frame: object) -> None:
         training.wants_stop = training.is_interrupted = True
-        signal.signal(number, before[number])
+        if not has_launcher:
+            signal.signal(number, before[number])
 
     numbers: tuple[int, ...] = (signal.SIGINT, *ending_signals())
     before = {number: signal.getsignal(number) for number in numbers}

@@ -21,21 +21,29 @@ from safetensors import safe_open
 SCRIPT = Path(__file__).parents[2] / "examples" / "slurm.sbatch"
 STEPS = 500
 COMMANDS = {
-    # One task per machine, and a signal that ends srun is passed on to them.
+    # One task per machine. A signal to srun itself kills the tasks.
     "srun": """
 [ "$1" = --kill-on-bad-exit=1 ] || exit 9
 shift
 tasks=()
-trap 'kill -TERM "${tasks[@]}"' TERM
+trap 'kill -KILL "${tasks[@]}"' TERM
 for ((node = 0; node < SLURM_NNODES; node++)); do
     SLURM_NODEID=$node "$@" &
     tasks+=($!)
 done
+echo "${tasks[@]}" >"$SLURM_SUBMIT_DIR/tasks"
 code=0
 for task in "${tasks[@]}"; do
     while kill -0 "$task" 2>/dev/null; do wait "$task" || code=$?; done
 done
 exit "$code"
+""",
+    # It signals all processes of the tasks, to which torchrun passes the signal on as well.
+    "scancel": """
+[ "$*" = "--signal=TERM $SLURM_JOB_ID" ] || exit 9
+for task in $(cat "$SLURM_SUBMIT_DIR/tasks"); do
+    kill -TERM $(cat "/proc/$task/task/$task/children") "$task"
+done
 """,
     "scontrol": """
 case "$1" in
