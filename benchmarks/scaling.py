@@ -18,6 +18,9 @@ pair of classes 3.2 GB in double precision.
     python benchmarks/scaling.py            # the table, also written to benchmarks/results/
     python benchmarks/scaling.py --quick    # small sizes only and no result files
     python benchmarks/scaling.py --many-classes    # that case alone, and its result files
+    python benchmarks/scaling.py --processes    # speed in two processes beside bare DDP, alone
+
+`bare_ddp.py` says what the last one measures.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import bare_ddp
 import commands
 import numpy as np
 import numpy.typing as npt
@@ -397,6 +401,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, no result files")
     parser.add_argument("--many-classes", action="store_true", help="200,000 × 20,000 alone")
+    parser.add_argument("--processes", action="store_true", help="beside bare DDP, alone")
     parser.add_argument("--case", nargs=2, type=int, metavar=("N", "C"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # waiting for a second one is what a busy machine is slow at
@@ -406,6 +411,10 @@ def main() -> None:
     if arguments.many_classes:
         quick = arguments.quick
         measure_many_classes(QUICK_MANY if quick else MANY, is_kept=not quick)
+        return
+    if arguments.processes:
+        known = facts()
+        bare_ddp.report(known, header(known), quick=arguments.quick)
         return
     head = (
         f"{'n':>10}{'C':>6}{'classes':>9}{'seconds':>9}"

@@ -88,16 +88,18 @@ def ours(dataset: LabelledData, model: str, folder: Path, *, last_epochs: bool) 
         yield
 
 
-def bare(pixels: Bytes, labels: Ints, scaling: ImageScaling, model: nn.Module) -> Iterator[None]:
-    """Steps of a loop that does what it must and no more."""
+def bare(
+    pixels: Bytes, labels: Ints, scaling: ImageScaling, model: nn.Module, size: int = BATCH
+) -> Iterator[None]:
+    """Steps of a loop that does what it must and no more, with batches of a size."""
     optimizer = _sgd(model)
     images, y = torch.from_numpy(pixels), torch.from_numpy(labels)
     generator = torch.Generator().manual_seed(0)
     model.train()
     while True:
         order = torch.randperm(len(y))
-        for start in range(0, len(y), BATCH):
-            some = order[start : start + BATCH]
+        for start in range(0, len(y), size):
+            some = order[start : start + size]
             taken = images[some].permute(0, 3, 1, 2)
             where = placements(len(taken), room=(8, 8), flip=True, generator=generator)
             taken = pad_crop(taken, padding=4, placement=where)

@@ -247,13 +247,19 @@ def stop_signals(training: Training, is_saving: Callable[[], bool] | None = None
 
     What has not stopped after `PATIENCE` is interrupted by a KeyboardInterrupt, unless `is_saving`
     is true at that moment, or is None.
+
+    A process that a launcher started goes on to the step: batch systems signal all processes of a
+    job, and the launcher then passes the signal on once more. It also kills those that stay.
     """
+    has_launcher = os.environ.get("WORLD_SIZE", "1") != "1"
     # Windows has no timer, so that the stop comes when the step ends.
-    alarm = None if is_saving is None else getattr(signal, "SIGALRM", None)
+    no_timer = is_saving is None or has_launcher
+    alarm = None if no_timer else getattr(signal, "SIGALRM", None)
 
     def ask(number: int, frame: object) -> None:
         training.wants_stop = training.is_interrupted = True
-        signal.signal(number, before[number])
+        if not has_launcher:
+            signal.signal(number, before[number])
         if alarm is not None:
             before[alarm] = signal.signal(alarm, interrupt)
             signal.setitimer(signal.ITIMER_REAL, PATIENCE, _AGAIN)

@@ -99,9 +99,47 @@ def test_shares_of_all_processes_are_the_batches_of_one(
         sizes = [len(s.positions) for s in shares]
         assert max(sizes) - min(sizes) <= 1
         assert [s.number for s in shares] == [number] * world
-        assert [whole[number][s.first : s.last].tolist() for s in shares] == [
+        assert [whole[number][s.rows].tolist() for s in shares] == [
             s.positions.tolist() for s in shares
         ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    n=st.integers(1, 60),
+    batch_size=st.integers(1, 25),
+    world=st.integers(1, 5),
+    epoch=st.integers(0, 3),
+)
+def test_shares_by_position_are_the_batches_of_one_and_keep_examples_apart(
+    n: int, batch_size: int, world: int, epoch: int
+) -> None:
+    whole = list(Order(batch_size, 1).shares(n, epoch))
+    ranks = [
+        list(Order(batch_size, 1, shard=(rank, world), by_position=True).shares(n, epoch))
+        for rank in range(world)
+    ]
+    for batch, *shares in zip(whole, *ranks, strict=True):
+        for rank, share in enumerate(shares):
+            assert (share.positions % world == rank).all()
+            assert batch.positions[share.rows].tolist() == share.positions.tolist()
+            assert (np.diff(share.rows) > 0).all()  # in the order of the whole batch
+            assert len(share.rows) <= Order(batch_size, 1, by_position=True).largest_share
+        rows = np.concatenate([share.rows for share in shares])
+        assert sorted(rows) == list(range(batch.size))
+
+
+@pytest.mark.parametrize("world", [2, 5])
+def test_augmentation_is_the_same_however_examples_are_shared(world: int) -> None:
+    whole = image_loader(26, Order(8)).batches(1)
+    orders = [Order(8, shard=(rank, world), by_position=True) for rank in range(world)]
+    ranks = [image_loader(26, order).batches(1) for order in orders]
+    for batch, *shares in zip(whole, *ranks, strict=True):
+        index = torch.cat([share.index for share in shares])
+        back = {int(k): place for place, k in enumerate(index)}
+        places = torch.tensor([back[int(k)] for k in batch.index])
+        assert torch.equal(torch.cat([share.x for share in shares])[places], batch.x)
+        assert torch.equal(torch.cat([share.y for share in shares])[places], batch.y)
 
 
 def test_the_order_changes_with_epoch_and_seed_and_with_nothing_else() -> None:

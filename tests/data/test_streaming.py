@@ -141,15 +141,23 @@ def test_little_shared_memory_changes_nothing(part: Part, monkeypatch: pytest.Mo
     assert looked == ["/dev/shm"]
 
 
-def test_processes_together_see_what_one_sees(part: Part) -> None:
+@pytest.mark.parametrize("by_position", [False, True])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_processes_together_see_what_one_sees(part: Part, by_position: bool, workers: int) -> None:
     alone = FileLoader(part, SCALING, Order(6), RandomCrop(), workers=0).batches(2)
+    orders = [Order(6, shard=(r, 4), by_position=by_position) for r in range(4)]
     ranks = [
-        FileLoader(part, SCALING, Order(6, shard=(r, 4)), RandomCrop(), workers=0).batches(2)
-        for r in range(4)
+        FileLoader(part, SCALING, order, RandomCrop(), workers=workers).batches(2)
+        for order in orders
     ]
     for whole, *shares in zip(alone, *ranks, strict=True):
-        assert torch.equal(torch.cat([s.x for s in shares]), whole.x)
-        assert torch.equal(torch.cat([s.index for s in shares]), whole.index)
+        index = torch.cat([s.index for s in shares])
+        assert by_position or torch.equal(index, whole.index)
+        assert torch.equal(torch.cat([s.x for s in shares])[index.argsort()], x_in_order(whole))
+
+
+def x_in_order(batch: Batch) -> torch.Tensor:
+    return batch.x[batch.index.argsort()]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

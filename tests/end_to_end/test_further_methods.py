@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -15,14 +14,12 @@ import torch
 from sklearn.datasets import load_digits
 
 import proselflc
-from proselflc import methods
 from proselflc.data.request import Request
 from proselflc.errors import InputError
 from proselflc.run.config import Config, OutputOptions
 from proselflc.run.reader import Run, load_run
 from proselflc.run.train import train
 from proselflc.terminal import Silent
-from proselflc.training.loop import Training
 from proselflc.training.recipe import Recipe
 
 EPOCHS = 8
@@ -177,26 +174,6 @@ def test_it_trains_from_python_in_parts_with_an_average(name: str) -> None:
     )
     assert run.examples.num_rows == 300
     assert run.predict(x[:5]).probabilities.shape == (5, 10)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_more_than_one_process_is_refused(name: str) -> None:
-    from proselflc.data.inputs import Features
-    from proselflc.data.serving import fit
-    from proselflc.training.strategy import RunContext
-
-    context = RunContext(
-        total_steps=10,
-        batches=5,
-        given=np.arange(40) % 4,
-        names=("a", "b", "c", "d"),
-        preprocessing=fit(Features(np.eye(4, dtype=np.float32))),
-    )
-    one = methods.strategy(name, methods.resolved(name, {}), context)
-    several = cast("Any", SimpleNamespace(num_processes=2))
-    with pytest.raises(InputError) as caught:
-        Training(torch.nn.Linear(4, 4), one, Recipe(), 10, 5, accelerator=several)
-    assert caught.value.reason == "the method supports one process, and 2 were started"
 
 
 @pytest.mark.parametrize(

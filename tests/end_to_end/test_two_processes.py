@@ -164,6 +164,26 @@ def test_one_process_killed_the_run_goes_on_in_one(
             assert line == pytest.approx(other, abs=1e-6)
 
 
+def test_a_memory_in_two_processes_outlives_one_of_them(program: Any, tmp_path: Path) -> None:
+    """Each process remembers its own examples; the checkpoint has them all, for any number."""
+    options = (*DIGITS, "--method", "elr", "--model", "mlp", "--out")
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    two = start_two(program, *options, out, "--checkpoint-seconds", 0)
+    two[0].until(lambda: len(list((out / "checkpoints").glob("*.safetensors"))) == 2)
+    two[1].send(signal.SIGKILL)
+    assert [one.wait(60).code for one in two] == [1, -signal.SIGKILL]
+    (path,) = sorted((out / "checkpoints").glob("*.safetensors"))[-1:]
+    assert load_file(path)["strategy.memory.rows.average"].shape == (1297, 10)
+    run_two(program, "train", "--out", out, "--resume", "--quiet")
+    program(*options, whole, "--quiet")
+    assert largest_difference(out, whole) < 1e-5
+    for line, other in zip(history(out), history(whole), strict=True):
+        assert line == pytest.approx(other, abs=1e-5)
+    for rows, others in zip(epochs(out), epochs(whole), strict=True):
+        found, expected = (some["p_given"].astype(float) for some in (rows, others))
+        np.testing.assert_allclose(found, expected, rtol=2**-9, atol=1e-5)
+
+
 def test_more_processes_than_can_share_a_batch_are_refused(program: Any, tmp_path: Path) -> None:
     out = tmp_path / "run"
     options = (*DIGITS, "--model", "mlp", "--batch-size", 185, "--out", out)
@@ -195,12 +215,21 @@ def test_one_process_asked_to_stop_stops_both(
     assert largest_difference(out, runs[1]) == 0
 
 
-def test_torchrun(tmp_path: Path) -> None:
+LAUNCHERS = {
+    "torchrun": ("torch.distributed.run", "--nproc-per-node=2", "--master-port"),
+    "accelerate": (
+        *("accelerate.commands.launch", "--multi_gpu", "--num_processes=2", "--num_machines=1"),
+        *("--mixed_precision=no", "--dynamo_backend=no", "--main_process_port"),
+    ),
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_launchers(tmp_path: Path, launcher: str) -> None:
     """The launcher itself: a killed worker ends it with an error, and it says nothing twice."""
     out = tmp_path / "run"
     command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
-        *("--master-port", str(free_port()), "-m", "proselflc"),
+        *(sys.executable, "-m", *LAUNCHERS[launcher], str(free_port()), "-m", "proselflc"),
         *("train", "--data", "digits", "--model", "mlp", "--steps", "100000"),
         *("--checkpoint-seconds", "0", "--out", str(out)),
     ]

@@ -319,4 +319,3 @@ def test_nothing_of_the_copy_learns(crowd: Any) -> None:
     assert not [name for name, weight in one.named_parameters() if weight.requires_grad]
     learning = {id(p) for group in ours.bare_optimizer.param_groups for p in group["params"]}
     assert learning == {id(p) for p in ours.module.parameters()}
-    assert one.processes == 1

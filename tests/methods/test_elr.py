@@ -124,7 +124,7 @@ def test_it_remembers_the_truth_where_labels_are_wrong(crowd: Any) -> None:
         pass
     wrong = crowd.y != crowd.clean
     assert (one.memory.average.argmax(1) == crowd.clean)[wrong].float().mean() > 0.7
-    assert one.processes == 1
+    assert one.remembers
 
 
 def test_a_memory_that_is_too_large_is_refused_with_its_size(

@@ -116,4 +116,3 @@ def test_what_is_left_out_are_mostly_wrong_labels(crowd: Any) -> None:
     wrong = crowd.y != crowd.clean
     assert (~one.kept)[wrong].float().mean() > 0.8
     assert (~one.kept)[~wrong].float().mean() < 0.2
-    assert one.processes == 1

@@ -121,7 +121,6 @@ def test_forward_with_the_true_matrix_has_the_clean_minimiser() -> None:
 def test_a_matrix_that_is_given_is_all_there_is_to_it(backward: bool) -> None:
     strategy = LossCorrection(context(), backward=backward, transition=T)
     assert len(strategy.stages) == 1
-    assert strategy.processes is None
     assert strategy.facts() == {"transition": "given"}
     found = strategy.transition()
     assert found is not None
@@ -159,7 +158,6 @@ def test_the_estimate_is_of_the_first_stage_and_the_second_begins_anew(
     assert_close(found.double(), expected, rtol=1e-6, atol=1e-6)
     assert float((expected - torch.eye(C)).abs().max()) > 0.02
     assert ours.strategy.facts() == {"transition": f"estimated by {estimate}"}
-    assert ours.strategy.processes == 1
     batch = next(data.batches())
     z = torch.randn(BATCH, C, generator=torch.Generator().manual_seed(1)).double()
     if backward:

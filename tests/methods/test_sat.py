@@ -114,7 +114,7 @@ def test_wrong_labels_become_right(crowd: Any) -> None:
     before = (crowd.y == crowd.clean).float().mean()
     after = (one.memory.average.argmax(1) == crowd.clean).float().mean()
     assert after > before + 0.1
-    assert one.processes == 1
+    assert one.remembers
 
 
 def test_a_memory_that_is_too_large_is_refused_with_its_size(

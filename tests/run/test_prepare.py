@@ -223,3 +223,34 @@ def test_small_images_keep_their_size(tmp_path: Path) -> None:
     assert made.config.image_size == 32
     made = prepare(Config(request=request, model="resnet18"), report=pytest.fail)
     assert made.config.image_size == 224  # it needs them large
+
+
+@pytest.mark.parametrize("method", ["cce", "elr"])
+def test_more_processes_than_the_examples_suffice_for_are_refused(
+    digits: Dataset, method: str
+) -> None:
+    few = replace(digits, train=digits.train.take(np.arange(9)), test=None)
+    setting = prepared(few, shard=(3, 4), method=method, model="mlp")
+    assert setting.strategy.remembers == (method == "elr")
+    (batch,) = setting.train.batches()
+    if method == "elr":
+        assert sorted(batch.index.tolist()) == [3, 7]
+    else:
+        assert len(batch.index) == 3
+    with pytest.raises(InputError) as caught:
+        prepared(few, shard=(3, 5), method=method, model="mlp")
+    assert str(caught.value) == (
+        "5 processes need at least 10 training examples, and digits has 9: start at most 4"
+    )
+
+
+def test_every_training_example_of_the_sample_is_evaluated_by_one_process(digits: Dataset) -> None:
+    for method in ("cce", "elr"):
+        parts = [
+            prepared(digits, shard=(k, 3), method=method, model="mlp", eval_examples=100).sample
+            for k in range(3)
+        ]
+        alone = prepared(digits, method=method, model="mlp", eval_examples=100).sample
+        assert sorted(np.concatenate(parts)) == alone.tolist()
+        if method == "elr":
+            assert all((part % 3 == k).all() for k, part in enumerate(parts))

@@ -34,6 +34,24 @@ def test_a_hangup_stops_training_unless_it_is_ignored(hangup: bool) -> None:
         assert training.wants_stop is not hangup
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_second_signal_ends_a_process_unless_a_launcher_may_have_repeated_the_first(
+    world: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", str(world))
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+    try:
+        training: Any = SimpleNamespace(wants_stop=False)
+        with stop_signals(training):
+            signal.raise_signal(signal.SIGTERM)
+            assert training.wants_stop
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM] * (world == 1)
+
+
 def test_a_hangup_interrupts_a_search_unless_it_is_ignored(hangup: bool) -> None:
     interrupted = False
     try:

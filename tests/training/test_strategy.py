@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -62,7 +61,6 @@ class Odd(Strategy):
     """Remembers what it saw, learns a number, and has the first stage's model beside it later."""
 
     stages = (Stage("one", 2 / 3, schedule="constant"), Stage("two", 1 / 3, fresh=True))
-    processes = 1
     seen: Tensor
 
     def __init__(self) -> None:
@@ -374,12 +372,6 @@ def test_a_state_from_before_a_stages_first_step_is_of_that_stage() -> None:
     resumed.module.load_state_dict(training(Odd()).module.state_dict())
     assert [result.loss for result in taught(resumed)] == losses[BOUNDARY:]
     assert ("enter", 1, 12) not in cast("Odd", resumed.strategy).told
-
-
-def test_more_processes_than_a_strategy_can_work_in_are_refused() -> None:
-    several = SimpleNamespace(num_processes=2)
-    with pytest.raises(InputError, match="supports one process, and 2 were started: start one"):
-        Training(network(), Odd(), RECIPE, TOTAL, BATCHES, accelerator=cast("Any", several))
 
 
 def test_a_strategy_that_is_a_criterion_is_its_criterion() -> None:

@@ -97,10 +97,9 @@ class Share:
     """One process's part of one batch."""
 
     number: int  # of the batch within its epoch, from 0
-    first: int  # where the part lies in the whole batch of all processes
-    last: int
+    rows: Ints  # [N] where the part lies in the whole batch of all processes, ascending
     size: int  # examples in the whole batch
-    positions: Ints  # [last − first] which examples
+    positions: Ints  # [N] which examples
 
 
 @dataclass(frozen=True)
@@ -116,6 +115,9 @@ class Order:
             batch. The shares of all processes together are the batch of one process; each process
             sees the same number of batches, and a share of a short last batch may be empty.
         least: smallest size of a last batch that is not left out.
+        by_position: whether process r takes the examples of every batch whose position is r modulo
+            R instead, so that an example is always learned by the same process. These shares differ
+            in size, and any of them may be empty.
     """
 
     batch_size: int = 256
@@ -124,6 +126,7 @@ class Order:
     drop_last: bool = False
     shard: tuple[int, int] = (0, 1)
     least: int = 1
+    by_position: bool = False
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
@@ -162,8 +165,16 @@ class Order:
         for number in range(start, self.count(num_examples)):
             whole = order[number * self.batch_size : (number + 1) * self.batch_size]
             size = len(whole)
-            first, last = size * rank // world, size * (rank + 1) // world
-            yield Share(number, first, last, size, whole[first:last])
+            if self.by_position:
+                rows = np.flatnonzero(whole % world == rank)
+            else:
+                rows = np.arange(size * rank // world, size * (rank + 1) // world)
+            yield Share(number, rows, size, whole[rows])
+
+    @property
+    def largest_share(self) -> int:
+        """Return the largest number of examples that this process can get of a batch."""
+        return self.batch_size if self.by_position else -(-self.batch_size // self.shard[1])
 
     def placement(
         self, share: Share, epoch: int, *, room: tuple[int, int], flip: bool
@@ -171,7 +182,7 @@ class Order:
         """Draw where the images of a share are cut out, whatever the other shares are."""
         generator = generator_for("augmentation", self.seed, epoch, share.number)
         drawn = placements(share.size, room=room, flip=flip, generator=generator)
-        return Placement(*(some[share.first : share.last] for some in drawn))
+        return Placement(*(some[torch.from_numpy(share.rows)] for some in drawn))
 
 
 @dataclass(frozen=True)

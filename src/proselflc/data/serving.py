@@ -117,7 +117,7 @@ class _Work(NamedTuple):
 
     slot: int  # where to write it, if there are slots
     share: Share
-    sources: tuple[Path, ...]  # share.last − share.first
+    sources: tuple[Path, ...]  # [N], of the share
 
 
 class _Done(NamedTuple):
@@ -179,9 +179,8 @@ def _slots(loader: FileLoader, count: int) -> Tensor | None:
 
     Containers often have little of it, and a process that finds it full dies.
     """
-    scaling, order = loader.preprocessing, loader.order
-    share = -(-order.batch_size // order.shard[1])
-    shape = (count, share, scaling.channels, *scaling.size)
+    scaling = loader.preprocessing
+    shape = (count, loader.order.largest_share, scaling.channels, *scaling.size)
     try:
         room = shutil.disk_usage("/dev/shm").free
     except OSError:  # not Linux: as much as there is memory

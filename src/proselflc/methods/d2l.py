@@ -103,7 +103,6 @@ class DimensionalityDriven(Strategy):
     keeps its momentum and an average of the weights starts again.
     """
 
-    processes = 1
     dimensions: Tensor
     turned: Tensor
 
@@ -171,7 +170,8 @@ class DimensionalityDriven(Strategy):
         layer = last_linear(snapshot.model, self.num_classes, CALLER)
         with capture_features(layer, CALLER) as hook:
             features = [
-                hook.take(len(index)).float().cpu() for index, _ in snapshot.predict(rows.numpy())
+                hook.take_together(len(index), layer, self.group).float().cpu()
+                for index, _ in snapshot.predict(rows.numpy())
             ]
         groups = torch.cat(features).split(GROUP)  # type: ignore[no-untyped-call]
         found = [local_dimension(group) for group in groups if len(group) > NEIGHBOURS]

@@ -88,7 +88,6 @@ class DynamicBootstrapping(Strategy):
     z(x_s) come from the same pass.
     """
 
-    processes = 1
     table: Tensor
     bounds: Tensor
     epochs: Tensor
@@ -147,23 +146,29 @@ class DynamicBootstrapping(Strategy):
         with torch.no_grad():
             z = model(batch.x).float()
         model.train()
-        other = torch.randperm(len(batch.y)).to(batch.y.device)
+        # Pairs are of the batch of all processes, of which this one learns its own rows.
+        own, number = self.group.place(len(batch.y))
+        all_x, all_y, all_z = self.group.rows(batch.x, batch.y, z)
+        other = self.group.of_first(torch.randperm(number).to(batch.y.device))[own]
         alpha = min(max(self.alpha, 1e-30), 1e30)  # in range of float32, with the same weights
-        lam = float(torch.distributions.Beta(alpha, alpha).sample())
-        B = self.wrong(z, batch.y)
+        drawn = torch.distributions.Beta(alpha, alpha).sample().to(z.device)
+        lam = float(self.group.of_first(drawn))
+        B = self.wrong(all_z, all_y)
         is_dynamic = self.kind == "dynamic" and int(self.epochs) >= self.mixes_from
         boots = int(self.epochs) >= self.boots_from
-        share: Tensor | float = (1 - B) / ((1 - B) + (1 - B[other])) if is_dynamic else lam
-        mixed = model(mix(batch.x, batch.x[other], share))
+        share: Tensor | float = lam
+        if is_dynamic:
+            share = (1 - B[own]) / ((1 - B[own]) + (1 - B[other]))
+        mixed = model(mix(batch.x, all_x[other], share))
         log_p = torch.log_softmax(mixed.float(), 1)
-        target = F.one_hot(batch.y, z.size(1)).float()
+        target = F.one_hot(all_y, z.size(1)).float()
         if boots:
-            target = self.bootstrapped(target, z, B)
+            target = self.bootstrapped(target, all_z, B)
         weight = 0.5 if is_dynamic and boots else lam
         # H is linear in its target, so the weighted sum over the pair is of one target.
-        loss = expected_surprise(mix(target, target[other], weight), log_p).mean()
+        loss = expected_surprise(mix(target[own], target[other], weight), log_p).mean()
         if boots:
-            loss = loss + self.weight * imbalance(log_p)
+            loss = loss + self.weight * imbalance(self.group.log_mean(log_p))
         return loss, z
 
     def taught(self, e: Evidence, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -206,11 +211,9 @@ def mix(a: Tensor, b: Tensor, share: Tensor | float) -> Tensor:
     return share * a + (1 - share) * b
 
 
-def imbalance(log_p: Tensor) -> Tensor:
-    """Return R = Σ_c (1/C) log((1/C)/p̄_c), 0 if the mean of p over the batch is uniform."""
-    N, C = log_p.shape
-    log_mean = log_p.logsumexp(0) - math.log(N)
-    return -log_mean.mean() - math.log(C)
+def imbalance(log_mean: Tensor) -> Tensor:
+    """Return R = Σ_c (1/C) log((1/C)/p̄_c) from log p̄ [C], 0 if p̄ is uniform."""
+    return -log_mean.mean() - math.log(len(log_mean))
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,6 @@ class TruncatedGCE(Strategy):
     label would be kept, all are.
     """
 
-    processes = 1
     kept: Tensor
 
     def __init__(self, context: RunContext, *, q: float, k: float, begin: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -74,7 +73,7 @@ class Joint(Strategy):
         Stage("labels and weights", FIRST, schedule="constant"),
         Stage("weights from scratch", 1 - FIRST, fresh=True),
     )
-    processes = 1
+    remembers = True
     prior: Tensor
     epochs: Tensor
 
@@ -120,8 +119,7 @@ class Joint(Strategy):
         if self.stage > 0:
             return None
         log_p = torch.log_softmax(logits.float(), 1)
-        log_mean = log_p.logsumexp(0) - math.log(len(log_p))
-        balance = -(self.prior * log_mean).sum()
+        balance = -(self.prior * self.group.log_mean(log_p)).sum()
         return self.alpha * balance + self.beta * entropy(log_p).mean()
 
     def after_step(self, logits: Tensor, batch: Batch) -> None:

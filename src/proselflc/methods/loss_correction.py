@@ -222,7 +222,6 @@ class LossCorrection(Strategy):
                 Stage("cross entropy, to estimate T", FIRST),
                 Stage("corrected loss", 1 - FIRST, fresh=True),
             )
-            self.processes = 1
         T = torch.eye(context.num_classes) if transition is None else transition.float()
         self.register_buffer("T", T)
 

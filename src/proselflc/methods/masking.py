@@ -75,6 +75,9 @@ class Masking(Strategy):
     times. The publication continues with the network of the first stage. Here it is re-initialised,
     as with a forward correction: one that has begun to memorise labels pulls S to the identity.
 
+    Each of several processes teaches generator and discriminator with the whole batch, so that they
+    are equal in all.
+
     The mask is [C, C] bool, row = true class; without one, transitions within coarse classes are
     possible. A class can always keep its label.
     """
@@ -83,7 +86,6 @@ class Masking(Strategy):
         Stage("cross entropy", FIRST),
         Stage("with the generator", 1 - FIRST, fresh=True),
     )
-    processes = 1
     mask: Tensor
     turn: Tensor
 
@@ -144,14 +146,17 @@ class Masking(Strategy):
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
         if self.stage == 0:
             return super().loss(logits, batch, progress)
+        own, number = self.group.place(len(batch.y))
         # The first index distinguishes the micro-batches of a step.
-        z = self._noise(len(batch.y), "network", int(batch.index[0]))
+        first = int(self.group.of_first(batch.index[:1]))
+        z = self._noise(number, "network", first)[own]
         return _reconstruction(logits, batch.y, self._log_matrices(z))
 
     def after_step(self, logits: Tensor, batch: Batch) -> None:
         if self.stage == 0:
             return
-        N, y = len(batch.y), batch.y.to(logits.device)
+        logits, y = self.group.rows(logits, batch.y.to(logits.device))
+        N = len(y)
 
         def of_generator() -> Tensor:
             log_S = self._log_matrices(self._noise(N, "generator"))

@@ -68,7 +68,6 @@ class NoiseLayer(Strategy):
         Stage("cross entropy", FIRST),
         Stage("with the noise layer", 1 - FIRST),
     )
-    processes = 1
     flow: Tensor
 
     def __init__(self, context: RunContext, *, layer: str = "simple") -> None:
@@ -128,7 +127,8 @@ class NoiseLayer(Strategy):
             z = torch.einsum("nf,ijf->nij", h.float(), self.w) + self.b  # [N, C, C]
         log_T = torch.log_softmax(z, 2)
         with torch.no_grad():
-            self.flow.mul_(KEPT).add_(torch.einsum("ni,nij->ij", log_p.exp(), log_T.exp()))
+            flow = torch.einsum("ni,nij->ij", log_p.exp(), log_T.exp())
+            self.flow.mul_(KEPT).add_(self.group.total(flow))
         y = batch.y[:, None, None].expand(-1, len(self.b), 1)
         return -torch.logsumexp(log_p + log_T.gather(2, y)[:, :, 0], 1).mean()
 

@@ -57,7 +57,10 @@ class SelfAdaptiveTraining(PredictionMemory):
         log_p = torch.log_softmax(logits.float(), 1)
         t = self.renewed(logits, batch, self.prediction(logits.detach()))
         w = t.amax(1)
-        return (w * expected_surprise(t, log_p)).sum() / w.sum()
+        # The loop weights the loss of a process by its share N_r/N of the batch.
+        mass, number = self.group.total(torch.stack((w.sum(), w.new_tensor(float(len(w))))))
+        loss: Tensor = (w * expected_surprise(t, log_p)).sum() / mass * (number / max(len(w), 1))
+        return loss
 
     def after_step(self, logits: Tensor, batch: Batch) -> None:
         if self._moves:

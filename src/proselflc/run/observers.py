@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
 from accelerate import Accelerator
 
 from proselflc.errors import InputError, unknown
@@ -21,6 +22,7 @@ from proselflc.training.loop import Observer, StepResult, Training
 from proselflc.training.observations import Observations, Recorder, observe
 from proselflc.training.run_directory import Json, RunDirectory
 
+EXCHANGED = 2**18  # numbers of records that processes exchange at once
 DISPLAY_INTERVAL = 0.2  # seconds between two updates of the progress bar
 
 
@@ -93,23 +95,42 @@ class Meter(Observer):
 
 
 class RecordWriter(Observer):
-    """Records every step's observations of all processes in the main one, a file per epoch."""
+    """Records every step's observations of all processes in the main one, a file per epoch.
+
+    Several processes exchange them every few steps, at the end of an epoch, and before a checkpoint
+    is written.
+    """
 
     def __init__(self, recorder: Recorder, accelerator: Accelerator, written: Written) -> None:
         self.recorder = recorder
         self.written = written
         self._accelerator = accelerator
+        self._epoch = 0
+        self._waiting: list[Observations] = []  # of this process, not exchanged yet
+        self._numbers = 0  # in those of all processes
 
     def observe(self, result: StepResult) -> None:
         own = observe(result.corrected, means=self.recorder.wants_means(result.epoch))
-        index, facts, *means = processes.gathered(
-            self._accelerator, own.index, own.facts, *own.means
-        )
+        self._epoch = result.epoch
+        self._waiting.append(own)
+        self._numbers += result.size * sum(one.size(1) for one in (own.facts, *own.means))
+        alone = self._accelerator.num_processes == 1
+        if alone or result.ends_epoch or self._numbers > EXCHANGED:
+            self.exchange()
+        if result.ends_epoch and self._accelerator.is_main_process:
+            self.written.add(self.recorder.end_epoch(result.epoch))
+
+    def exchange(self) -> None:
+        """Add what was observed since the last time to the main process's records; all call it."""
+        if not self._waiting:
+            return
+        columns = zip(*((one.index, one.facts, *one.means) for one in self._waiting), strict=True)
+        own = [column[0] if len(column) == 1 else torch.cat(column) for column in columns]
+        self._waiting, self._numbers = [], 0
+        index, facts, *means = processes.gathered(self._accelerator, *own)
         if self._accelerator.is_main_process:
             every = Observations(index.cpu(), facts.cpu(), tuple(mean.cpu() for mean in means))
-            self.recorder.add(result.epoch, every)
-            if result.ends_epoch:
-                self.written.add(self.recorder.end_epoch(result.epoch))
+            self.recorder.add(self._epoch, every)
 
 
 class History(Observer):
@@ -154,6 +175,8 @@ class Progress(Observer):
         if now - self._updated < DISPLAY_INTERVAL:
             return
         self._updated = now
+        if len(result.logits) == 0:  # this process had no example of the batch
+            return
         meter, predicted = self._meter, result.logits.argmax(1)
         numbers = {
             "epoch": float(result.epoch + 1),
@@ -210,10 +233,13 @@ def check_tracker(name: str) -> None:
 
 
 class Checkpointer(Observer):
-    """Saves the state every few seconds, before a stop and at the end; the main process alone.
+    """Saves the state every few seconds, before a stop and at the end.
 
-    `contents` returns tensors and facts of the whole state. `saved_step` is the step of the last
-    checkpoint, or -1. `is_saving` is true while one is written.
+    The main process decides when, and writes. All processes collect the state, since each may have
+    a share of what the method keeps per example: if there are several, they save after the step
+    that follows the decision and carries it. `contents` returns tensors and facts of the whole
+    state. `saved_step` is the step of the last checkpoint, or -1. `is_saving` is true while one is
+    written.
     """
 
     def __init__(
@@ -240,7 +266,11 @@ class Checkpointer(Observer):
 
     def after_step(self, result: StepResult) -> None:
         self._completed = result.step
+        accelerator = self._training.accelerator
         is_due = time.monotonic() - self._saved_at >= self._interval
+        if accelerator.num_processes > 1:
+            wants = is_due and bool(accelerator.is_main_process) and not result.save
+            self._training.wants_checkpoint, is_due = wants, result.save
         if is_due or result.stop or result.step == self._training.total_steps:
             self._save()
             self._saved_at = time.monotonic()
@@ -255,16 +285,17 @@ class Checkpointer(Observer):
 
     def _save(self) -> None:
         """Save the state, unless its weights are not finite: the next step will report it."""
-        if not self._training.accelerator.is_main_process:
-            return
         module = self._training.module
         finite = all(bool(weight.isfinite().all()) for weight in module.parameters())
-        if not finite or any(bool(buffer.isnan().any()) for buffer in module.buffers()):
+        is_sound = finite and not any(bool(buffer.isnan().any()) for buffer in module.buffers())
+        if not processes.agreed(is_sound):  # running statistics differ between processes
             return
         step = self._training.step
         self.is_saving = True
         try:
-            checkpoint.write(self._directory.checkpoints, State(step, *self._contents()))
+            tensors, facts = self._contents()
+            if self._training.accelerator.is_main_process:
+                checkpoint.write(self._directory.checkpoints, State(step, tensors, facts))
             self.saved_step = step
         finally:
             self.is_saving = False

@@ -76,13 +76,22 @@ class PreparedRun:
 
     @cached_property
     def sample(self) -> Ints:
-        """Return the positions of the training examples used in evaluations."""
-        n = len(self.dataset.train)
-        return np.linspace(0, n - 1, min(n, self.config.eval_examples)).astype(np.int64)
+        """Return the positions of the training examples that this process evaluates."""
+        n, (rank, world) = len(self.dataset.train), self.shard
+        every = np.linspace(0, n - 1, min(n, self.config.eval_examples)).astype(np.int64)
+        m = len(every)
+        own = np.arange(m * rank // world, m * (rank + 1) // world)
+        if self.strategy.remembers:
+            own = np.flatnonzero(every % world == rank)
+        return np.take(every, own)
 
-    def for_evaluation(self, part: Part) -> Batches:
-        """Return the batches of a part in order, with test-time transforms."""
-        order = Order(EVALUATION_BATCH, shuffle=False, shard=self.shard)
+    def for_evaluation(self, part: Part, *, is_share: bool = False) -> Batches:
+        """Return the batches of a part in order, with test-time transforms.
+
+        They are shared by all processes, unless the part is this process's share already.
+        """
+        shard = (0, 1) if is_share else self.shard
+        order = Order(EVALUATION_BATCH, shuffle=False, shard=shard)
         workers, last = self.config.workers, self.config.recipe.channels_last
         return loader(part, self.preprocessing, order, workers=workers, channels_last=last)
 
@@ -170,9 +179,15 @@ def prepare(
             field="batch_size",
             fix=f"lower {option('batch_size')}",
         )
+    if n < 2 * shard[1]:
+        raise InputError(
+            f"{shard[1]} process{'es need' if shard[1] > 1 else ' needs'} at least {2 * shard[1]} "
+            f"training examples, and {dataset.name} has {n}",
+            fix="add examples" if n < 2 else f"start at most {n // 2}",
+        )
     if batch_size < 2 * shard[1]:
         raise InputError(
-            f"a batch of {recipe.batch_size} is too small: {shard[1]} "
+            f"a batch of {batch_size} is too small: {shard[1]} "
             f"process{'es need' if shard[1] > 1 else ' needs'} at least {2 * shard[1]} examples at "
             f"a time, so raise {option('batch_size')}",
             field="batch_size",
@@ -221,15 +236,8 @@ def prepare(
             fix=f"resume the run in {begun_in}, as it was begun",
         )
     order = Order(batch_size, recipe.seed, least=2 * begun_in, shard=shard)
-    train = loader(
-        dataset.train,
-        scaling,
-        order,
-        augment=augment,
-        workers=config.workers,
-        channels_last=recipe.channels_last,
-    )
-    total = recipe.total_steps(len(train))
+    batches = order.count(n)
+    total = recipe.total_steps(batches)
     resolved = replace(
         config,
         parameters=parameters.given(),
@@ -241,7 +249,7 @@ def prepare(
     )
     context = RunContext(
         total_steps=total,
-        batches=len(train),
+        batches=batches,
         given=labels.given,
         names=dataset.names,
         preprocessing=scaling,
@@ -256,6 +264,14 @@ def prepare(
     strategy = methods.strategy(config.method, parameters, context)
     for note in strategy.notes():
         report(note)
+    train = loader(
+        dataset.train,
+        scaling,
+        replace(order, by_position=strategy.remembers),
+        augment=augment,
+        workers=config.workers,
+        channels_last=recipe.channels_last,
+    )
     return PreparedRun(
         config=resolved,
         dataset=dataset,
@@ -266,7 +282,7 @@ def prepare(
         context=context,
         train=train,
         total_steps=total,
-        eval_steps=_eval_steps(config, len(train), total),
+        eval_steps=_eval_steps(config, batches, total),
         shard=shard,
         begun_in=begun_in,
         leaking=data.leaking,

@@ -28,6 +28,7 @@ from proselflc.run.prepare import PreparedRun
 from proselflc.training import checkpoint, observations, processes
 from proselflc.training.checkpoint import State
 from proselflc.training.loop import Training
+from proselflc.training.memories import memories
 from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.wording import option
 
@@ -96,6 +97,9 @@ def _needed_bytes(prepared: PreparedRun, training: Training) -> int:
     logits = sum(4 * m * C for m in evaluated if not memory_budget.keeps_all(m, C))
     weights = sum(p.numel() * p.element_size() for p in training.module.parameters())
     method = sum(t.numel() * t.element_size() for t in training.strategy.buffers())
+    for memory in memories(training.strategy).values():  # a checkpoint has those of all processes
+        own = sum(t.numel() * t.element_size() for t in memory.per_example().values())
+        method += own * (prepared.shard[1] - 1)
     # Two checkpoints and one being written, of weights, average, optimiser and method.
     return rows + 4 * means + 14 * weights + 3 * method + logits + 10**6
 

@@ -5,7 +5,7 @@ At its end a run has a model for predictions, an evaluation, the audit, and a su
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,6 +23,7 @@ from proselflc.auditing.examples import write_parquet
 from proselflc.auditing.fitting import Fitting, FittingPoint
 from proselflc.auditing.records import HeldOut, Records
 from proselflc.auditing.verdict import Compared
+from proselflc.data.batches import Batch
 from proselflc.data.corrections import Corrections
 from proselflc.data.dataset import Dataset, Part
 from proselflc.data.labels import Labels
@@ -137,8 +138,7 @@ def fitting(prepared: PreparedRun, training: Training) -> FittingPoint:
     C = prepared.dataset.num_classes
     measures = Fitting(C, clean is not None)
     sample = torch.from_numpy(prepared.sample)
-    loader = prepared.for_evaluation(prepared.dataset.train.take(prepared.sample))
-    for batch, z in predict_batches(training.evaluated, loader, training.accelerator.device):
+    for batch, z in _predicted_sample(prepared, training):
         batch = batch._replace(index=sample[batch.index])
         corrected = CorrectedBatch(training.strategy, z, batch, training.progress)
         measures.add_measured(
@@ -155,6 +155,15 @@ def fitting(prepared: PreparedRun, training: Training) -> FittingPoint:
             f"{option('lr')}, a {option('warmup')} of some hundred steps, or {option('clip', 1)}"
         )
     return Fitting.from_sums(sums, num_classes=C, clean_known=clean is not None).result()
+
+
+def _predicted_sample(prepared: PreparedRun, training: Training) -> Iterator[tuple[Batch, Tensor]]:
+    """Yield the batches of this process's sample, which may be empty, with their logits."""
+    if len(prepared.sample):
+        loader = prepared.for_evaluation(
+            prepared.dataset.train.take(prepared.sample), is_share=True
+        )
+        yield from predict_batches(training.evaluated, loader, training.accelerator.device)
 
 
 def accuracy(prepared: PreparedRun, training: Training, part: Part | None) -> float | None:

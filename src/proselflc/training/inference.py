@@ -22,6 +22,7 @@ from proselflc.data.batches import Batch, Batches
 from proselflc.data.memory_budget import keeps_all
 from proselflc.errors import InputError
 from proselflc.training import processes
+from proselflc.training.group import Group
 
 
 class StoredLogits:
@@ -108,19 +109,31 @@ def logits_of_all(
         logits = StoredLogits(folder, num_examples, num_classes)
     else:
         logits = torch.zeros(0, num_classes)
+    for index, found in predict_together(model, loader, num_classes, accelerator):
+        if isinstance(logits, StoredLogits):
+            logits.put(index, found)
+        elif len(logits):
+            logits[index.cpu()] = found.cpu()
+    return logits
+
+
+def predict_together(
+    model: nn.Module, loader: Batches, num_classes: int, accelerator: Accelerator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield index [N] and logits [N, C] of every batch of all processes, in each of them.
+
+    A process computes the logits of its share of the batch alone. All must call it.
+    """
     with _evaluating(model):
         for batch in loader.batches():  # as many in every process, some without examples
             found = torch.zeros(0, num_classes, device=accelerator.device)
             if len(batch.y):
                 with torch.inference_mode():
                     found = model(batch.x.to(accelerator.device)).float()
-            index = batch.index.to(accelerator.device)
-            index, found = processes.gathered(accelerator, index, found)
-            if isinstance(logits, StoredLogits):
-                logits.put(index, found)
-            elif len(logits):
-                logits[index.cpu()] = found.cpu()
-    return logits
+            index, found = processes.gathered(
+                accelerator, batch.index.to(accelerator.device), found
+            )
+            yield index, found
 
 
 @dataclass(frozen=True)
@@ -149,6 +162,18 @@ class FeatureHook:
     def take(self, number: int) -> Tensor:
         """Return the last input [N, F] and forget it."""
         h, self._h = self._h, None
+        return self._checked(h, number)
+
+    def take_together(self, number: int, layer: nn.Linear, group: Group) -> Tensor:
+        """Return the last inputs [N, F] of a layer for a batch that the processes shared."""
+        h, self._h = self._h, None
+        if not group.is_alone and (h is None or h.dim() == 2):
+            # A process with an empty share has not called its model.
+            own = layer.weight.new_zeros(0, layer.in_features) if h is None else h.float()
+            h = group.rows(own)[0]
+        return self._checked(h, number)
+
+    def _checked(self, h: Tensor | None, number: int) -> Tensor:
         if h is None or h.dim() != 2 or len(h) != number:
             got = "receives no batch" if h is None else f"receives {list(h.shape)}"
             raise InputError(

@@ -24,9 +24,16 @@ from proselflc.correction.memory import OtherStorageError
 from proselflc.data import memory_budget
 from proselflc.data.batches import Batch, Batches, generator_for
 from proselflc.errors import InputError
-from proselflc.training import checkpoint, processes
+from proselflc.training import checkpoint, memories, processes
+from proselflc.training.group import Group
 from proselflc.training.recipe import Recipe, factor
-from proselflc.training.strategy import CorrectedBatch, Snapshot, Strategy, spans, trainable
+from proselflc.training.strategy import (
+    CorrectedBatch,
+    Snapshot,
+    Strategy,
+    spans,
+    trainable,
+)
 from proselflc.wording import option
 
 
@@ -47,6 +54,7 @@ class StepResult:
     size: int  # number of examples in the whole batch
     lr: float
     stop: bool  # whether a process had asked for a stop before the step, or the only one during it
+    save: bool  # whether the main process had asked for a checkpoint before the step
 
     @property
     def logits(self) -> Tensor:
@@ -88,13 +96,8 @@ class Training:
         *,
         accelerator: Accelerator,
     ) -> None:
-        most = strategy.processes
-        if most is not None and accelerator.num_processes > most:
-            raise InputError(
-                f"the method supports one process, and {accelerator.num_processes} were started",
-                field="method",
-                fix="start one",
-            )
+        strategy.group = Group(accelerator)
+        memories.check_shards(strategy)
         self.spans = spans(strategy.stages, total_steps, batches)
         self.batches = batches
         self.recipe = recipe
@@ -104,6 +107,7 @@ class Training:
         self._entered = -1  # number of the last stage that was begun
         self.wants_stop = False  # True ends the loop after the next step
         self.is_interrupted = False  # True if a signal wants it to end
+        self.wants_checkpoint = False  # True saves the state after the next step
         self.strategy = strategy.to(accelerator.device)
         self.module = model.to(accelerator.device)  # bare, without wrappers of the loop
         self._initial = None
@@ -189,12 +193,12 @@ class Training:
         for group in self.bare_optimizer.param_groups:
             group["lr"] = lr
         here = Batch(*(t.to(accelerator.device) for t in batch))
-        size, mass, stop = self._totals(here)
+        size, mass, stop, save = self._totals(here)
         progress = (self.step + 1 - span.first) / span.steps
         if not self.model.training:
             self.model.train()
         total, logits = torch.zeros((), device=accelerator.device), []
-        pieces = _pieces(here, recipe.accumulate)
+        pieces = _pieces(here, recipe.accumulate, size // accelerator.num_processes)
         for k, piece in enumerate(pieces):
             is_last = k == len(pieces) - 1
             with contextlib.nullcontext() if is_last else accelerator.no_sync(self.model):
@@ -207,8 +211,10 @@ class Training:
                 share = self.strategy.mass(piece) / mass
                 scale = share * accelerator.num_processes
                 accelerator.backward(loss if scale == 1 else loss * scale)
-            total += loss.detach() * share
+            if len(piece.y):  # the mean over no examples is not a number, and its gradient is 0
+                total += loss.detach() * share
             logits.append(z)
+        self._share_gradients(is_empty=len(here.y) == 0)
         loss_value = self._checked(total, lr)
         if recipe.clip is not None:
             # The strategy's parameters belong to the same step.
@@ -230,16 +236,26 @@ class Training:
             size=size,
             lr=lr,
             stop=stop or (accelerator.num_processes == 1 and self.wants_stop),
+            save=save,
         )
 
-    def _totals(self, batch: Batch) -> tuple[int, float, bool]:
-        """Return the size and mass of the whole batch, and whether any process wants to stop."""
-        size, mass, stop = len(batch.y), self.strategy.mass(batch), self.wants_stop
+    def _totals(self, batch: Batch) -> tuple[int, float, bool, bool]:
+        """Return the size and mass of the whole batch, and whether to stop and to save."""
+        size, mass = len(batch.y), self.strategy.mass(batch)
+        stop, save, self.wants_checkpoint = self.wants_stop, self.wants_checkpoint, False
         if self.accelerator.num_processes > 1:
-            numbers = torch.tensor([size, mass, stop], dtype=torch.float64)
+            numbers = torch.tensor([size, mass, stop, save], dtype=torch.float64)
             summed = processes.summed(self.accelerator, numbers).tolist()
-            size, mass, stop = int(summed[0]), summed[1], summed[2] > 0
-        return size, mass or 1.0, stop  # a mass of 0 would divide 0 by 0
+            size, mass, stop, save = int(summed[0]), summed[1], summed[2] > 0, summed[3] > 0
+        return size, mass or 1.0, stop, save  # a mass of 0 would divide 0 by 0
+
+    def _share_gradients(self, *, is_empty: bool) -> None:
+        """Average the gradients of the strategy's parameters, as those of the model were."""
+        parameters = trainable(self.strategy)
+        for parameter in parameters:
+            if is_empty and parameter.grad is not None:
+                parameter.grad.zero_()
+        self.strategy.group.average_gradients(parameters)
 
     def _checked(self, loss: Tensor, lr: float) -> float:
         """Return the loss of the whole batch, and refuse one that is not finite."""
@@ -261,7 +277,15 @@ class Training:
                     buffer.copy_(broadcast(buffer.clone(), from_process=0))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of the state by name, without copying: the next step changes them."""
+        """Return the tensors of the state by name, without copying: the next step changes them.
+
+        They are those of one process whatever the number of processes, of which all must call this;
+        the main one alone gets what is per example whole.
+        """
+        return memories.with_all_examples(self._own_tensors(), self.strategy)
+
+    def _own_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of the state, with this process's share of what is per example."""
         state: dict[str, Tensor] = {}
         for name, module in self._modules.items():
             state |= checkpoint.named(name, module.state_dict())
@@ -287,11 +311,12 @@ class Training:
         """Restore a state that `tensors` and `facts` returned; refuse that of another run."""
         self._entered = self._stage_of(state)
         self._arrange(max(self._entered, 0))
-        mine = self.tensors()
+        mine = self._own_tensors()
         self._check_fit(state, mine)
+        own = memories.with_own_examples(state.tensors, self.strategy)
         try:
             for name, module in self._modules.items():
-                module.load_state_dict(checkpoint.part(state.tensors, name))
+                module.load_state_dict(checkpoint.part(own, name))
         except OtherStorageError as error:
             reason = str(error).partition(";")[0]
             raise InputError(
@@ -390,9 +415,12 @@ def _heed_signals(weight: Tensor) -> None:
     """Let Python handle signals while gradients are computed: that is one call, and may be long."""
 
 
-def _pieces(batch: Batch, number: int) -> list[Batch]:
-    """Split a batch into parts of at least two examples, which batch normalisation needs."""
-    number = min(number, max(1, len(batch.y) // 2))
+def _pieces(batch: Batch, number: int, share: int) -> list[Batch]:
+    """Split a batch into parts of at least two examples, which batch normalisation needs.
+
+    `share` is its size, or the mean over processes, which all have the same number of parts.
+    """
+    number = min(number, max(1, share // 2))
     if number == 1:
         return [batch]
     parts = (tensor.tensor_split(number) for tensor in batch)

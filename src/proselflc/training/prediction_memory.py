@@ -72,7 +72,7 @@ class PredictionMemory(Strategy):
     and must change nothing. What the loss computed is kept until then.
     """
 
-    processes = 1
+    remembers = True
 
     def __init__(self, context: RunContext, rule: MemoryRule, kept: str) -> None:
         super().__init__(CrossEntropy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -56,16 +57,33 @@ def gathered(accelerator: Accelerator, *tensors: Tensor) -> tuple[Tensor, ...]:
     """
     if accelerator.num_processes == 1:
         return tensors
-    size = torch.tensor([len(tensors[0])], device=accelerator.device)
-    sizes: list[int] = accelerator.gather(size).tolist()
+    sizes = _sizes(accelerator, len(tensors[0]))
+    return tuple(torch.cat(_parts(accelerator, tensor, sizes)) for tensor in tensors)
+
+
+def parts(accelerator: Accelerator, tensor: Tensor) -> tuple[Tensor, ...]:
+    """Return the tensors [N, …] of all processes, of any type; N may differ and be 0."""
+    # Not every backend exchanges every type.
+    width = math.prod(tensor.shape[1:])
+    content = tensor.contiguous().reshape(len(tensor), width).view(torch.uint8)
+    found = _parts(accelerator, content, _sizes(accelerator, len(tensor)))
+    return tuple(one.view(tensor.dtype).reshape(-1, *tensor.shape[1:]) for one in found)
+
+
+def _sizes(accelerator: Accelerator, number: int) -> list[int]:
+    sizes: list[int] = accelerator.gather(
+        torch.tensor([number], device=accelerator.device)
+    ).tolist()
+    return sizes
+
+
+def _parts(accelerator: Accelerator, tensor: Tensor, sizes: list[int]) -> list[Tensor]:
     most = max(sizes)
-    result = []
-    for tensor in tensors:
-        room = tensor.new_zeros(most, *tensor.shape[1:])
-        room[: len(tensor)] = tensor
-        every: Tensor = accelerator.gather(room.to(accelerator.device))
-        result.append(torch.cat([every[k * most : k * most + s] for k, s in enumerate(sizes)]))
-    return tuple(result)
+    room = tensor
+    if len(tensor) < most:
+        room = torch.cat((tensor, tensor.new_zeros(most - len(tensor), *tensor.shape[1:])))
+    every: Tensor = accelerator.gather(room.to(accelerator.device))
+    return [every[k * most : k * most + size] for k, size in enumerate(sizes)]
 
 
 def alike(accelerator: Accelerator, number: int) -> bool:

@@ -25,6 +25,7 @@ from proselflc.data.batches import Batch
 from proselflc.data.inputs import Bools, Floats, Ints
 from proselflc.data.preprocessing import Preprocessing
 from proselflc.errors import InputError
+from proselflc.training.group import Group
 from proselflc.training.recipe import Precision, Schedule
 from proselflc.wording import option
 
@@ -121,10 +122,13 @@ class RunContext:
 
 
 class Predict(Protocol):
-    """Applies a model to training examples."""
+    """Applies a model to training examples; all processes share the work and must call it."""
 
     def __call__(self, rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield index [N] and logits [N, C] of every batch, of all examples or of some rows."""
+        """Yield index [N] and logits [N, C] of every batch, of all examples or of some rows.
+
+        Several processes yield the same batches, with the same bits.
+        """
 
 
 @dataclass(frozen=True)
@@ -148,10 +152,19 @@ class Strategy(nn.Module):
     gradients are trained with the model's. A subclass overrides the hooks it needs and no more.
     With weights w [n] of the examples, the loss of a batch is Σ_i w_i L_i / Σ_i w_i, as in
     `F.cross_entropy` with class weights.
+
+    Several processes each learn from a share of every batch, which has any number of examples if
+    the strategy remembers, and else at least two. Their gradients are averaged, weighted by `mass`;
+    a statistic of a batch that is not a mean over its examples comes from `group`. What is made of
+    predictions of all examples must be the same in all processes, which follows if it depends on
+    nothing else, and random numbers are drawn from a generator with a key.
     """
 
     stages: tuple[Stage, ...] = (Stage("training"),)  # in order; their shares sum to 1
-    processes: int | None = None  # largest number of processes it supports; None for any number
+    # Whether it learns something of every example in each step, which it keeps in a `Memory`: one
+    # of several processes then gets the examples whose index is its rank modulo their number.
+    remembers: bool = False
+    group: Group = Group()  # the processes of the training, which sets it
     sample_weight: Tensor | None
 
     def __init__(self, criterion: Criterion, sample_weight: Floats | None = None) -> None:
@@ -210,7 +223,7 @@ class Strategy(nn.Module):
         Override it in a method that feeds the model something other than the examples. The model is
         as the loop wraps it, and the batch is on its device.
         """
-        logits = model(batch.x)
+        logits = self.group.logits(model, batch.x)
         return self.loss(logits, batch, progress), logits.detach()
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:

@@ -37,7 +37,7 @@ from proselflc.run.summary import (
 from proselflc.terminal import Display, Interrupted, stop_signals
 from proselflc.training import checkpoint, processes
 from proselflc.training.checkpoint import State
-from proselflc.training.inference import predict_batches
+from proselflc.training.inference import predict_together
 from proselflc.training.loop import DivergenceError, Observer, StepResult, Training, train_steps
 from proselflc.training.observations import Recorder
 from proselflc.training.run_directory import Json, RunDirectory
@@ -278,8 +278,11 @@ class TrainingRun:
             self.directory.write_history(self.history.lines)
 
     def _contents(self) -> tuple[dict[str, Any], Json]:
-        """Return the tensors and facts of a checkpoint."""
+        """Return the tensors and facts of a checkpoint; all processes collect the tensors."""
         tensors = self.training.tensors()
+        self.records.exchange()
+        if not self.is_main:
+            return {}, {}
         tensors |= checkpoint.named("recorder", self.records.recorder.tensors())
         return tensors, {
             **self.training.facts(),
@@ -296,18 +299,17 @@ class TrainingRun:
 
     def _snapshot(self, model: nn.Module) -> Snapshot:
         """Return what a strategy may read when a stage begins or an epoch ends."""
-        prepared = self.prepared
+        prepared, C = self.prepared, self.prepared.dataset.num_classes
 
         def predict(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
             self.training.share_buffers()
             part = prepared.dataset.train
             batches = prepared.for_evaluation(part if rows is None else part.take(rows))
-            for batch, logits in predict_batches(model, batches, self.accelerator.device):
-                yield batch.index if rows is None else torch.from_numpy(rows)[batch.index], logits
+            found = predict_together(model, batches, C, self.accelerator)
+            for index, logits in found:
+                yield index if rows is None else torch.from_numpy(rows)[index.cpu()], logits
 
-        return Snapshot(
-            model, prepared.labels.given, prepared.dataset.num_classes, predict, self._note
-        )
+        return Snapshot(model, prepared.labels.given, C, predict, self._note)
 
     def _note(self, sentence: str) -> None:
         """Show a note of the method now, and keep it for the summary."""

@@ -1,0 +1,50 @@
+"""Memories in a state: a process has those of its own examples, a state those of all."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from proselflc.correction.memory import Memory
+from proselflc.errors import InputError
+from proselflc.training import checkpoint
+from proselflc.training.strategy import Strategy
+
+PREFIX = "strategy"  # of the tensors of a strategy in a state
+
+
+def memories(strategy: Strategy) -> dict[str, Memory]:
+    """Return what a strategy remembers of its own examples, by the prefix of its tensors."""
+    every = strategy.named_modules(prefix=PREFIX)
+    return {name: module for name, module in every if isinstance(module, Memory)}
+
+
+def check_shards(strategy: Strategy) -> None:
+    """Assert that memories are of the examples that this process learns."""
+    for name, memory in memories(strategy).items():
+        assert memory.shard == strategy.group.shard, f"{name} is of {memory.shard}"
+
+
+def with_all_examples(tensors: dict[str, Tensor], strategy: Strategy) -> dict[str, Tensor]:
+    """Return the tensors of a state with the memories of all processes, which must call this.
+
+    They are in the order of the examples, in the first process alone.
+    """
+    result = dict(tensors)
+    for name, memory in memories(strategy).items():
+        for key, own in checkpoint.named(name, memory.per_example()).items():
+            result[key] = strategy.group.whole(own, memory.num_examples)
+    return result
+
+
+def with_own_examples(tensors: dict[str, Tensor], strategy: Strategy) -> dict[str, Tensor]:
+    """Return the tensors of a state, in which memories have this process's examples only."""
+    result = dict(tensors)
+    for name, memory in memories(strategy).items():
+        for key, whole in checkpoint.named(name, checkpoint.part(tensors, name)).items():
+            if whole.shape[:1] != (memory.num_examples,):
+                raise InputError(
+                    f"the checkpoint does not fit this data: {key} is shaped {list(whole.shape)}, "
+                    f"expected {memory.num_examples} rows"
+                )
+            result[key] = Memory.own(whole, memory.shard)
+    return result
