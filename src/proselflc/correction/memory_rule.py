@@ -70,10 +70,17 @@ class BiasCorrectedAverage(_Exponential):
 
 @dataclass(frozen=True)
 class RunningMean(MemoryRule):
-    """m ← m + (p − m)/(k + 1), the mean of all predictions since the memory was restarted."""
+    """m ← m + (p − m)/(k + 1), the mean of all predictions since the memory was restarted.
+
+    Attributes:
+        span: the largest k + 1, so that older predictions fade; None for a mean of all.
+    """
+
+    span: int | None = None
 
     def updated(self, old: Tensor, p: Tensor, count: Tensor) -> Tensor:
-        gain = 1 / (count[:, None] + 1).to(old.dtype)
+        weight = (count[:, None] + 1).clamp(min=1, max=self.span)
+        gain = 1 / weight.to(old.dtype)
         return (1 - gain) * old + gain * p
 
 

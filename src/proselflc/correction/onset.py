@@ -1,0 +1,37 @@
+"""When a network knows what labels share: its loss on labels that it does not learn tells.
+
+As long as a network learns what examples have in common, its loss on held-out labels falls. What it
+memorises after that does not lower it. So trust may begin where the fall has ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+EARLIEST = 3  # epochs
+LAST = 3  # the last third of the epochs is compared with all
+SETTLED = 0.02  # share of the whole fall that the last third may have
+
+
+def fall(losses: Sequence[float], num_classes: int) -> tuple[float, float]:
+    """Return how far held-out losses of all epochs so far fell: in all, and in the last third.
+
+    Before the first epoch the loss is that of a guess, log C.
+    """
+    every = [math.log(num_classes), *losses]
+    now = every[-1]
+    return every[0] - now, every[len(losses) - len(losses) // LAST] - now
+
+
+def has_settled(losses: Sequence[float], num_classes: int) -> bool:
+    """Return whether the held-out losses of all epochs so far have stopped falling.
+
+    They have if the last third of the epochs has less than a fiftieth of the whole fall, after at
+    least three epochs. The last third grows with the time, so that a low learning rate is not
+    taken for an end.
+    """
+    if len(losses) < EARLIEST:
+        return False
+    whole, recent = fall(losses, num_classes)
+    return whole > 0 and recent < SETTLED * whole
