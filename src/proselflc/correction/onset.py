@@ -1,7 +1,8 @@
 """When a network knows what labels share: its loss on labels that it does not learn tells.
 
 As long as a network learns what examples have in common, its loss on held-out labels falls. What it
-memorises after that does not lower it. So trust may begin where the fall has ended.
+memorises after that does not lower it, and often raises it. So trust may begin where the fall has
+ended.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ SETTLED = 0.02  # share of the whole fall that the last third may have
 def fall(losses: Sequence[float], num_classes: int) -> tuple[float, float]:
     """Return how far held-out losses of all epochs so far fell: in all, and in the last third.
 
-    Before the first epoch the loss is that of a guess, log C.
+    Before the first epoch the loss is that of a guess, log C. The whole fall is from there to the
+    lowest loss; the last third's is negative if the loss rose.
     """
     every = [math.log(num_classes), *losses]
-    now = every[-1]
-    return every[0] - now, every[len(losses) - len(losses) // LAST] - now
+    return every[0] - min(every), every[len(losses) - len(losses) // LAST] - every[-1]
 
 
 def has_settled(losses: Sequence[float], num_classes: int) -> bool:

@@ -1,0 +1,299 @@
+"""Train many networks at once with the methods of the library: one network per method and seed.
+
+A network with one hidden layer is so small that a step of it costs little more than its calls. So
+the networks of all methods and seeds are stacked along a first axis K, and a step is a forward and
+a backward pass of the stack. The losses, memories and rules are the library's own `Strategy` of
+every method and seed, called as the training loop calls them. Images are learned by the library's
+small convolutional network, one after another.
+
+Networks of the same seed begin with the same weights and see the same batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from proselflc import methods
+from proselflc.data.batches import Batch
+from proselflc.data.inputs import Ints
+from proselflc.data.preprocessing import Preprocessing
+from proselflc.models import networks
+from proselflc.training.recipe import factor
+from proselflc.training.strategy import RunContext, Snapshot, Strategy
+
+UNUSED = cast(Preprocessing, None)  # no method of this benchmark asks for it
+MOMENTUM = 0.9
+
+
+@dataclass(frozen=True)
+class Training:
+    """How networks are trained.
+
+    Attributes:
+        epochs, batch_size, lr, weight_decay: as `fit` takes them; SGD with momentum 0.9 and the
+            schedule of the paper.
+        flips: whether images are mirrored at random.
+    """
+
+    epochs: int
+    lr: float
+    batch_size: int = 64
+    weight_decay: float = 0.0
+    flips: bool = False
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A method, its parameters and a seed."""
+
+    method: str
+    parameters: tuple[tuple[str, Any], ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a network learned.
+
+    Attributes:
+        test: share of the test examples that are predicted right, by epoch.
+        correct_fitting, wrong_fitting: shares of the right and of the wrong labels that are
+            predicted, by epoch; None without wrong labels.
+        facts: what the method says of itself.
+    """
+
+    test: list[float]
+    correct_fitting: list[float]
+    wrong_fitting: list[float] | None
+    facts: dict[str, Any]
+
+
+class StackedPerceptron(nn.Module):
+    """K networks with one hidden layer, each with the initial weights of its seed."""
+
+    def __init__(self, inputs: int, num_classes: int, seeds: Sequence[int]) -> None:
+        super().__init__()
+        made = [self._one(inputs, num_classes, seed) for seed in seeds]
+        for name in ("w1", "b1", "w2", "b2"):
+            every = torch.stack([one[name] for one in made])
+            self.register_parameter(name, nn.Parameter(every))
+
+    @staticmethod
+    def _one(inputs: int, num_classes: int, seed: int) -> dict[str, Tensor]:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            one = networks.mlp(inputs, num_classes)
+        w1, b1, w2, b2 = (parameter.detach() for parameter in one.parameters())
+        return {"w1": w1.T, "b1": b1[None], "w2": w2.T, "b2": b2[None]}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits [K, N, C] of inputs [K, N, D] or [N, D]."""
+        x = x.expand(len(self.w1), *x.shape[-2:])
+        hidden = torch.baddbmm(self.b1, x, self.w1).relu_()
+        return torch.baddbmm(self.b2, hidden, self.w2)
+
+
+class Convnets(nn.Module):
+    """K small convolutional networks, one after another."""
+
+    def __init__(self, shape: tuple[int, ...], num_classes: int, seeds: Sequence[int]) -> None:
+        super().__init__()
+        made = []
+        for seed in seeds:
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                made.append(networks.convnet(*shape, num_classes))
+        self.each = nn.ModuleList(made).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits [K, N, C] of images [K, N, …] or [N, …]."""
+        x = x.expand(len(self.each), *x.shape[-4:])
+        return torch.stack([net(one) for net, one in zip(self.each, x, strict=True)])
+
+
+def train(
+    x: npt.NDArray[np.float32],
+    given: dict[int, Ints],
+    y: Ints,
+    test_x: npt.NDArray[np.float32],
+    test_y: Ints,
+    learners: Sequence[Learner],
+    how: Training,
+) -> list[Outcome]:
+    """Return what every learner's network learned, evaluated after every epoch.
+
+    Args:
+        x: [n, D] or [n, channels, height, width].
+        given: the labels [n] of every seed.
+        y: [n] the true labels, for the measures alone.
+        test_x, test_y: the test examples.
+        learners: one network each.
+        how: the recipe.
+    """
+    n, C = len(x), int(y.max()) + 1
+    batches = -(-n // how.batch_size)
+    total = how.epochs * batches
+    seeds = sorted({one.seed for one in learners})
+    labels = {seed: torch.from_numpy(given[seed]) for seed in seeds}
+    names = tuple(map(str, range(C)))
+
+    def strategy_of(one: Learner) -> Strategy:
+        context = RunContext(total, batches, given[one.seed], names, UNUSED, seed=one.seed)
+        return methods.strategy(
+            one.method, methods.resolved(one.method, dict(one.parameters)), context
+        )
+
+    strategies = [strategy_of(one) for one in learners]
+    kinds = [one.seed for one in learners]
+    is_flat = x.ndim == 2
+    net: nn.Module = (
+        StackedPerceptron(x.shape[1], C, kinds) if is_flat else Convnets(x.shape[1:], C, kinds)
+    )
+    inputs, test_inputs = torch.from_numpy(x), torch.from_numpy(test_x)
+    optimizer = torch.optim.SGD(
+        net.parameters(), lr=how.lr, momentum=MOMENTUM, weight_decay=how.weight_decay
+    )
+    place = [seeds.index(one.seed) for one in learners]
+    together = _together(learners, strategies, seeds)
+    curves = _Curves(learners, labels, torch.from_numpy(y), torch.from_numpy(test_y))
+    step = 0
+    for epoch in range(how.epochs):
+        orders = [_order(n, seed, epoch) for seed in seeds]
+        curves.begin()
+        for start in range(0, n, how.batch_size):
+            index = [order[start : start + how.batch_size] for order in orders]
+            of_seed = torch.stack([inputs[rows] for rows in index])
+            if how.flips:
+                of_seed = _flipped(of_seed, seeds, step)
+            progress = (step + 1) / total
+            for group in optimizer.param_groups:
+                group["lr"] = how.lr * factor("multistep", step, total)
+            logits = net(of_seed[place])
+            items = [
+                Batch(of_seed[k], labels[seeds[k]][index[k]], index[k]) for k in range(len(seeds))
+            ]
+            loss = torch.zeros(())
+            for some in together:
+                strategy = strategies[some.start]
+                batch = items[place[some.start]] if len(some) == 1 else _joined(items)
+                loss = loss + len(some) * strategy.loss(
+                    logits[some.start : some.stop].flatten(0, 1), batch, progress
+                )
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            z = logits.detach()
+            for some in together:
+                if len(some) == 1:
+                    strategies[some.start].after_step(z[some.start], items[place[some.start]])
+            curves.add(z, index, place)
+            step += 1
+        for k, strategy in enumerate(strategies):
+            seed = learners[k].seed
+            strategy.after_epoch(0, epoch, _snapshot(net, given[seed], C))
+        net.eval()
+        with torch.no_grad():
+            curves.end(_in_pieces(net, test_inputs))
+        net.train()
+    return curves.outcomes(strategies)
+
+
+def _together(
+    learners: Sequence[Learner], strategies: Sequence[Strategy], seeds: Sequence[int]
+) -> list[range]:
+    """Return the learners whose losses are computed at once.
+
+    Those are the ones of all seeds of a method that is a criterion and nothing else, so that the
+    loss of all is the mean of theirs; any other learner is alone.
+    """
+    found, k = [], 0
+    while k < len(learners):
+        some = range(k, k + len(seeds))
+        is_plain = (
+            some.stop <= len(learners)
+            and [learners[i].seed for i in some] == list(seeds)
+            and len({(learners[i].method, learners[i].parameters) for i in some}) == 1
+            and all(type(strategies[i]) is Strategy for i in some)
+        )
+        found.append(some if is_plain else range(k, k + 1))
+        k = found[-1].stop
+    return found
+
+
+def _joined(items: Sequence[Batch]) -> Batch:
+    return Batch(*(torch.cat(parts) for parts in zip(*items, strict=True)))
+
+
+def _snapshot(net: nn.Module, given: Ints, num_classes: int) -> Snapshot:
+    def predict(rows: Ints | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        raise NotImplementedError("a method that predicts all examples is not measured here")
+
+    return Snapshot(net, given, num_classes, predict, lambda sentence: None)
+
+
+def _order(n: int, seed: int, epoch: int) -> Tensor:
+    return torch.randperm(n, generator=torch.Generator().manual_seed(1_000_003 * seed + epoch))
+
+
+def _flipped(images: Tensor, seeds: Sequence[int], step: int) -> Tensor:
+    """Mirror images [S, N, …] at random, those of a seed always in the same way."""
+    drawn = torch.stack([
+        torch.rand(images.shape[1], generator=torch.Generator().manual_seed(7 * seed + 131 * step))
+        for seed in seeds
+    ])  # fmt: skip
+    return torch.where((drawn < 0.5)[..., None, None, None], images.flip(-1), images)
+
+
+def _in_pieces(net: nn.Module, x: Tensor) -> Tensor:
+    """Return the classes [K, n] that are predicted for x."""
+    return torch.cat([net(piece).argmax(-1) for piece in x.split(1000)], 1)
+
+
+class _Curves:
+    """Collects the measures of every epoch; labels are fitted if they are predicted in a step."""
+
+    def __init__(
+        self, learners: Sequence[Learner], given: dict[int, Tensor], y: Tensor, test_y: Tensor
+    ) -> None:
+        self.given = torch.stack([given[one.seed] for one in learners])  # [K, n]
+        self.is_wrong = self.given != y
+        self.test_y = test_y
+        self.test: list[Tensor] = []
+        self.fitted: list[tuple[Tensor, Tensor]] = []
+
+    def begin(self) -> None:
+        self.predicted = torch.full_like(self.given, -1)
+
+    def add(self, logits: Tensor, index: Sequence[Tensor], place: Sequence[int]) -> None:
+        self.predicted.scatter_(1, torch.stack([index[k] for k in place]), logits.argmax(-1))
+
+    def end(self, tested: Tensor) -> None:
+        self.test.append((tested == self.test_y).double().mean(1))
+        fits, wrong = (self.predicted == self.given).double(), self.is_wrong
+        right = ~wrong
+        self.fitted.append(((fits * right).sum(1) / right.sum(1), (fits * wrong).sum(1) / wrong.sum(1)))
+
+    def outcomes(self, strategies: Sequence[Strategy]) -> list[Outcome]:
+        def curve(values: Sequence[Tensor], k: int) -> list[float]:
+            return [round(float(one[k]), 4) for one in values]
+
+        found = []
+        for k, strategy in enumerate(strategies):
+            wrong = curve([b for _, b in self.fitted], k)
+            found.append(
+                Outcome(
+                    curve(self.test, k),
+                    curve([a for a, _ in self.fitted], k),
+                    None if math.isnan(wrong[0]) else wrong,
+                    strategy.facts(),
+                )
+            )
+        return found
