@@ -79,6 +79,11 @@ class Outcome:
 class StackedPerceptron(nn.Module):
     """K networks with one hidden layer, each with the initial weights of its seed."""
 
+    w1: nn.Parameter
+    b1: nn.Parameter
+    w2: nn.Parameter
+    b2: nn.Parameter
+
     def __init__(self, inputs: int, num_classes: int, seeds: Sequence[int]) -> None:
         super().__init__()
         made = [self._one(inputs, num_classes, seed) for seed in seeds]
@@ -110,7 +115,8 @@ class Convnets(nn.Module):
         for seed in seeds:
             with torch.random.fork_rng():
                 torch.manual_seed(seed)
-                made.append(networks.convnet(*shape, num_classes))
+                channels, height, width = shape
+                made.append(networks.convnet(channels, height, width, num_classes))
         self.each = nn.ModuleList(made).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -254,7 +260,7 @@ def _flipped(images: Tensor, seeds: Sequence[int], step: int) -> Tensor:
 
 def _in_pieces(net: nn.Module, x: Tensor) -> Tensor:
     """Return the classes [K, n] that are predicted for x."""
-    return torch.cat([net(piece).argmax(-1) for piece in x.split(1000)], 1)
+    return torch.cat([net(piece).argmax(-1) for piece in torch.split(x, 1000)], 1)
 
 
 class _Curves:
@@ -279,7 +285,9 @@ class _Curves:
         self.test.append((tested == self.test_y).double().mean(1))
         fits, wrong = (self.predicted == self.given).double(), self.is_wrong
         right = ~wrong
-        self.fitted.append(((fits * right).sum(1) / right.sum(1), (fits * wrong).sum(1) / wrong.sum(1)))
+        self.fitted.append(
+            ((fits * right).sum(1) / right.sum(1), (fits * wrong).sum(1) / wrong.sum(1))
+        )
 
     def outcomes(self, strategies: Sequence[Strategy]) -> list[Outcome]:
         def curve(values: Sequence[Tensor], k: int) -> list[float]:

@@ -3,9 +3,11 @@
 The labels of the surest predictions show the noise: where the network is surest of class j, almost
 all examples are of class j, so their labels are drawn from row j of the transition matrix T. Then
 
-    w_j ∝ m_j² T_jy exp(−b [j = y])
+    w_j ∝ m_j⁴ π_j^(−3/2) T_jy exp(−b [j = y])
 
-is the probability that j is the true class, with m the remembered prediction and y the given class.
+is the probability that j is the true class, with m the remembered prediction, y the given class and
+π_j the share of the labels j. The fourth power sharpens the prediction, and with it how common the
+classes are, by π_j³ too much. Half of that is taken back, so that rare classes are not overruled.
 While labels are memorised, m leans towards them. So b ≥ 0 is the least number with which as large
 a share of all labels is wrong, in expectation, as of the labels of the surest predictions.
 """
@@ -21,7 +23,8 @@ from torch.nn import functional as F
 SUREST = 0.1  # share of the examples with the same predicted class
 FEWEST = 10  # examples of a predicted class that are among the surest, if there are as many
 PRIOR = 10.0  # examples of uniform noise that every row of T is estimated with beside its own
-POWER = 2.0  # of the remembered prediction: a softmax temperature of 1/2
+POWER = 4.0  # of the remembered prediction: a softmax temperature of 1/4
+TAKEN_BACK = 0.5  # of what the power adds to how common a class is
 TINY = 1e-8  # in place of a transition of 0
 UNSEEN = 1e-6  # in place of a remembered prediction of 0
 LARGEST_BIAS = 10.0
@@ -77,10 +80,18 @@ def surest_labels(
     return SurestLabels((rows / rows.sum(1, keepdim=True)).float(), number, contradicted)
 
 
-def log_weights(m: Tensor, given: Tensor, transition: Tensor) -> Tensor:
-    """Return [N, C] log(m_j² T_jy), of remembered predictions m [N, C] and given classes [N]."""
+def log_weights(m: Tensor, given: Tensor, transition: Tensor, shares: Tensor) -> Tensor:
+    """Return [N, C] log(m_j⁴ π_j^(−3/2) T_jy), up to a constant of every row.
+
+    Args:
+        m: [N, C] remembered predictions.
+        given: [N] given classes.
+        transition: [C, C] T.
+        shares: [C] π.
+    """
+    of_class = TAKEN_BACK * (POWER - 1) * shares.clamp(min=TINY).log()
     evidence = transition.clamp(min=TINY).log().T[given]
-    return POWER * m.clamp(min=UNSEEN).log() + evidence
+    return POWER * m.clamp(min=UNSEEN).log() - of_class + evidence
 
 
 def log_odds(weights: Tensor, given: Tensor) -> Tensor:
@@ -103,7 +114,9 @@ def bias_for(odds: Tensor, rate: float) -> float:
     return high
 
 
-def label_posterior(m: Tensor, given: Tensor, transition: Tensor, bias: float | Tensor) -> Tensor:
+def label_posterior(
+    m: Tensor, given: Tensor, transition: Tensor, shares: Tensor, bias: float | Tensor
+) -> Tensor:
     """Return w [N, C], the probability of every class to be the true one."""
     of_given = bias * F.one_hot(given, m.size(1)).to(m.dtype)
-    return torch.softmax(log_weights(m, given, transition) - of_given, 1)
+    return torch.softmax(log_weights(m, given, transition, shares) - of_given, 1)

@@ -61,6 +61,7 @@ class AutomaticProSelfLC(Strategy):
     remembers = True
     held_out: Tensor
     given: Tensor
+    shares: Tensor
     losses: Tensor
     epochs: Tensor
     begun: Tensor
@@ -79,6 +80,8 @@ class AutomaticProSelfLC(Strategy):
         held_out[drawn[: max(1, round(HELD_OUT * n))]] = True
         self.register_buffer("held_out", held_out, persistent=False)  # [n]
         self.register_buffer("given", torch.from_numpy(context.given), persistent=False)
+        shares = torch.bincount(self.given, minlength=C) / max(n, 1)
+        self.register_buffer("shares", shares, persistent=False)  # [C] of the labels
         self.register_buffer("losses", torch.zeros(context.epochs, dtype=torch.float64))
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # completed
         self.register_buffer("begun", torch.zeros((), dtype=torch.int64))  # the onset; 0 before
@@ -112,7 +115,7 @@ class AutomaticProSelfLC(Strategy):
             return target, trust
         y = batch.y.to(e.logits.device)
         m = self.memory.at(batch.index).average.to(e.logits.device, e.logits.dtype)
-        w = label_posterior(m, y, self.transition_matrix, self.bias)
+        w = label_posterior(m, y, self.transition_matrix, self.shares, self.bias)
         wrong = 1 - w.gather(1, y[:, None])[:, 0]
         more = wrong >= trust
         return torch.where(more[:, None], w, target), torch.where(more, wrong, trust)
@@ -173,7 +176,12 @@ class AutomaticProSelfLC(Strategy):
         self.surest.copy_(torch.tensor([found.number, found.contradicted]))
         odds = [
             log_odds(
-                log_weights(self.memory.at(rows).average, self.given[rows], self.transition_matrix),
+                log_weights(
+                    self.memory.at(rows).average,
+                    self.given[rows],
+                    self.transition_matrix,
+                    self.shares,
+                ),
                 self.given[rows],
             )
             for rows in pieces
