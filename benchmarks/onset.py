@@ -78,9 +78,9 @@ def _grid(*lengths: int) -> tuple[Training, ...]:
 
 PLAN: dict[str, tuple[tuple[Noise, ...], tuple[Training, ...]]] = {
     "digits": (NOISES, _grid(20, 60, 240)),
-    "fashion": (NOISES, _grid(10, 30, 100)),
-    "diamonds": (NOISES, _grid(10, 30, 100)),
-    "features": (NOISES, _grid(5, 20, 60)),
+    "fashion": (NOISES, _grid(8, 25, 80)),
+    "diamonds": (NOISES, _grid(8, 25, 80)),
+    "features": (NOISES, _grid(5, 15, 45)),
     "other photos": (
         FEWER,
         (

@@ -31,6 +31,9 @@ from proselflc.training.strategy import RunContext, Snapshot, Strategy
 
 UNUSED = cast(Preprocessing, None)  # no method of this benchmark asks for it
 MOMENTUM = 0.9
+# Methods that learn an example by its own label and predictions alone: one strategy serves the
+# examples of all seeds, whose loss is the mean of theirs.
+PER_EXAMPLE = ("cce", "proselflc", "elr")
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,12 @@ class Training:
     Attributes:
         epochs, batch_size, lr, weight_decay: as `fit` takes them; SGD with momentum 0.9 and the
             schedule of the paper.
-        flips: whether images are mirrored at random.
     """
 
     epochs: int
     lr: float
     batch_size: int = 64
     weight_decay: float = 0.0
-    flips: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,15 +150,6 @@ def train(
     total = how.epochs * batches
     seeds = sorted({one.seed for one in learners})
     labels = {seed: torch.from_numpy(given[seed]) for seed in seeds}
-    names = tuple(map(str, range(C)))
-
-    def strategy_of(one: Learner) -> Strategy:
-        context = RunContext(total, batches, given[one.seed], names, UNUSED, seed=one.seed)
-        return methods.strategy(
-            one.method, methods.resolved(one.method, dict(one.parameters)), context
-        )
-
-    strategies = [strategy_of(one) for one in learners]
     kinds = [one.seed for one in learners]
     is_flat = x.ndim == 2
     net: nn.Module = (
@@ -168,7 +160,7 @@ def train(
         net.parameters(), lr=how.lr, momentum=MOMENTUM, weight_decay=how.weight_decay
     )
     place = [seeds.index(one.seed) for one in learners]
-    together = _together(learners, strategies, seeds)
+    groups = _groups(learners, given, total, batches, C)
     curves = _Curves(learners, labels, torch.from_numpy(y), torch.from_numpy(test_y))
     step = 0
     for epoch in range(how.epochs):
@@ -177,8 +169,6 @@ def train(
         for start in range(0, n, how.batch_size):
             index = [order[start : start + how.batch_size] for order in orders]
             of_seed = torch.stack([inputs[rows] for rows in index])
-            if how.flips:
-                of_seed = _flipped(of_seed, seeds, step)
             progress = (step + 1) / total
             for group in optimizer.param_groups:
                 group["lr"] = how.lr * factor("multistep", step, total)
@@ -187,55 +177,60 @@ def train(
                 Batch(of_seed[k], labels[seeds[k]][index[k]], index[k]) for k in range(len(seeds))
             ]
             loss = torch.zeros(())
-            for some in together:
-                strategy = strategies[some.start]
-                batch = items[place[some.start]] if len(some) == 1 else _joined(items)
-                loss = loss + len(some) * strategy.loss(
-                    logits[some.start : some.stop].flatten(0, 1), batch, progress
-                )
+            parts = [logits[one.learners.start : one.learners.stop].flatten(0, 1) for one in groups]
+            learned = [one.batch(items, place, n) for one in groups]
+            for one, z, batch in zip(groups, parts, learned, strict=True):
+                loss = loss + len(one.learners) * one.strategy.loss(z, batch, progress)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            z = logits.detach()
-            for some in together:
-                if len(some) == 1:
-                    strategies[some.start].after_step(z[some.start], items[place[some.start]])
-            curves.add(z, index, place)
+            for one, z, batch in zip(groups, parts, learned, strict=True):
+                one.strategy.after_step(z.detach(), batch)
+            curves.add(logits.detach(), index, place)
             step += 1
-        for k, strategy in enumerate(strategies):
-            seed = learners[k].seed
-            strategy.after_epoch(0, epoch, _snapshot(net, given[seed], C))
+        for one in groups:
+            labelled = given[learners[one.learners.start].seed]
+            one.strategy.after_epoch(0, epoch, _snapshot(net, labelled, C))
         net.eval()
         with torch.no_grad():
             curves.end(_in_pieces(net, test_inputs))
         net.train()
-    return curves.outcomes(strategies)
+    return curves.outcomes([one.strategy.facts() for one in groups for _ in one.learners])
 
 
-def _together(
-    learners: Sequence[Learner], strategies: Sequence[Strategy], seeds: Sequence[int]
-) -> list[range]:
-    """Return the learners whose losses are computed at once.
+@dataclass(frozen=True)
+class _Group:
+    """Learners that one strategy serves, of seeds that follow each other."""
 
-    Those are the ones of all seeds of a method that is a criterion and nothing else, so that the
-    loss of all is the mean of theirs; any other learner is alone.
-    """
+    learners: range
+    strategy: Strategy
+
+    def batch(self, items: Sequence[Batch], place: Sequence[int], n: int) -> Batch:
+        """Return the batch of its learners; those of seed k have the examples from k n on."""
+        if len(self.learners) == 1:
+            return items[place[self.learners.start]]
+        parts = [Batch(one.x, one.y, one.index + k * n) for k, one in enumerate(items)]
+        return Batch(*(torch.cat(every) for every in zip(*parts, strict=True)))
+
+
+def _groups(
+    learners: Sequence[Learner], given: dict[int, Ints], total: int, batches: int, classes: int
+) -> list[_Group]:
+    """Return the strategies of all learners, which are in the order of methods and then seeds."""
+    seeds = sorted(given)
     found, k = [], 0
     while k < len(learners):
-        some = range(k, k + len(seeds))
-        is_plain = (
-            some.stop <= len(learners)
-            and [learners[i].seed for i in some] == list(seeds)
-            and len({(learners[i].method, learners[i].parameters) for i in some}) == 1
-            and all(type(strategies[i]) is Strategy for i in some)
-        )
-        found.append(some if is_plain else range(k, k + 1))
-        k = found[-1].stop
+        one = learners[k]
+        some = seeds if one.method in PER_EXAMPLE else [one.seed]
+        assert [each.seed for each in learners[k : k + len(some)]] == some
+        labels = np.concatenate([given[seed] for seed in some])
+        names = tuple(map(str, range(classes)))
+        context = RunContext(total, batches, labels, names, UNUSED, seed=one.seed)
+        parameters = methods.resolved(one.method, dict(one.parameters))
+        strategy = methods.strategy(one.method, parameters, context)
+        found.append(_Group(range(k, k + len(some)), strategy))
+        k += len(some)
     return found
-
-
-def _joined(items: Sequence[Batch]) -> Batch:
-    return Batch(*(torch.cat(parts) for parts in zip(*items, strict=True)))
 
 
 def _snapshot(net: nn.Module, given: Ints, num_classes: int) -> Snapshot:
@@ -247,15 +242,6 @@ def _snapshot(net: nn.Module, given: Ints, num_classes: int) -> Snapshot:
 
 def _order(n: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(1_000_003 * seed + epoch))
-
-
-def _flipped(images: Tensor, seeds: Sequence[int], step: int) -> Tensor:
-    """Mirror images [S, N, …] at random, those of a seed always in the same way."""
-    drawn = torch.stack([
-        torch.rand(images.shape[1], generator=torch.Generator().manual_seed(7 * seed + 131 * step))
-        for seed in seeds
-    ])  # fmt: skip
-    return torch.where((drawn < 0.5)[..., None, None, None], images.flip(-1), images)
 
 
 def _in_pieces(net: nn.Module, x: Tensor) -> Tensor:
@@ -289,19 +275,19 @@ class _Curves:
             ((fits * right).sum(1) / right.sum(1), (fits * wrong).sum(1) / wrong.sum(1))
         )
 
-    def outcomes(self, strategies: Sequence[Strategy]) -> list[Outcome]:
+    def outcomes(self, facts: Sequence[dict[str, object]]) -> list[Outcome]:
         def curve(values: Sequence[Tensor], k: int) -> list[float]:
             return [round(float(one[k]), 4) for one in values]
 
         found = []
-        for k, strategy in enumerate(strategies):
+        for k, said in enumerate(facts):
             wrong = curve([b for _, b in self.fitted], k)
             found.append(
                 Outcome(
                     curve(self.test, k),
                     curve([a for a, _ in self.fitted], k),
                     None if math.isnan(wrong[0]) else wrong,
-                    strategy.facts(),
+                    said,
                 )
             )
         return found
