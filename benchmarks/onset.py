@@ -19,12 +19,14 @@ the coarse classes 4 and 5). The final method was run once on them.
 
 What counts as memorised was written down before: cross entropy predicts at least nine tenths of the
 wrong labels at half of training. Every cell is kept in `.work/onset` under a hash of what it
-measured, so that an interrupted benchmark continues.
+measured, so that an interrupted benchmark continues; cells of the committed result are taken from
+it.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -56,6 +58,7 @@ METHODS = {
 }
 MEMORISED = 0.9  # of the wrong labels, by cross entropy at half of training
 VERSION = 1  # of what is measured: raise it when the method changes
+CONFIG = {"methods": METHODS, "memorised": MEMORISED, "version": VERSION}
 
 Noise = tuple[str, str, int]  # kind, rate, and how many times rarer the rarest class is
 CLEAN: Noise = ("clean", "0", 1)
@@ -118,6 +121,14 @@ class Cell:
         return KEPT / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
 
     @property
+    def known(self) -> dict[str, list[dict[str, Any]]] | None:
+        """Return what was measured before, by method."""
+        if self.path.is_file():
+            found: dict[str, list[dict[str, Any]]] = json.loads(self.path.read_text())["found"]
+            return found
+        return _committed().get(json.dumps(asdict(self)))
+
+    @property
     def title(self) -> str:
         """Return the noise in words."""
         kind, rate, ratio = self.noise
@@ -125,11 +136,21 @@ class Cell:
         return words if ratio == 1 else f"{words}, {ratio}:1"
 
 
-def measure(cell: Cell) -> dict[str, Any]:
+@functools.cache
+def _committed() -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return the cells of the committed result, each by its data, noise and training."""
+    result = result_file.read("onset")
+    if result is None or (result["config"], result["seeds"]) != (CONFIG, list(SEEDS)):
+        return {}
+    keys = ("data", "noise", "training")
+    return {json.dumps({key: one[key] for key in keys}): one["found"] for one in result["found"]}
+
+
+def measure(cell: Cell) -> dict[str, list[dict[str, Any]]]:
     """Return what every method reaches in a cell, from the disk if it was measured before."""
-    if cell.path.is_file():
-        found: dict[str, Any] = json.loads(cell.path.read_text())
-        return found
+    before = cell.known
+    if before is not None:
+        return before
     torch.set_num_threads(1)
     kind, rate, ratio = cell.noise
     task = onset_data.task(cell.data).imbalanced(ratio)
@@ -137,19 +158,16 @@ def measure(cell: Cell) -> dict[str, Any]:
     learners = [Learner(method, (), seed) for method in METHODS for seed in SEEDS]
     outcomes = train(task.x, given, task.y, task.test_x, task.test_y, learners, cell.training)
     found = {
-        **cell.about(),
-        "found": {
-            method: [
-                _kept(outcome)
-                for one, outcome in zip(learners, outcomes, strict=True)
-                if one.method == method
-            ]
-            for method in METHODS
-        },
+        method: [
+            _kept(outcome)
+            for one, outcome in zip(learners, outcomes, strict=True)
+            if one.method == method
+        ]
+        for method in METHODS
     }
     KEPT.mkdir(parents=True, exist_ok=True)
     with whole_file(cell.path) as file:
-        file.write(json.dumps(found).encode())
+        file.write(json.dumps({**cell.about(), "found": found}).encode())
     return found
 
 
@@ -308,19 +326,19 @@ def main() -> None:
     options = parser.parse_args()
     wanted = cells(options.data)
     if not options.report:
-        missing = [cell for cell in wanted if not cell.path.is_file()]
+        missing = [cell for cell in wanted if cell.known is None]
         with ProcessPoolExecutor(options.jobs) as pool:
             for k, one in enumerate(pool.map(measure, missing), 1):
                 cell = missing[k - 1]
-                means = {m: mean(each["test"] for each in one["found"][m]) for m in METHODS}
+                means = {m: mean(each["test"] for each in one[m]) for m in METHODS}
                 shown = "  ".join(f"{m} {100 * value:.1f}" for m, value in means.items())
                 print(
                     f"{k}/{len(missing)} {cell.data}, {cell.title}, {cell.training.epochs} at "
                     f"{cell.training.lr:g}: {shown}",
                     flush=True,
                 )
-    known = [cell for cell in cells(list(PLAN)) if cell.path.is_file()]
-    rows = [Row(cell, measure(cell)["found"]) for cell in known]
+    found = [(cell, cell.known) for cell in cells(list(PLAN))]
+    rows = [Row(cell, known) for cell, known in found if known is not None]
     text = report(rows)
     print(text)
     made_with = {"python": platform.python_version(), "torch": torch.__version__}
@@ -328,7 +346,7 @@ def main() -> None:
         "onset",
         [{**asdict(row.cell), "found": row.found} for row in rows],
         text,
-        config={"methods": METHODS, "memorised": MEMORISED, "version": VERSION},
+        config=CONFIG,
         seeds=SEEDS,
         made_with=made_with,
     )
