@@ -298,7 +298,7 @@ def test_sift(tmp_path: Path) -> None:
         image.sift(paths, ids, classes, on_bad_image="error")
     with pytest.raises(InputError, match=r'no image of class "z" can be read, .*bad\.png'):
         image.sift(paths, ids, ["x", "z", "x", "y"], on_bad_image="skip")
-    with pytest.raises(InputError, match=r"bad\.png \(and 1 more images\)"):
+    with pytest.raises(InputError, match=r"bad\.png \(and 1 more\)"):
         image.sift([bad, bad, good[0]], ["a", "b", "c"], ["x"] * 3, on_bad_image="error")
     # Without classes only nothing at all is too little.
     keep, skipped = image.sift(paths, ids, None, on_bad_image="skip")

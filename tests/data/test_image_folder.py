@@ -125,7 +125,7 @@ def test_bad_images_by_policy(tmp_path: Path) -> None:
     (tmp_path / "train/a/bad.jpg").write_bytes(b"garbage")
     (tmp_path / "train/b/empty.png").touch()
     (tmp_path / "test/a/gone.png").symlink_to(tmp_path / "test/a/nothing.png")
-    refused(tmp_path, r"train/a/bad\.jpg \(and 1 more images\): it is not a JPEG")
+    refused(tmp_path, r"train/a/bad\.jpg \(and 1 more\): it is not a JPEG")
     data = image_folder.read(tmp_path, on_bad_image="skip").dataset()
     assert data.train.ids == ("train/a/1.png", "train/a/2.png", "train/b/1.png")
     assert {s.id: s.reason.split(",")[0] for s in data.skipped} == {

@@ -15,6 +15,7 @@ from proselflc.data import image_scaling
 from proselflc.data.image_scaling import ImageScaling
 from proselflc.data.inputs import Bytes, ImageFiles, Images
 from proselflc.errors import InputError
+from proselflc.wording import on_command_line
 
 
 def warped(source: Path | bytes, size: tuple[int, int], **options: Any) -> Bytes:
@@ -197,6 +198,8 @@ def test_what_cannot_be_an_image_is_refused(tmp_path: Path) -> None:
         warped(tmp_path, (8, 8))
     missing = ImageFiles((tmp_path / "missing.png",))
     with pytest.raises(InputError, match=r"cannot read the image .*missing\.png: there is no such"):
+        ImageScaling.fit(missing)
+    with on_command_line(), pytest.raises(InputError, match="--on-bad-image skip"):
         ImageScaling.fit(missing)
 
 

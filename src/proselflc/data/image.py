@@ -170,7 +170,7 @@ def sift(
         reasons = [found for piece in pool.map(judged, pieces) for found in piece]
     bad = [i for i, found in enumerate(reasons) if found is not None]
     if bad and on_bad_image == "error":
-        more = f" (and {len(bad) - 1} more images)" if len(bad) > 1 else ""
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
         raise unreadable(f"{paths[bad[0]]}{more}", reasons[bad[0]])
     keep = np.array([i for i, found in enumerate(reasons) if found is None], dtype=np.int64)
     groups = ["" for _ in paths] if classes is None else classes

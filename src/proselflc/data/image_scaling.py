@@ -213,7 +213,7 @@ def _read(
     try:
         return warped(path, size, channels=channels, window=window, out=out)
     except ValueError as error:
-        raise InputError(f"cannot read the image {path}: {error}; replace or remove it") from None
+        raise image.unreadable(path, str(error)) from None
 
 
 def _by(size: tuple[int, int]) -> str:

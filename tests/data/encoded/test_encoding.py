@@ -20,6 +20,7 @@ from proselflc.data.inputs import Features, ImageFiles, Images, Texts
 from proselflc.errors import InputError
 from proselflc.pretrained import catalogue
 from proselflc.pretrained.encoder import Encoder
+from proselflc.wording import on_command_line
 
 SIDE = 8
 
@@ -124,6 +125,8 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path: Path, counting: Countin
     files = photos(tmp_path)
     files.paths[3].write_bytes(b"no image")
     with pytest.raises(InputError, match=r"3\.png"):
+        Encoding("colours", SIDE)(files, cache=tmp_path)
+    with on_command_line(), pytest.raises(InputError, match="--on-bad-image skip"):
         Encoding("colours", SIDE)(files, cache=tmp_path)
 
 

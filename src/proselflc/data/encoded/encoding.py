@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -232,20 +232,20 @@ class _Contents:
             for piece in pieces:
                 yield [inputs.strings[1][i] for i in piece]
         elif isinstance(inputs, ImageFiles):
-            ahead = [
-                [self.pool.submit(_decoded, inputs.paths[i], self.side) for i in piece]
-                for piece in pieces[:1]
-            ]
+            ahead = [self._decoding(inputs, piece) for piece in pieces[:1]]
             for k in range(len(pieces)):
                 here = ahead.pop()
                 if k + 1 < len(pieces):
-                    paths = [inputs.paths[i] for i in pieces[k + 1]]
-                    ahead.append([self.pool.submit(_decoded, path, self.side) for path in paths])
-                yield torch.from_numpy(np.stack([each.result() for each in here]))
+                    ahead.append(self._decoding(inputs, pieces[k + 1]))
+                yield torch.from_numpy(np.stack([_pixels(*one) for one in here]))
         else:
             assert inputs.numbers is not None
             for piece in pieces:
                 yield _resized(np.asarray(inputs.numbers[piece]), self.side)
+
+    def _decoding(self, inputs: ImageFiles, piece: Ints) -> list[tuple[Path, Future[Bytes]]]:
+        paths = [inputs.paths[i] for i in piece]
+        return [(path, self.pool.submit(_decoded, path, self.side)) for path in paths]
 
 
 def _key_of_file(path: Path) -> bytes:
@@ -265,9 +265,14 @@ def _key_of_file(path: Path) -> bytes:
 
 def _decoded(path: Path, side: int) -> Bytes:
     """Return [3, side, side] an image file."""
+    with QUIET:
+        return warped(path, (side, side))
+
+
+def _pixels(path: Path, decoded: Future[Bytes]) -> Bytes:
+    """Return a decoded image; its error is worded here, as threads do not know how options look."""
     try:
-        with QUIET:
-            return warped(path, (side, side))
+        return decoded.result()
     except ValueError as error:
         raise unreadable(f'"{path}"', str(error)) from None
 
