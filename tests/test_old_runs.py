@@ -8,6 +8,7 @@ the methods that have a state of their own, stopped in the fifth, and the weight
 from __future__ import annotations
 
 import json
+import socket
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -168,6 +169,32 @@ def test_the_state_of_a_method_is_resumed(folder: Path, method: str) -> None:
     for name, weight in whole.items():
         torch.testing.assert_close(resumed[name], weight, rtol=1e-5, atol=1e-6)
     assert len(list(proselflc.load_run(run).dynamics)) == 6
+
+
+@pytest.mark.parametrize("method", STATEFUL)
+def test_the_state_of_a_method_is_resumed_in_two_processes(
+    folder: Path, program: Any, method: str
+) -> None:
+    """These were stopped by a version that took one process for some of the methods."""
+    with tarfile.open(STOPPED) as archive:
+        archive.extractall(folder, filter="data")
+    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        common["MASTER_PORT"] = str(one.getsockname()[1])
+    run = folder / "stopped-by-method" / method
+    words = ("train", "--out", run, "--resume", "--quiet")
+    both = [
+        program.start(*words, folder=folder, environment={**common, "RANK": k, "LOCAL_RANK": k})
+        for k in "01"
+    ]
+    done = [one.wait() for one in both]
+    assert [one.code for one in done] == [0, 0], done
+    resumed = load_file(run / "model.safetensors")
+    whole = load_file(folder / "weights-by-method" / f"{method}.safetensors")
+    assert resumed.keys() == whole.keys()
+    for name, weight in whole.items():
+        torch.testing.assert_close(resumed[name], weight, rtol=1e-3, atol=1e-4)
 
 
 def test_a_recording_goes_on(folder: Path) -> None:

@@ -274,3 +274,33 @@ def test_a_state_of_an_earlier_version_is_understood() -> None:
     memory.load_state_dict(old)
     assert torch.equal(memory.average, old["average"])
     assert memory.updates.tolist() == [1, 0, 1, 1]
+
+
+@pytest.mark.parametrize("storage", ["dense", "half", "top"])
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_a_process_takes_its_examples_from_the_state_of_all(storage: Any, world: int) -> None:
+    n, C = 11, 7
+    options: dict[str, Any] = {"given": torch.arange(n) % C, "storage": storage}
+    whole = Memory(n, C, **options)
+    whole.update(torch.arange(n), torch.randn(n, C).softmax(1))
+    for rank in range(world):
+        part = Memory(n, C, shard=(rank, world), **options)
+        part.load_state_dict(whole.state_dict())
+        assert torch.equal(part.average, whole.average[rank::world])
+        again = Memory(n, C, shard=(rank, world), **options)
+        again.load_state_dict(part.state_dict())  # of its own examples alone
+        assert torch.equal(again.average, part.average)
+
+
+def test_a_process_takes_its_examples_from_a_state_of_an_earlier_version() -> None:
+    old = {"average": torch.rand(5, 3), "seen": torch.tensor([True, False, True, True, False])}
+    part = Memory(5, 3, shard=(1, 2))
+    part.load_state_dict(old)
+    assert torch.equal(part.average, old["average"][1::2])
+    assert part.updates.tolist() == [0, 1]
+
+
+def test_a_state_of_other_examples_is_refused() -> None:
+    for shard in ((0, 1), (1, 2)):
+        with pytest.raises(RuntimeError, match="remembers 7 examples, and this memory 12"):
+            Memory(12, 3, shard=shard).load_state_dict(Memory(7, 3).state_dict())

@@ -72,17 +72,47 @@ def test_it_resumes_bit_for_bit(crowd: Any, name: str, stop: int, storage: str) 
         assert torch.equal(tensor, expected[key])
 
 
+@pytest.mark.parametrize(
+    ("saved", "now", "says", "remedy"),
+    [
+        (
+            *("top", "half"),
+            "the 5 largest classes, the given class and the sum of the others of every example, "
+            "and this memory float16",
+            "set PROSELFLC_MEMORY_GB to what it was when the run began",
+        ),
+        # 3 copies of 120 rows of 4 numbers, 4 bytes each, and a count, rounded up to megabytes.
+        (
+            *("dense", "half"),
+            "float32 of every example, and this memory float16",
+            "set PROSELFLC_MEMORY_GB=0.001",
+        ),
+    ],
+)
 def test_a_state_with_another_storage_is_refused_with_the_remedy(
-    crowd: Any, monkeypatch: pytest.MonkeyPatch
+    crowd: Any, monkeypatch: pytest.MonkeyPatch, saved: str, now: str, says: str, remedy: str
 ) -> None:
-    monkeypatch.setattr(prediction_memory, "chosen", lambda *_: "top")
+    monkeypatch.setattr(prediction_memory, "chosen", lambda *_: saved)
     _, _, state = trained(crowd, "elr", 7)
-    monkeypatch.setattr(prediction_memory, "chosen", lambda *_: "half")
+    monkeypatch.setattr(prediction_memory, "chosen", lambda *_: now)
     other = trained(crowd, "elr")[0]
     with pytest.raises(InputError) as caught:
         other.restore(state)
     assert str(caught.value) == (
-        "the checkpoint does not fit this run: the state remembers the 5 largest classes, the "
-        "given class and the sum of the others of every example, and this memory float16: set "
-        "PROSELFLC_MEMORY_GB to what it was when the run began"
+        f"the checkpoint does not fit this run: the state remembers {says}: {remedy}"
+    )
+
+
+def test_a_state_of_other_examples_is_refused(crowd: Any) -> None:
+    _, _, state = trained(crowd, "elr", 7)
+    short = {
+        name: tensor[:50] if ".memory." in name else tensor
+        for name, tensor in state.tensors.items()
+    }
+    other = trained(crowd, "elr")[0]
+    with pytest.raises(InputError) as caught:
+        other.restore(State(state.step, short, state.facts))
+    assert str(caught.value) == (
+        "the checkpoint does not fit this data: the state remembers 50 examples, and this memory "
+        "120"
     )

@@ -29,8 +29,20 @@ Shard = tuple[int, int]  # rank and number of processes
 BUDGET = 4 * 10**9 // 3
 
 
+class OtherExamplesError(RuntimeError):
+    """A state was saved by a memory of another number of examples."""
+
+
 class OtherStorageError(RuntimeError):
-    """A state was saved by a memory with another storage."""
+    """A state was saved by a memory with another storage.
+
+    Attributes:
+        saved: that storage.
+    """
+
+    def __init__(self, message: str, saved: Kind) -> None:
+        super().__init__(message)
+        self.saved = saved
 
 
 class Remembered(NamedTuple):
@@ -48,8 +60,9 @@ class Remembered(NamedTuple):
 class Memory(nn.Module):
     """A row of C numbers per training example, keyed by its index, that follows its predictions.
 
-    The buffers are in `state_dict()`, so that a resumed run remembers. See `renewed` for an example
-    that a batch holds twice, and for a prediction of NaN.
+    The buffers are in `state_dict()`, so that a resumed run remembers. A memory of one of several
+    processes loads its own rows, or takes them from those of all examples. See `renewed` for an
+    example that a batch holds twice, and for a prediction of NaN.
 
     Args:
         num_examples: n, the size of the training set.
@@ -235,6 +248,18 @@ class Memory(nn.Module):
                 )
         return index // world
 
+    def _own_rows(self, saved: Tensor) -> Tensor:
+        """Return this process's part of what was saved of its own examples or of all."""
+        own = len(self.updates)
+        if saved.dim() and len(saved) == own:
+            return saved
+        if saved.dim() and len(saved) == self.num_examples:
+            return Memory.own(saved, self.shard)
+        raise OtherExamplesError(
+            f"the state remembers {len(saved) if saved.dim() else 'no'} examples, and this memory "
+            f"{self.num_examples}"
+        )
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         # An earlier version saved the rows as `average`, and `seen` for the number of updates.
         average = state_dict.pop(f"{prefix}average", None)
@@ -247,8 +272,13 @@ class Memory(nn.Module):
             if kind != self.storage and f"{prefix}rows.{MARK[kind]}" in state_dict:
                 raise OtherStorageError(
                     f"the state remembers {WHAT[kind]} of every example, and this memory "
-                    f'{WHAT[self.storage]}; Memory(…, storage="{kind}") can load it'
+                    f'{WHAT[self.storage]}; Memory(…, storage="{kind}") can load it',
+                    kind,
                 )
+        for name in self.per_example():
+            rows = state_dict.get(prefix + name)
+            if rows is not None:
+                state_dict[prefix + name] = self._own_rows(rows)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 

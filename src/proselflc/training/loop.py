@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from proselflc.correction.criterion import Criterion
-from proselflc.correction.memory import OtherStorageError
+from proselflc.correction.memory import OtherExamplesError, OtherStorageError
+from proselflc.correction.memory_storage import KINDS
 from proselflc.data import memory_budget
 from proselflc.data.batches import Batch, Batches, generator_for
 from proselflc.errors import InputError
@@ -313,16 +314,13 @@ class Training:
         self._arrange(max(self._entered, 0))
         mine = self._own_tensors()
         self._check_fit(state, mine)
-        own = memories.with_own_examples(state.tensors, self.strategy)
         try:
             for name, module in self._modules.items():
-                module.load_state_dict(checkpoint.part(own, name))
+                module.load_state_dict(checkpoint.part(state.tensors, name))
         except OtherStorageError as error:
-            reason = str(error).partition(";")[0]
-            raise InputError(
-                f"the checkpoint does not fit this run: {reason}",
-                fix=f"set {memory_budget.VARIABLE} to what it was when the run began",
-            ) from None
+            raise self._other_storage(error) from None
+        except OtherExamplesError as error:
+            raise InputError(f"the checkpoint does not fit this data: {error}") from None
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:300]
             raise InputError(f"the checkpoint does not fit this model: {reason}") from None
@@ -333,6 +331,18 @@ class Training:
         if self.accelerator.scaler is not None and state.facts.get("scaler"):
             self.accelerator.scaler.load_state_dict(state.facts["scaler"])
         self.step = state.step
+
+    def _other_storage(self, error: OtherStorageError) -> InputError:
+        """Return the refusal of a state whose memory is stored differently, with the remedy."""
+        fix = f"set {memory_budget.VARIABLE} to what it was when the run began"
+        if KINDS.index(error.saved) < max(
+            KINDS.index(one.storage) for one in memories.memories(self.strategy).values()
+        ):
+            # An earlier version kept more with the same limit.
+            needed = memories.gigabytes_for(self.strategy, error.saved)
+            fix = f"set {memory_budget.VARIABLE}={needed:g}"
+        reason = str(error).partition(";")[0]
+        return InputError(f"the checkpoint does not fit this run: {reason}", fix=fix)
 
     def _check_fit(self, state: checkpoint.State, mine: dict[str, Tensor]) -> None:
         """Refuse a state whose step, types or initial weights cannot be those of this training."""

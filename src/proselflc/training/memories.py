@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from proselflc.correction.memory import Memory
-from proselflc.errors import InputError
+from proselflc.correction.memory_storage import Kind, bytes_per_example
 from proselflc.training import checkpoint
+from proselflc.training.prediction_memory import COPIES
 from proselflc.training.strategy import Strategy
 
 PREFIX = "strategy"  # of the tensors of a strategy in a state
@@ -36,15 +39,10 @@ def with_all_examples(tensors: dict[str, Tensor], strategy: Strategy) -> dict[st
     return result
 
 
-def with_own_examples(tensors: dict[str, Tensor], strategy: Strategy) -> dict[str, Tensor]:
-    """Return the tensors of a state, in which memories have this process's examples only."""
-    result = dict(tensors)
-    for name, memory in memories(strategy).items():
-        for key, whole in checkpoint.named(name, checkpoint.part(tensors, name)).items():
-            if whole.shape[:1] != (memory.num_examples,):
-                raise InputError(
-                    f"the checkpoint does not fit this data: {key} is shaped {list(whole.shape)}, "
-                    f"expected {memory.num_examples} rows"
-                )
-            result[key] = Memory.own(whole, memory.shard)
-    return result
+def gigabytes_for(strategy: Strategy, storage: Kind) -> float:
+    """Return the limit with which a strategy chooses a storage more exact than the present one."""
+    needed = sum(
+        COPIES * one.num_examples * bytes_per_example(storage, one.num_classes)
+        for one in memories(strategy).values()
+    )
+    return math.ceil(needed / 10**6) / 1000
