@@ -56,14 +56,28 @@ def test_w_is_m4_times_shares_times_transition_times_bias(C: int, b: float) -> N
 def test_what_is_0_is_taken_as_tiny() -> None:
     m = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
     T = torch.eye(3, dtype=torch.float64)
-    shares = torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64)
+    shares = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
     (found,) = log_weights(m, torch.tensor([1]), T, shares)
     expected = [
         math.log(TINY) - 1.5 * math.log(0.5),
-        4 * math.log(UNSEEN) - 1.5 * math.log(0.5),
-        4 * math.log(UNSEEN) - 1.5 * math.log(TINY) + math.log(TINY),
+        4 * math.log(UNSEEN) - 1.5 * math.log(0.3),
+        4 * math.log(UNSEEN) - 1.5 * math.log(0.2) + math.log(TINY),
     ]
     assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("C", [2, 4])
+def test_a_class_without_labels_is_never_the_true_one(C: int) -> None:
+    m, y = predictions(20, C)
+    y = y.clamp(max=C - 2)
+    shares = torch.bincount(y, minlength=C) / 20
+    T = random_transition(C)
+    w = label_posterior(m, y, T, shares, 1.0)
+    assert (w[:, -1] == 0).all()
+    assert_close(w.sum(1), torch.ones(20, dtype=torch.float64))
+    odds = log_odds(log_weights(m, y, T, shares), y)
+    assert torch.equal(odds == -torch.inf, torch.full((20,), C == 2))
+    assert 0 <= bias_for(odds, 0.1) <= LARGEST_BIAS
 
 
 def test_log_odds_are_those_of_a_wrong_label_without_bias() -> None:

@@ -197,6 +197,7 @@ def test_a_prediction_that_does_not_fit_is_refused_with_its_size(
         ("forward", 4 * N * C + 40 * C * C, "looks at predictions for 2,200 examples"),
         ("backward", 4 * N * C + 80 * C * C, "looks at predictions for 2,200 examples"),
         ("s_adaptation", 64 * C * C, "matrices of these classes"),
+        ("proselflc_auto", 32 * C * C, "keeps a transition matrix of 2,001 classes"),
         ("cce", 48 * 512 * C, "a batch of 512 examples with logits of 2,001 classes"),
     ],
 )

@@ -47,6 +47,7 @@ STATE = {
     **{
         "d2l": "dimensions",
         "elr": "memory.rows.average",
+        "proselflc_auto": "memory.rows.average",
         "sat": "memory.rows.average",
         "gce_truncated": "kept",
     },

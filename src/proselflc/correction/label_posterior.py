@@ -8,6 +8,8 @@ all examples are of class j, so their labels are drawn from row j of the transit
 is the probability that j is the true class, with m the remembered prediction, y the given class and
 π_j the share of the labels j. The fourth power sharpens the prediction, and with it how common the
 classes are, by π_j³ too much. Half of that is taken back, so that rare classes are not overruled.
+A class without labels has w_j = 0, because nothing tells it from the others.
+
 While labels are memorised, m leans towards them. So b ≥ 0 is the least number with which as large
 a share of all labels is wrong, in expectation, as of the labels of the surest predictions.
 """
@@ -70,18 +72,22 @@ def surest_labels(
     counted = (SUREST * sizes.double()).floor().long().clamp(min=FEWEST).minimum(sizes)
     rank = torch.arange(len(order), device=order.device) - first[predicted[order]]
     surest = order[rank < counted[predicted[order]]]
-    pairs = torch.bincount(predicted[surest] * C + given[surest], minlength=C * C)
-    counts = pairs.reshape(C, C).double()
-    number = int(counts.sum())
-    contradicted = number - int(counts.diagonal().sum())
+    number = len(surest)
+    contradicted = int((predicted[surest] != given[surest]).sum())
     rate = contradicted / max(number, 1)
-    prior = torch.full_like(counts, rate / max(C - 1, 1)).fill_diagonal_(1 - rate)
-    rows = counts + PRIOR * prior
-    return SurestLabels((rows / rows.sum(1, keepdim=True)).float(), number, contradicted)
+    of_other = PRIOR * rate / max(C - 1, 1)
+    # In place, because [C, C] may be large.
+    pairs = torch.bincount(predicted[surest] * C + given[surest], minlength=C * C)
+    rows = pairs.reshape(C, C).double()
+    del pairs
+    rows += of_other
+    rows.diagonal().add_(PRIOR * (1 - rate) - of_other)
+    rows /= rows.sum(1, keepdim=True)
+    return SurestLabels(rows.float(), number, contradicted)
 
 
 def log_weights(m: Tensor, given: Tensor, transition: Tensor, shares: Tensor) -> Tensor:
-    """Return [N, C] log(m_j⁴ π_j^(−3/2) T_jy), up to a constant of every row.
+    """Return [N, C] log(m_j⁴ π_j^(−3/2) T_jy), up to a constant of every row; −∞ if π_j = 0.
 
     Args:
         m: [N, C] remembered predictions.
@@ -89,8 +95,8 @@ def log_weights(m: Tensor, given: Tensor, transition: Tensor, shares: Tensor) ->
         transition: [C, C] T.
         shares: [C] π.
     """
-    of_class = TAKEN_BACK * (POWER - 1) * shares.clamp(min=TINY).log()
-    evidence = transition.clamp(min=TINY).log().T[given]
+    of_class = TAKEN_BACK * (POWER - 1) * shares.log().masked_fill(shares == 0, torch.inf)
+    evidence = transition.T[given].clamp(min=TINY).log()
     return POWER * m.clamp(min=UNSEEN).log() - of_class + evidence
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -20,15 +21,18 @@ from proselflc.correction.label_posterior import (
 from proselflc.correction.memory import Memory
 from proselflc.correction.memory_rule import LastValue, RunningMean
 from proselflc.correction.parameter import steepness
+from proselflc.data import memory_budget
 from proselflc.data.batches import Batch, generator_for
 from proselflc.training import method
 from proselflc.training.method import Method, checked
 from proselflc.training.prediction_memory import make_memory, storage_for, storage_notes
 from proselflc.training.strategy import RunContext, Snapshot, Strategy
+from proselflc.wording import option
 
 HELD_OUT = 0.1  # share of the examples whose labels are not learned before the onset
 RECENT = 3  # epochs that the memory is a mean of, before the onset
 NUMBERS = 1 << 22  # of the memory that are read at once
+BYTES = 32  # per pair of classes: T, its copies, and what it is computed from
 KEPT = "a mean prediction"
 
 
@@ -72,6 +76,7 @@ class AutomaticProSelfLC(Strategy):
     def __init__(self, context: RunContext, *, sharpness: float) -> None:
         super().__init__(ProSelfLC(context.total_steps, sharpness))
         n, C = context.num_examples, context.num_classes
+        _check_room(C)
         self.num_epochs = context.epochs
         self.memory = make_memory(context, RunningMean(RECENT), storage_for(context, KEPT))
         self.of_given = Memory(n, 1, rule=LastValue(), shard=context.shard, storage="dense")  # p_y
@@ -153,25 +158,25 @@ class AutomaticProSelfLC(Strategy):
         )
 
     def _held_out_loss(self) -> float:
-        """Return the mean loss on held-out labels in this epoch."""
+        """Return the mean loss on the held-out labels when their examples were last learned.
+
+        It is that of a guess, log C, if no such example has been in a batch yet.
+        """
         own = self.of_given.indices
         known = self.held_out[own] & self.of_given.seen
         p_y = self.of_given.average[known, 0].double()
         loss = -p_y.clamp(min=1e-6).log().sum()
-        total, number = self.group.total(torch.stack((loss, known.sum().double())))
-        return float(total / number.clamp(min=1))
+        total, number = self.group.total(torch.stack((loss, known.sum().double()))).tolist()
+        return total / number if number else math.log(self.memory.num_classes)
 
     def _read_labels(self, num_classes: int) -> None:
         """Compute T and b from what is remembered of all examples."""
-        own = self.memory.indices
-        pieces = torch.split(own, max(1, NUMBERS // num_classes))
+        pieces = torch.split(self.memory.indices, max(1, NUMBERS // num_classes))
         largest = [self.memory.at(rows).average.max(1) for rows in pieces]
-        confidence, predicted, given = self.group.rows(
-            torch.cat([one.values for one in largest]),
-            torch.cat([one.indices for one in largest]),
-            self.given[own],
+        confidence, predicted = self._of_all(
+            torch.cat([one.values for one in largest]), torch.cat([one.indices for one in largest])
         )
-        found = surest_labels(confidence.cpu(), predicted.cpu(), given.cpu(), num_classes)
+        found = surest_labels(confidence.cpu(), predicted.cpu(), self.given.cpu(), num_classes)
         self.transition_matrix.copy_(found.transition)
         self.surest.copy_(torch.tensor([found.number, found.contradicted]))
         odds = [
@@ -186,22 +191,33 @@ class AutomaticProSelfLC(Strategy):
             )
             for rows in pieces
         ]
-        (every,) = self.group.rows(torch.cat(odds))
+        (every,) = self._of_all(torch.cat(odds))
         self.bias.fill_(bias_for(every.cpu().double(), found.rate))
+
+    def _of_all(self, *own: Tensor) -> tuple[Tensor, ...]:
+        """Return [n] in the order of the examples from the parts [own] of all processes.
+
+        The order decides which of equally sure predictions count, and how sums are rounded.
+        """
+        index, *every = self.group.rows(self.memory.indices, *own)
+        order = index.argsort()
+        return tuple(one[order] for one in every)
 
     def transition(self) -> Tensor | None:
         return self.transition_matrix if self.onset else None
 
+    def measures(self) -> dict[str, float | None]:
+        return {"held_out_loss": None if self.onset else self._held_out_loss()}
+
     def facts(self) -> dict[str, object]:
+        C = self.memory.num_classes
+        losses = self.losses[: self.onset or int(self.epochs)].tolist()
+        whole, recent = onset.fall(losses, C)
         number, contradicted = self.surest.tolist()
-        if not self.onset:
-            return {"onset": None}
-        losses = self.losses[: self.onset].tolist()
-        whole, recent = onset.fall(losses, self.transition_matrix.size(0))
         return {
             "onset": {
                 "epoch": self.onset,
-                "has_settled": onset.has_settled(losses, self.transition_matrix.size(0)),
+                "has_settled": onset.has_settled(losses, C),
                 "fall": whole,
                 "recent_fall": recent,
                 "held_out_losses": losses,
@@ -209,6 +225,16 @@ class AutomaticProSelfLC(Strategy):
                 "contradicted": contradicted,
             }
         }
+
+
+def _check_room(num_classes: int) -> None:
+    """Refuse more classes than there is memory for their transition matrix."""
+    memory_budget.require(
+        BYTES * num_classes**2,
+        f"the method keeps a transition matrix of {num_classes:,} classes, which with the counts "
+        "that it is made from and the copies for a checkpoint",
+        f"merge classes, or use another {option('method')}",
+    )
 
 
 METHOD = Method(

@@ -77,6 +77,7 @@ def history_line(
     val_accuracy: float | None = None,
     lr: float | None = None,
     g: float | None = None,
+    of_method: Mapping[str, float | None] | None = None,
 ) -> Json:
     """Return a line of the history, of a trained or a recorded run.
 
@@ -89,6 +90,7 @@ def history_line(
         progress: t/Γ of the whole run; None if Γ is unknown.
         train_loss: mean loss since the last line.
         g: g(t), for a method with a global trust.
+        of_method: what the method adds.
     """
     measures = asdict(fitting)
     return {
@@ -103,6 +105,7 @@ def history_line(
         "lr": lr,
         "g": g,
         **measures,
+        **(of_method or {}),
         "seconds": round(seconds, 3),
         "images_per_second": images_per_second,
     }
@@ -123,6 +126,7 @@ def evaluate(prepared: PreparedRun, training: Training, meter: Meter, result: St
         val_accuracy=accuracy(prepared, training, prepared.dataset.validation),
         lr=result.lr,
         g=training.strategy.global_trust(training.progress),
+        of_method=training.strategy.measures(),
         seconds=meter.seconds,
         images_per_second=meter.speed,
     )

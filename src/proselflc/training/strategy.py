@@ -203,6 +203,10 @@ class Strategy(nn.Module):
         """Return the transition matrix [C, C] of the method, row = true class, or None."""
         return None
 
+    def measures(self) -> dict[str, float | None]:
+        """Return what the method adds to a line of the history; all processes call it."""
+        return {}
+
     def notes(self) -> list[str]:
         """Return sentences about how the method was set up that the user may not expect."""
         return []
