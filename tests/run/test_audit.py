@@ -21,7 +21,7 @@ from proselflc.auditing.caveats import AuditWarning
 from proselflc.auditing.judge import Judge
 from proselflc.cli import app as cli
 from proselflc.errors import InputError
-from proselflc.pages.values import share_in_words
+from proselflc.pages.values import format_chance, share_in_words
 from proselflc.run import audit as auditing
 from proselflc.run import audit_words
 from proselflc.run.reader import Run, load_run
@@ -105,7 +105,7 @@ def test_folds_change_everything_about_the_labels_and_nothing_else(
 def test_json_has_the_worst(run: Path, program: Any) -> None:
     done = program("audit", run, "--worst", 4, "--json")
     warned = load_run(run).audit.warnings
-    assert done.stderr.splitlines() == [f"Caution: {one.message}." for one in warned]
+    assert done.stderr.splitlines() == [f"Caution: {one.about(run)}." for one in warned]
     found = json.loads(done.stdout)
     examples = pq.read_table(run / "examples.parquet").to_pandas()
     worst = examples[examples.is_suspect].sort_values(["quality", "index"])[:4]
@@ -144,10 +144,10 @@ def test_in_words(run: Path, program: Any) -> None:
         f"about {found.judge.accuracy:.0%} of the examples."
     )
     cautions = [line for line in lines if line.startswith("Caution: ")]
-    assert cautions == [f"Caution: {one.message}." for one in found.warnings]
+    assert cautions == [f"Caution: {one.about(run)}." for one in found.warnings]
     start = lines.index("The 3 least likely to be right:") + 2
     for line, row in zip(lines[start : start + 3], worst.itertuples(), strict=True):
-        cells = [row.id, row.given_label, "→", row.suggested_label, f"{row.quality:.3f}"]
+        cells = [row.id, row.given_label, "→", row.suggested_label, format_chance(row.quality)]
         assert line.split() == cells
     assert f"proselflc report {run}" in done.stdout
     assert f"proselflc export {run} --out labels.csv" in done.stdout
@@ -209,7 +209,7 @@ def test_what_is_said_of_an_audit() -> None:
         "\n"
         "The suspect:\n"
         "  id   given → suggested  quality\n"
-        "  one  dog → cat          0.250\n"
+        "  one  dog → cat          25%\n"
         "\n"
         "Every label is in my runs/a/examples.parquet. Next:\n"
         "  proselflc report 'my runs/a'                   # a page about them\n"

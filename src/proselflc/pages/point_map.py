@@ -14,11 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from proselflc.pages.values import NAME, shorten, shorten_middle
+from proselflc.pages.values import ID, NAME, shorten, shorten_middle
 
 MOST = 50_000  # points; of more examples, the suspects and some of the others are shown
 COLOURS = 10  # classes that have a colour of their own
-ID = 60  # characters
 
 _CHARACTERS = 120_000  # of all ids together, and of all class names
 _STEPS = 65_535  # in which the longer side of the map is measured

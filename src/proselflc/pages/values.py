@@ -12,6 +12,7 @@ from proselflc.models.factory import names_code
 from proselflc.wording import on_command_line, option
 
 NAME = 60  # characters of a class, a run or an option's value
+ID = 100  # characters of an example's id, which may be a path
 TITLE = 150  # characters of a tooltip
 TEXT = 280  # characters of an example's text
 

@@ -12,7 +12,7 @@ from proselflc.auditing.neighbours import Examination
 from proselflc.data.inputs import Ints
 from proselflc.pages.html_page import Cell
 from proselflc.pages.thumbnails import Thumbnail
-from proselflc.pages.values import TITLE, format_chance, shorten, shorten_middle
+from proselflc.pages.values import ID, TITLE, format_chance, shorten, shorten_middle
 from proselflc.reporting.gallery import ExampleView, format_deviations
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _members(table: pa.Table, rows: Ints, views: list[ExampleView]) -> Iterator[
         name, label = row["id"], row["given_label"] or "no label"
         quality = format_chance(row["quality"])
         yield Member(
-            id=Cell(shorten_middle(name, 40), shorten_middle(name, TITLE)),
+            id=Cell(shorten_middle(name, ID), shorten_middle(name, TITLE)),
             label=Cell(shorten(label), shorten(label, TITLE)),
             remark=f"quality {quality}" if quality else "",
             picture=view.picture,

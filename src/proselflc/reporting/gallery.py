@@ -20,7 +20,7 @@ from proselflc.pages import thumbnails
 from proselflc.pages.html_page import Cell
 from proselflc.pages.svg import learning_curve
 from proselflc.pages.thumbnails import Thumbnail
-from proselflc.pages.values import TEXT, TITLE, format_chance, shorten, shorten_middle
+from proselflc.pages.values import ID, TEXT, TITLE, format_chance, shorten, shorten_middle
 from proselflc.training.observations import Rows
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def cards(
         found.append(
             {
                 "index": int(rows[k]),
-                "id": Cell(shorten_middle(row["id"], 40), shorten_middle(row["id"], TITLE)),
+                "id": Cell(shorten_middle(row["id"], ID), shorten_middle(row["id"], TITLE)),
                 "given": _titled(row["given_label"]),
                 "suggested": _titled(row["suggested_label"]),
                 "truth": None if clean is None else _titled(clean),

@@ -20,7 +20,7 @@ from proselflc.auditing.records import Records, Witness
 from proselflc.data.dataset import Dataset
 from proselflc.data.request import COPIES, FROM_PYTHON, is_table, table_suffix
 from proselflc.errors import InputError, invalid_option, printable
-from proselflc.pages.values import share_in_words
+from proselflc.pages.values import format_chance, share_in_words
 from proselflc.run import audit_words, neighbours, original
 from proselflc.run import folds as folds_of
 from proselflc.run.audit_words import PAIRS, given_to_suggested, indented, short_id, short_name
@@ -188,7 +188,7 @@ def describe(run: Run, audit: Audit, table: pa.Table, count: int) -> str:
         rows = [("id", "given → suggested", "quality")]
         for row in listed:
             change = given_to_suggested(row["given_label"], row["suggested_label"])
-            rows.append((short_id(row["id"]), change, f"{row['quality']:.3f}"))
+            rows.append((short_id(row["id"]), change, format_chance(row["quality"])))
         least = (
             f"The {len(listed)} least likely to be right:" if len(listed) > 1 else "The suspect:"
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from proselflc.auditing import measured
 from proselflc.auditing.audit import Audit
 from proselflc.errors import printable
-from proselflc.pages.values import percent, share_in_words, shorten
+from proselflc.pages.values import percent, share_in_words, shorten, shorten_middle
 from proselflc.terminal import aligned
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ LONGEST_ID, LONGEST_NAME = 44, 24  # characters of an id and of a class name tha
 
 
 def short_id(name: object) -> str:
-    """Return an untrusted id, shortened to fit into a line."""
-    return shorten(printable(str(name)), LONGEST_ID)
+    """Return an untrusted id, shortened in its middle to fit into a line."""
+    return shorten_middle(printable(str(name)), LONGEST_ID)
 
 
 def short_name(name: object) -> str:

@@ -15,6 +15,7 @@ from proselflc.data.dataset import NO_LABEL
 from proselflc.data.memory_budget import require
 from proselflc.data.sources.predictions import read_predictions
 from proselflc.errors import InputError, printable
+from proselflc.pages.values import format_chance
 from proselflc.run import original, prediction
 from proselflc.run.audit_words import PAIRS, given_to_suggested, indented, short_id
 from proselflc.run.reader import Run
@@ -154,7 +155,7 @@ class OutsideAudit:
             rows = [("id", "given → suggested", "quality", "action")]
             for row in listed:
                 change = given_to_suggested(row["given_label"], row["suggested_label"])
-                quality = f"{row['quality']:.3f}"
+                quality = format_chance(row["quality"])
                 rows.append((short_id(row["id"]), change, quality, str(row["action"])))
             many = len(listed)
             title = f"The {many} least likely to be right:" if many > 1 else "The suspect:"

@@ -251,10 +251,11 @@ export const pointMap = (root, data, { open, canOpen = () => true, picture = () 
     placeTip();
   };
 
+  const chance = (percent) => percent === 0 ? "<1%" : percent === 100 ? ">99%" : `${percent}%`; // never certain
   // What is known about a point, beside it.
   const words = (i) => {
     const parts = [i < S ? `Given ${nameOf(given[i] - 1)}, suggested ${nameOf(suggested[i])}` : nameOf(given[i] - 1)];
-    if (quality[i] !== UNKNOWN) parts.push(`quality ${quality[i]}%`);
+    if (quality[i] !== UNKNOWN) parts.push(`quality ${chance(quality[i])}`);
     if (decided.has(i)) parts.push(decided.get(i) === -2 ? "cannot tell" : `decided: ${nameOf(decided.get(i))}`);
     return parts;
   };
