@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="only what is there")
     options = parser.parse_args()
     artefact = Artefact("when_it_helps", "when ProSelfLC helps", table)
-    one = Reproduction(artefact, SCALES["cpu"], SEEDS, result_file.RESULTS / "paper")
+    one = Reproduction(artefact, SCALES["cpu-wide"], SEEDS, result_file.RESULTS / "paper")
     if not options.report:
         command.run(one, options.jobs, functools.partial(print, flush=True))
     output, plan = one.evaluate()

@@ -235,9 +235,9 @@ def when_it_helps() -> str:
 
 def paper(name: str) -> str:
     """Return a table or figure of the paper from the committed runs, without its title."""
-    text = (RESULTS / "paper" / "cpu" / f"{name}.md").read_text(encoding="utf-8")
+    text = (RESULTS / "paper" / "cpu-wide" / f"{name}.md").read_text(encoding="utf-8")
     text = text.partition("\n\n")[2].rstrip()
-    return text.replace("](figure", "](../benchmarks/results/paper/cpu/figure")
+    return text.replace("](figure", "](../benchmarks/results/paper/cpu-wide/figure")
 
 
 PAPER = (

@@ -466,3 +466,9 @@ def test_the_real_one_has_the_numbers_that_are_listed(cifar100_cache: Path) -> N
     assert small.test is not None
     assert len(small.test) == 2_000
     assert set(np.bincount(small.train.labels)) == {500}
+    tiny = open_data(Request("cifar100-tiny", data_root=SHARED, cache=cifar100_cache))
+    assert small.coarse is not None
+    assert tiny.names == tuple(
+        name for name, coarse in zip(small.names, small.coarse, strict=True) if coarse < 2
+    )
+    assert set(np.bincount(tiny.train.labels)) == {500}

@@ -75,7 +75,7 @@ def test_every_name_goes_to_its_source(
 
     for source in (cifar, cifar_n, small_images, imagenet, clothing1m):
         monkeypatch.setattr(source, "load", record(source.__name__.rpartition(".")[2]))
-    monkeypatch.setattr(cifar, "shrink", lambda whole: whole)
+    monkeypatch.setattr(cifar, "shrink", lambda whole, size: whole)
     monkeypatch.setattr(cifar, "find", lambda name, root, fetch: root / name)
     monkeypatch.setattr(small_images, "find", lambda name, root, fetch: root / name)
     cache = tmp_path / "cache"
@@ -86,6 +86,7 @@ def test_every_name_goes_to_its_source(
         "cifar10": ("cifar", tmp_path / "cifar10", "cifar10", {"cache": cache}),
         "cifar100": ("cifar", tmp_path / "cifar100", "cifar100", {"cache": cache}),
         "cifar100-small": ("cifar", tmp_path / "cifar100", "cifar100", {"cache": cache}),
+        "cifar100-tiny": ("cifar", tmp_path / "cifar100", "cifar100", {"cache": cache}),
         "imagenet": ("imagenet", tmp_path, {"on_bad_image": "skip"}),
         "clothing1m": ("clothing1m", tmp_path, {"on_bad_image": "skip"}),
     }

@@ -33,9 +33,9 @@ def test_every_table_and_figure_of_the_paper_is_listed(capsys: pytest.CaptureFix
     found = json.loads(capsys.readouterr().out)
     numbered = {f"table{k}" for k in range(1, 8)} | {f"figure{k}" for k in range(1, 6)}
     assert found.keys() == numbered
-    # Table 4: 14 trials and ten methods with three seeds under each of six noises.
-    assert found["table4"]["runs"] == 6 * (3 * 3 + 5 + 10 * 3)
-    assert found["table5"]["runs"] == 15 * 7
+    # Table 4: 14 trials, five methods with five seeds and five with three, for each of six noises.
+    assert found["table4"]["runs"] == 6 * (3 * 3 + 5 + 5 * 5 + 5 * 3)
+    assert found["table5"]["runs"] == 15 * 7 * 3
     assert found["table3"]["runs"] == 13 * 3
     assert found["table2"]["runs"] == 0
 
@@ -88,12 +88,46 @@ def test_dry_run_shows_every_run_with_its_options(
     plan = json.loads(capsys.readouterr().out)
     assert len(plan["runs"]) == len({run["key"] for run in plan["runs"]}) == 13
     assert {run["config"]["seed"] for run in plan["runs"]} == {5}
-    assert {run["config"]["data"] for run in plan["runs"]} == {"cifar100-small"}
+    assert {run["config"]["data"] for run in plan["runs"]} == {"cifar100-tiny"}
     assert cli.run(arguments) == 0
     said = capsys.readouterr().out
     assert "13 runs to do" in said
     assert said.count("ProSelfLC B = ") == 3
     assert not any(tmp_path.iterdir())
+
+
+def test_seeds_that_are_given_hold_for_every_method(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["reproduce", "table4", "--out", str(tmp_path), "--dry-run", "--json"]
+    for given, own, quoted in (
+        ([], {0, 1, 2, 3, 4}, {0, 1, 2}),
+        (["--scale", "paper"], {0, 1, 2}, {0, 1, 2}),
+        (["--seeds", "3,4,5,6"], {3, 4, 5, 6}, {3, 4, 5, 6}),
+    ):
+        assert cli.run([*arguments, *given]) == 0
+        found: dict[str, set[int]] = {}
+        for run in json.loads(capsys.readouterr().out)["runs"]:
+            if "trusted" not in run["config"]:
+                found.setdefault(run["config"]["method"]["name"], set()).add(run["config"]["seed"])
+        assert found["cce"] == found["proselflc"] == own
+        assert found["gce"] == found["d2l"] == quoted
+
+
+@pytest.mark.parametrize(
+    ("scale", "generator"),
+    [
+        ("cpu", "sym_exclusive_bernoulli:0.4"),
+        ("cpu-wide", "symmetric:0.4"),
+        ("paper", "sym_exclusive_bernoulli:0.4"),
+    ],
+)
+def test_symmetric_noise_flips_with_probability_r_as_in_the_paper(
+    scale: str, generator: str
+) -> None:
+    config = SCALES[scale].config("cifar100", "cce", {}, seed=0, noise="symmetric:0.4")
+    assert config.noise == generator
+    assert SCALES[scale].config("cifar100", "cce", {}, seed=0, noise="pair:0.4").noise == "pair:0.4"
 
 
 def test_paper_scale_is_the_papers_recipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,22 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from proselflc.paper.command import Reproduction, find_artefact
+from proselflc.paper import command
 from proselflc.paper.output import Output
-from proselflc.paper.plan import SCALES
 from proselflc.paper.records import RecordStore, resolved_table
 from proselflc.queue.run_store import key
 from proselflc.run.config import Config
 
-CPU = SCALES["cpu"]
-
-
+WIDE = "cpu-wide"
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results" / "paper"
 
 
 def committed(name: str) -> Output:
-    artefact = find_artefact(name)
-    return Reproduction(artefact, CPU, artefact.seeds, COMMITTED).evaluate()[0]
+    return command.committed(name, WIDE, COMMITTED).evaluate()[0]
 
 
 def test_committed_records_are_named_by_their_options() -> None:
@@ -43,7 +39,7 @@ def test_committed_records_are_named_by_their_options() -> None:
     "name", ["table3", "table4", "table5", "table7", "figure2", "figure3", "figure4", "figure5"]
 )
 def test_committed_results_are_what_the_committed_records_say(name: str) -> None:
-    text = (COMMITTED / "cpu" / f"{name}.md").read_text(encoding="utf-8")
+    text = (COMMITTED / WIDE / f"{name}.md").read_text(encoding="utf-8")
     assert committed(name).markdown(pictures=True) == text
 
 

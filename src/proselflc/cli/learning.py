@@ -45,7 +45,7 @@ def train(
         resume: continue the run in --out from its last checkpoint.
         overwrite: replace the run in --out.
         config: TOML file with any of these options, or the name of a recipe: cifar100,
-            cifar100-small, clothing1m, imagenet.
+            cifar100-small, cifar100-tiny, clothing1m, imagenet.
         quiet: show no progress.
         json: print the run's summary as JSON.
         options: how to train.
@@ -132,7 +132,7 @@ def search(
         resume: continue the study in --out, or join it as another worker.
         overwrite: replace the study in --out.
         config: TOML file with any of these options, or the name of a recipe: cifar100,
-            cifar100-small, clothing1m, imagenet.
+            cifar100-small, cifar100-tiny, clothing1m, imagenet.
         quiet: show no progress.
         json: print the result as JSON.
         options: fixed options of training.
@@ -324,7 +324,7 @@ def describe_demo(runs: Sequence[Mapping[str, Any]], page: Path, best: str) -> s
 def reproduce(
     name: str | None = None,
     *,
-    scale: Literal["cpu", "paper"] = "cpu",
+    scale: Literal["cpu", "cpu-wide", "paper"] = "cpu",
     seeds: str | None = None,
     out: Path = Path("reproduction"),
     data_root: Path | None = None,
@@ -345,8 +345,9 @@ def reproduce(
 
     Args:
         name: table1 to table7, or figure1 to figure5.
-        scale: cpu for runs that finish on a CPU, or paper for the paper's exact recipes, for a GPU.
-        seeds: seeds of the runs, such as 0,1,2 (default: as many as the committed results).
+        scale: cpu for runs that finish on a CPU, cpu-wide for more classes that are memorised less,
+            or paper for the paper's exact recipes, for a GPU.
+        seeds: seeds of the runs, such as 0,1,2 (default: those of the committed results).
         out: directory for records and results.
         data_root: folder that holds the data (default: the data is downloaded if allowed).
         jobs: number of processes that train in parallel, with one thread each if there are several.

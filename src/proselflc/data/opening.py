@@ -350,10 +350,10 @@ _open_cifar10 = partial(_open_cifar, "cifar10")
 _open_cifar100 = partial(_open_cifar, "cifar100")
 
 
-def _open_cifar100_small(request: Request) -> Dataset:
+def _shrink_cifar100(size: Literal["small", "tiny"], request: Request) -> Dataset:
     from proselflc.data.sources import cifar
 
-    return cifar.shrink(_open_cifar100(request))
+    return cifar.shrink(_open_cifar100(request), size)
 
 
 def _open_cifar_n(request: Request) -> Dataset:
@@ -408,7 +408,20 @@ DATASETS: dict[str, Named] = {
         "32×32 photos, 20 coarse classes", 100, 50000, 10000, "Sections 5.1, 5.2", _open_cifar100
     ),
     "cifar100-small": Named(
-        "20 classes of CIFAR-100 at 16×16, for a CPU", 20, 10000, 2000, "–", _open_cifar100_small
+        "20 classes of CIFAR-100 at 16×16, for a CPU",
+        20,
+        10000,
+        2000,
+        "–",
+        partial(_shrink_cifar100, "small"),
+    ),
+    "cifar100-tiny": Named(
+        "10 classes of CIFAR-100 at 16×16, for a CPU",
+        10,
+        5000,
+        1000,
+        "–",
+        partial(_shrink_cifar100, "tiny"),
     ),
     **{
         f"cifar10n:{who}": Named(

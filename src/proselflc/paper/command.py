@@ -28,6 +28,7 @@ from proselflc.training.loop import DivergenceError
 from proselflc.training.run_directory import read_toml
 from proselflc.wording import option
 
+QUOTED_SEEDS = 3  # of the methods whose results the paper quotes
 MEASURED = ("n", "accuracy", "top5", "nll", "brier", "calibration")  # recorded of the test part
 WAITING = 5.0  # seconds between two checks for runs that other processes have finished
 _SILENT = Silent()
@@ -37,23 +38,21 @@ _SILENT = Silent()
 class Artefact:
     """A table or figure of the paper, which needs runs on some of the paper's datasets.
 
-    `make` requests these runs and returns as much of the output as they allow. `seeds` are
-    those of the committed results.
+    `make` requests these runs and returns as much of the output as they allow.
     """
 
     name: str
     title: str
     make: Callable[[RunPlan], Output]
     data: tuple[str, ...] = ("cifar100",)
-    seeds: tuple[int, ...] = (0, 1, 2)
 
 
 @dataclass(frozen=True)
 class Reproduction:
     """A table or figure to reproduce; `out` is the directory that keeps records and results.
 
-    With `keep_runs`, run directories stay after they are recorded. For the weights and the
-    mask, see `RunPlan`.
+    With `keep_runs`, run directories stay after they are recorded. For `weights`, `mask` and
+    `quoted`, see `RunPlan`.
     """
 
     artefact: Artefact
@@ -64,6 +63,7 @@ class Reproduction:
     keep_runs: bool = False
     weights: Path | None = None
     mask: Path | None = None
+    quoted: int | None = None
 
     @property
     def store(self) -> RecordStore:
@@ -103,7 +103,8 @@ class Reproduction:
         return replace(config, request=replace(config.request, data_root=self.data_root))
 
     def _plan(self, *, assume_first: bool = False) -> RunPlan:
-        return RunPlan(self.store, self.scale, self.seeds, assume_first, self.weights, self.mask)
+        files = (self.weights, self.mask)
+        return RunPlan(self.store, self.scale, self.seeds, assume_first, *files, self.quoted)
 
 
 ARTEFACTS: dict[str, Artefact] = {
@@ -113,7 +114,7 @@ ARTEFACTS: dict[str, Artefact] = {
         Artefact("table2", "case analysis of the trust", tables.table2, ()),
         Artefact("table3", "the standard setting, clean labels", tables.table3),
         Artefact("table4", "asymmetric and symmetric noise, all methods", tables.table4),
-        Artefact("table5", "hyper-parameters ε and B", tables.table5, seeds=(0,)),
+        Artefact("table5", "hyper-parameters ε and B", tables.table5),
         Artefact("table6", "Clothing1M", tables.table6, ("clothing1m",)),
         Artefact("table7", "calibration: ECE by temperature and confidence", tables.table7),
         Artefact("figure1", "illustration of the targets", figures.figure1, ()),
@@ -141,9 +142,16 @@ def list_artefacts() -> dict[str, dict[str, Any]]:
         runs: int | str = "–, paper scale only"
         if all(data in cpu.recipes for data in artefact.data):
             empty = Path("nowhere")
-            runs = len(Reproduction(artefact, cpu, artefact.seeds, empty).pending())
-        rows[name] = {"title": artefact.title, "runs": runs, "seeds": [*artefact.seeds]}
+            runs = len(committed(name, "cpu", empty).pending())
+        seeds = [*cpu.default_seeds(name)]
+        rows[name] = {"title": artefact.title, "runs": runs, "seeds": seeds}
     return rows
+
+
+def committed(name: str, scale: str, out: Path) -> Reproduction:
+    """Return the reproduction with the seeds of the committed results."""
+    seeds = SCALES[scale].default_seeds(name)
+    return Reproduction(find_artefact(name), SCALES[scale], seeds, out, quoted=QUOTED_SEEDS)
 
 
 def request(
@@ -158,18 +166,20 @@ def request(
 ) -> Reproduction:
     """Return the reproduction that the options describe."""
     artefact = find_artefact(name)
+    own_seeds = _seeds(seeds)
     for field, path in (("weights", weights), ("mask", mask)):
         if path is not None and not path.is_file():
             raise InputError(f"{option(field)}: there is no file {path}", field=field)
     return Reproduction(
         artefact,
         SCALES[scale],
-        _seeds(seeds) or artefact.seeds,
+        own_seeds or SCALES[scale].default_seeds(artefact.name),
         out,
         data_root,
         keep_runs,
         None if weights is None else weights.resolve(),
         None if mask is None else mask.resolve(),
+        None if own_seeds else QUOTED_SEEDS,
     )
 
 

@@ -35,7 +35,8 @@ class Scale:
     """The size at which the paper's runs are repeated, with a recipe for each of its datasets.
 
     `eval_epochs` is None for the recipe's own interval, and `seconds` is how long a run takes
-    on `hardware`, by dataset.
+    on `hardware`, by dataset. `symmetric` is the generator of symmetric noise. `seeds` has the
+    number of seeds of a table or figure, by its name, where it is not 3.
     """
 
     name: str
@@ -44,6 +45,12 @@ class Scale:
     eval_epochs: int | None
     seconds: Mapping[str, float]
     hardware: str
+    symmetric: str = "sym_exclusive_bernoulli"
+    seeds: Mapping[str, int] = field(default_factory=dict)
+
+    def default_seeds(self, name: str) -> tuple[int, ...]:
+        """Return the seeds of the committed results of a table or figure."""
+        return tuple(range(self.seeds.get(name, 3)))
 
     def config(
         self,
@@ -59,9 +66,10 @@ class Scale:
         """Return the options of one run.
 
         `data` is one of the paper's datasets: cifar100, imagenet or clothing1m. The seed is
-        also that of the noise, such as "pair:0.4", and `trusted` the share of examples held
-        out with their true labels.
+        also that of the noise, such as "pair:0.4" or "symmetric:0.4", and `trusted` the share
+        of examples held out with their true labels.
         """
+        kind, _, rate = (noise or "").partition(":")
         if data not in self.recipes:
             raise InputError(
                 f"{option('scale', self.name)} does not include {data}",
@@ -71,7 +79,7 @@ class Scale:
         base = _recipe(self.recipes[data])
         return replace(
             base,
-            noise=noise,
+            noise=f"{self.symmetric}:{rate}" if kind == "symmetric" else noise,
             trusted=None if trusted is None else str(trusted),
             weights=weights,
             method=method,
@@ -92,11 +100,22 @@ SCALES = {
     for scale in (
         Scale(
             "cpu",
+            "10 classes of CIFAR-100 at 16×16, a small convolutional network, 40 epochs",
+            {"cifar100": "cifar100-tiny"},
+            2,
+            {"cifar100": 30},
+            "one core",
+            seeds={"table4": 5},
+        ),
+        Scale(
+            "cpu-wide",
             "20 classes of CIFAR-100 at 16×16, a small convolutional network, 60 epochs",
             {"cifar100": "cifar100-small"},
             3,
             {"cifar100": 90},
             "one core",
+            symmetric="symmetric",
+            seeds={"table5": 1},
         ),
         Scale(
             "paper",
@@ -105,6 +124,7 @@ SCALES = {
             None,
             {"cifar100": 2.0 * 3600, "imagenet": 80.0 * 3600, "clothing1m": 2.0 * 3600},
             "one GPU (a guess)",
+            seeds={"table5": 1},
         ),
     )
 }
@@ -154,7 +174,7 @@ class RunPlan:
     runs were done, and what it asks for in vain is what remains to be trained. With
     `assume_first`, an undecided parameter takes the first value of its grid, so that every run
     is requested. Clothing1M needs a file of ImageNet weights and, for Masking, a file of the
-    transitions that it allows.
+    transitions that it allows. The methods that the paper quotes have the first `quoted` seeds.
     """
 
     store: RecordStore
@@ -163,9 +183,14 @@ class RunPlan:
     assume_first: bool = False
     weights: Path | None = None
     mask: Path | None = None
+    quoted: int | None = None
     pending: dict[str, PendingRun] = field(default_factory=dict)
     requested: dict[str, PendingRun] = field(default_factory=dict)
     _undecided: set[tuple[str, str | None, str]] = field(default_factory=set)
+
+    def seeds_of(self, method: str) -> Sequence[int]:
+        """Return the seeds of a method's final runs."""
+        return self.seeds[: self.quoted] if method in quoted_methods() else self.seeds
 
     def record(self, run: PendingRun) -> RunRecord | None:
         """Return the record of a run; without one, return None and add the run to `pending`."""
@@ -248,7 +273,7 @@ class RunPlan:
             undecided = ", ".join(SYMBOLS[name] for name in grid_of(method))
         runs = (
             self._run(data, noise, method, parameters, seed, f"seed {seed}", undecided=undecided)
-            for seed in self.seeds
+            for seed in self.seeds_of(method)
         )
         return list(map(self.record, runs))
 
@@ -256,7 +281,7 @@ class RunPlan:
         """Return the final runs with the chosen parameters; None for each if trials are missing."""
         parameters = self.chosen_parameters(data, noise, method)
         if parameters is None:
-            return [None] * len(self.seeds)
+            return [None] * len(self.seeds_of(method))
         return self.final_runs(data, noise, method, parameters)
 
     @property
@@ -264,6 +289,13 @@ class RunPlan:
         """Return a sentence that describes the scale and the seeds."""
         several = "; mean ± standard deviation" if len(self.seeds) > 1 else ""
         return f"Scale {self.scale.name}: {self.scale.title}. Seeds {self.seed_list}{several}."
+
+    @property
+    def quoted_seeds(self) -> str:
+        """Return how many of several seeds the quoted methods have, as the end of a sentence."""
+        if self.quoted is None or self.quoted >= len(self.seeds):
+            return ""
+        return f", with the first {self.quoted} seeds"
 
     @property
     def seed_list(self) -> str:

@@ -89,8 +89,8 @@ _LAYOUTS: dict[str, _Layout] = {
 _LARGEST = 256 << 20  # bytes of a file of pixels; the real ones have 31 or 155 MB
 _FORMAT = 1  # of the cache
 _AGAIN = "download it again from its official page"
-_SMALL_COARSE_CLASSES = 4  # coarse classes 0 … 3 of cifar100-small, with five classes each
-_SMALL_POOL = 2  # pixels per side that become one
+_SMALLER = {"small": 4, "tiny": 2}  # the first coarse classes that stay, of five classes each
+_POOL = 2  # pixels per side that become one
 
 
 @dataclass(frozen=True)
@@ -157,22 +157,22 @@ def load(
     )
 
 
-def shrink(dataset: Dataset) -> Dataset:
-    """Return CIFAR-100 small enough for a CPU: a fifth of its classes, a quarter of its pixels.
+def shrink(dataset: Dataset, size: Literal["small", "tiny"] = "small") -> Dataset:
+    """Return CIFAR-100 small enough for a CPU: fewer classes, and a quarter of the pixels.
 
-    The examples of the first four coarse classes stay, with pixels averaged two by two. An example
-    whose given label belongs to another coarse class is dropped.
+    The examples of the first four coarse classes stay, or of two for "tiny", with pixels averaged
+    two by two. An example whose given label belongs to another coarse class is dropped.
     """
     assert dataset.coarse is not None
     assert dataset.test is not None
-    kept = np.flatnonzero(dataset.coarse < _SMALL_COARSE_CLASSES)
+    kept = np.flatnonzero(dataset.coarse < _SMALLER[size])
     number = np.full(dataset.num_classes, -1)
     number[kept] = np.arange(len(kept))
     true = dataset.train.labels if dataset.clean is None else dataset.clean
     rows = np.flatnonzero((number[true] >= 0) & (number[dataset.train.labels] >= 0))
     return checked(
         Dataset(
-            f"{dataset.name}-small",
+            f"{dataset.name}-{size}",
             _shrink_part(dataset.train, rows, number),
             tuple(dataset.names[k] for k in kept),
             test=_shrink_part(
@@ -188,7 +188,7 @@ def _shrink_part(part: Part, rows: Ints, number: Ints) -> Part:
     taken = part.take(rows)
     assert isinstance(taken.inputs, Images)
     n, height, width, channels = taken.inputs.pixels.shape
-    pool = _SMALL_POOL
+    pool = _POOL
     shape = n, height // pool, pool, width // pool, pool, channels
     pixels = taken.inputs.pixels.reshape(shape).mean((2, 4)).round().astype(np.uint8)
     return Part(Images(pixels), number[taken.labels], taken.ids)
