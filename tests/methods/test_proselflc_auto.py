@@ -24,6 +24,7 @@ from proselflc.correction.label_posterior import label_posterior, surest_labels
 from proselflc.data import memory_budget
 from proselflc.errors import InputError
 from proselflc.methods.proselflc_auto import AutomaticProSelfLC
+from proselflc.reporting.onset import read as read_onset
 from proselflc.training.group import Group
 from proselflc.training.loop import train_steps
 from proselflc.training.recipe import Recipe
@@ -366,8 +367,10 @@ def test_it_resumes_bit_for_bit_before_and_after_the_onset(
 def test_killed_before_or_after_the_onset_it_ends_with_the_same_bits(
     program: Any, assert_same: Any, tmp_path: Path, least: int
 ) -> None:
-    options = ("train", "--data", "digits", "--noise", "symmetric:0.4", "--model", "mlp")
-    options += ("--method", "proselflc_auto", "--epochs", 16, "--batch-size", 64)
+    options = (
+        *("train", "--data", "digits", "--noise", "symmetric:0.4", "--model", "mlp"),
+        *("--method", "proselflc_auto", "--epochs", 16, "--batch-size", 64),
+    )
     program(*options, "--out", tmp_path / "whole")
     out = tmp_path / "run"
     running = program.start(*options, "--out", out, "--checkpoint-seconds", 0)
@@ -395,14 +398,27 @@ def test_summary_and_history_have_the_onset(tmp_path: Path, crowd: Any) -> None:
         out=tmp_path / "run",
         notes=False,
     )
-    found = run.summary["onset"]
+    found: Any = run.summary["onset"]
     assert 3 <= found["epoch"] <= 5
     assert len(found["held_out_losses"]) == found["epoch"]
-    lines = [line for line in run.history if float(line["epoch"]).is_integer() and line["epoch"]]
+    history: Any = run.history
+    lines = [line for line in history if line["epoch"] and float(line["epoch"]).is_integer()]
     losses = [line["held_out_loss"] for line in lines]
     assert losses[: found["epoch"]] == found["held_out_losses"]
     assert set(losses[found["epoch"] :]) == {None}
     assert 0 <= found["contradicted"] <= found["surest"] <= crowd.n
+    began = read_onset(run.summary)
+    assert began is not None
+    assert began.epoch == found["epoch"]
+
+
+def test_the_closing_summary_says_when_trust_began(program: Any, tmp_path: Path) -> None:
+    done = program(
+        *("train", "--data", "digits", "--noise", "symmetric:0.4", "--model", "mlp"),
+        *("--method", "proselflc_auto", "--epochs", 6, "--out", tmp_path / "run"),
+    )
+    assert "It began to trust its own predictions after epoch " in done.stderr
+    assert "surest predictions contradicted the label" in done.stderr
 
 
 def test_a_transition_matrix_that_does_not_fit_is_refused_with_its_size(

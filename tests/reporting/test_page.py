@@ -339,6 +339,38 @@ def test_what_the_method_has_noted_stands_at_the_top(fabricate: Callable[..., Pa
     )
 
 
+ONSET = {
+    "epoch": 3,
+    "has_settled": True,
+    "guess_loss": 1.0986,
+    "fall": 0.4986,
+    "recent_fall": -0.1,
+    "held_out_losses": [0.9, 0.6, 0.7],
+    "surest": 10,
+    "contradicted": 2,
+}
+
+
+def test_when_the_method_began_to_trust_is_said_and_drawn(fabricate: Callable[..., Path]) -> None:
+    one = fabricate("one", suspects=2, summary={"onset": ONSET})
+    alone = page(one)
+    check_safe(alone)
+    assert "trust its own predictions after epoch 3, when it had stopped learning" in alone.words
+    assert "At the end, 2 of its 10 surest predictions contradicted the label" in alone.words
+    assert "until the method began to trust the network's predictions: one after epoch 3." in (
+        alone.words
+    )
+    assert "trust begins" in alone.words
+    late = {**ONSET, "epoch": None, "fall": 0.0, "has_settled": False, "surest": 0}
+    several = page(one, fabricate("two", summary={"onset": late}), fabricate("three"))
+    assert "one: It began to trust its own predictions after epoch 3" in several.words
+    assert "two: It never trusted its own predictions" in several.words
+    assert "surest predictions" not in several.words
+    assert "one after epoch 3, two never." in several.words
+    plain = page(fabricate("plain"))
+    assert "Loss on held-out labels" not in plain.words
+
+
 @pytest.mark.usefixtures("without_figures")
 def test_data_from_python_is_not_asked_for_on_the_command_line(
     fabricate: Callable[..., Path],
@@ -384,7 +416,7 @@ def test_a_page_of_ours_is_known_again(fabricate: Callable[..., Path], tmp_path:
 
 @pytest.mark.usefixtures("without_figures")
 def test_json_of_any_shape_is_no_traceback(fabricate: Callable[..., Path]) -> None:
-    path = fabricate()
+    path = fabricate(summary={"onset": ONSET})
     summary = json.loads((path / "summary.json").read_text())
     odd: object
     for odd in (None, {"a": []}, "text", -3, 10**400):

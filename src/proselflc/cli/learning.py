@@ -50,6 +50,7 @@ def train(
         json: print the run's summary as JSON.
         options: how to train.
     """
+    from proselflc.reporting import onset
     from proselflc.run import audit as auditing
     from proselflc.run.config import OutputOptions
     from proselflc.run.reader import Run
@@ -82,6 +83,9 @@ def train(
             for caution in auditing.cautions(found, found.audit, abstaining=True):
                 say(printable(caution))
         else:
+            began = onset.read(found.summary)
+            if began is not None:
+                say("\n" + "\n".join(onset.sentences(began)))
             say("\n" + auditing.describe(found, found.audit, found.examples, 3))
     if json:
         summary = directory.read_json(directory.summary)

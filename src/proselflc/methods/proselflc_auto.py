@@ -218,6 +218,7 @@ class AutomaticProSelfLC(Strategy):
             "onset": {
                 "epoch": self.onset,
                 "has_settled": onset.has_settled(losses, C),
+                "guess_loss": math.log(C),
                 "fall": whole,
                 "recent_fall": recent,
                 "held_out_losses": losses,

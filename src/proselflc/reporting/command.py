@@ -28,6 +28,7 @@ from proselflc.reporting import (
     example_map,
     figures,
     gallery,
+    onset,
     tables,
     verdict,
 )
@@ -238,6 +239,7 @@ def make(
         "knows_truth": any(
             share(facts.summary, "realised_noise_rate") is not None for facts in reported
         ),
+        "onsets": tuple(_onsets(reported)),
         "reviews": decided,
         "changes": changes or (),
         "figures": drawn,
@@ -276,6 +278,17 @@ def make(
         notes=tuple(notes),
         why_incomplete="".join(lost),
     )
+
+
+def _onsets(reported: Sequence[RunFacts]) -> Iterator[dict[str, Any]]:
+    """Yield when methods began to trust predictions; of several runs only the first sentence."""
+    for facts in reported:
+        if facts.onset is not None:
+            words = onset.sentences(facts.onset)
+            if len(reported) == 1:
+                yield {"name": "", "sentences": words}
+            else:
+                yield {"name": facts.name, "sentences": words[:1]}
 
 
 def _cards(

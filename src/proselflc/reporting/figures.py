@@ -27,6 +27,7 @@ from proselflc.pages.drawing import (
 )
 from proselflc.pages.learning_dynamics import dynamics, numbers
 from proselflc.pages.values import percent
+from proselflc.reporting.held_out_loss import held_out_loss
 from proselflc.reporting.run_facts import RunFacts
 from proselflc.reporting.transitions import transitions
 from proselflc.training.run_directory import Json
@@ -67,6 +68,12 @@ def _learning(source: Source) -> list[Figure]:
     return dynamics({run.name: run.history for run in known}, later)
 
 
+def _onset(source: Source) -> Iterator[Figure]:
+    drawn = held_out_loss(source.runs)
+    if drawn is not None:
+        yield drawn
+
+
 def _calibration(source: Source) -> Iterator[Figure]:
     drawn = reliability({run.name: run.test for run in source.runs})
     if drawn is not None:
@@ -86,6 +93,7 @@ def _quality(source: Source) -> Iterator[Figure]:
 
 FIGURES: tuple[tuple[str, Callable[[Source], Iterable[Figure]]], ...] = (
     ("learning", _learning),
+    ("learning", _onset),
     ("calibration", _calibration),
     ("confusion", _transitions),
     ("suspects", _quality),

@@ -14,6 +14,8 @@ from proselflc import methods
 from proselflc.auditing.audit import Audit
 from proselflc.errors import InputError
 from proselflc.pages.values import distinct_names, finite, in_unit, number, share, shorten, text
+from proselflc.reporting.onset import Onset
+from proselflc.reporting.onset import read as read_onset
 from proselflc.run.reader import Run, load_run
 from proselflc.training.run_directory import Json
 
@@ -53,6 +55,11 @@ class RunFacts:
     def noise_rate(self) -> float | None:
         """Return the share of labels that the audit takes to be wrong."""
         return None if self.audit is None else finite(self.audit.estimated_noise_rate)
+
+    @property
+    def onset(self) -> Onset | None:
+        """Return when the method began to trust the network's predictions, if it says so."""
+        return read_onset(self.summary)
 
     @property
     def accuracy(self) -> float | None:
