@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+
+from proselflc.training import checkpoint
 
 # 1,297 examples in batches of 128: the last batch has 17, which two cannot share equally.
 DIGITS = ("train", "--data", "digits", "--noise", "pair:0.4", "--epochs", 4)
@@ -28,13 +33,24 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def start_two(program: Any, *arguments: object) -> list[Any]:
+def start_two(program: Any, *arguments: object, **how: Any) -> list[Any]:
     """Two processes as torchrun starts them, the main one first."""
+    return start_each(program, arguments, arguments, **how)
+
+
+def start_each(
+    program: Any, *commands: tuple[object, ...], folders: Sequence[Path | None] = (None, None)
+) -> list[Any]:
+    """A process for each of two commands, in a folder each, the main one first."""
     common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
     common["MASTER_PORT"] = str(free_port())
     return [
-        program.start(*arguments, environment={**common, "RANK": rank, "LOCAL_RANK": rank})
-        for rank in "01"
+        program.start(
+            *arguments,
+            environment={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            folder=folders[rank],
+        )
+        for rank, arguments in enumerate(commands)
     ]
 
 
@@ -262,4 +278,107 @@ def test_only_the_main_process_complains(program: Any, tmp_path: Path) -> None:
     main, other = (one.wait() for one in start_two(program, *options))
     assert (main.code, other.code) == (2, 2)
     assert main.stderr.count("\n") == 1
+    assert other.stderr == ""
+
+
+FACTORY = """
+import os, torch
+from torch import nn
+
+def make(num_classes, shape):
+    torch.manual_seed(int(os.environ.get("RANK", "0")))
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, num_classes))
+"""
+
+
+@pytest.mark.parametrize("method", ["tf_kd_self", "joint_soft"])
+def test_all_begin_with_the_weights_of_the_main_process(
+    program: Any, tmp_path: Path, method: str
+) -> None:
+    """Also the average of the weights, and those that the second stage begins with."""
+    (tmp_path / "mine.py").write_text(FACTORY)
+    options = (*DIGITS, "--model", "mine:make", "--method", method, "--ema", "0.9", "--out")
+    done = program.start(*options, "one", "--quiet", folder=tmp_path).wait()
+    assert done.code == 0, done
+    folders = (tmp_path, tmp_path)
+    both = start_two(program, *options, "two", "--quiet", folders=folders)
+    assert [one.wait().code for one in both] == [0, 0], [one.wait() for one in both]
+    assert largest_difference(tmp_path / "one", tmp_path / "two") < 1e-5
+
+
+def refused(both: list[Any]) -> str:
+    """Return what the main process says, which the other one does not repeat."""
+    main, other = (one.wait() for one in both)
+    assert (main.code, other.code) == (2, 2), (main, other)
+    assert other.stderr == ""
+    assert main.stderr.count("different") == 1
+    return str(main.stderr.splitlines()[-1])
+
+
+def test_processes_with_different_options_are_refused(program: Any, tmp_path: Path) -> None:
+    ours = (*DIGITS, "--model", "mlp", "--out", tmp_path / "run")
+    theirs = (*ours, "--lr", "0.5")
+    assert refused(start_each(program, ours, theirs)) == (
+        "processes 0 and 1 were started with different options (lr: 0.05 and 0.5): start all "
+        "processes with the same command"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("cells", "what"),
+    [(("1.0", "b"), "the labels"), (("9.0", "a"), "the means of the inputs")],
+)
+def test_processes_that_read_different_data_are_refused(
+    program: Any, tmp_path: Path, cells: tuple[str, str], what: str
+) -> None:
+    folders = tmp_path / "here", tmp_path / "there"
+    for folder, (x, y) in zip(folders, (("1.0", "a"), cells), strict=True):
+        folder.mkdir()
+        rows = [f"{x},{y}", *(f"{k}.5,{'ab'[k % 2]}" for k in range(40))]
+        (folder / "table.csv").write_text("\n".join(["x,label", *rows]) + "\n")
+    words = ("train", "--data", "table.csv", "--model", "mlp", "--out", tmp_path / "run")
+    assert refused(start_two(program, *words, folders=folders)) == (
+        f"processes 0 and 1 read different data: {what} are not the same: give all machines the "
+        "same files"
+    )
+
+
+@pytest.mark.parametrize(
+    ("is_there", "says"),
+    [
+        (False, "only 1 of 2 processes see the run run: put it where all machines can read it"),
+        (
+            True,
+            "not all processes see the same checkpoint in run: put the run where all machines can "
+            "read it, and try again",
+        ),
+    ],
+)
+def test_processes_that_see_different_runs_are_refused(
+    program: Any, tmp_path: Path, is_there: bool, says: str
+) -> None:
+    """In one of two folders there is no run, or one with another state after the same step."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    rows = "\n".join(["x,label", *(f"{k}.5,{'ab'[k % 2]}" for k in range(40))])
+    (here / "t.csv").write_text(rows + "\n")
+    options = ("train", "--data", "t.csv", "--model", "mlp", "--epochs", "1", "--out", "run")
+    assert program.start(*options, folder=here).wait().code == 0
+    for name in ("summary.json", "manifest.json"):
+        (here / "run" / name).unlink()
+    shutil.copytree(here, there)
+    if is_there:
+        checkpoints = there / "run" / "checkpoints"
+        state, _ = checkpoint.read_last(checkpoints)
+        assert state is not None
+        shutil.rmtree(checkpoints)
+        checkpoint.write(checkpoints, replace(state, facts={**state.facts, "notes": ["other"]}))
+    else:
+        shutil.rmtree(there / "run")
+    main, other = (
+        one.wait() for one in start_two(program, *options, "--resume", folders=(here, there))
+    )
+    assert (main.code, other.code) == (2, 2), (main, other)
+    assert main.stderr.splitlines()[-1] == says
     assert other.stderr == ""

@@ -177,7 +177,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     )
                 )
         try:
-            codes = [node.wait(timeout=100) for node in nodes]
+            codes = [node.wait(timeout=600) for node in nodes]
         finally:
             for node in nodes:
                 node.kill()

@@ -297,12 +297,22 @@ def check_taken(parameter: str, takers: Sequence[Method[Any]]) -> None:
 
 def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return a phrase for each option that differs between two tables and must not change."""
-    before, after = ({**_IF_ABSENT, **_flatten(table)} for table in (stored, now))
     return [
-        f"{key} ({_describe(before.get(key))} there, {_describe(after.get(key))} now)"
+        f"{key} ({before} there, {after} now)"
+        for key, (before, after) in different_options(stored, now).items()
+    ]
+
+
+def different_options(
+    one: Mapping[str, Any], other: Mapping[str, Any]
+) -> dict[str, tuple[str, str]]:
+    """Return the two values, in words, of each option that differs and must not."""
+    before, after = ({**_IF_ABSENT, **_flatten(table)} for table in (one, other))
+    return {
+        key: (_describe(before.get(key)), _describe(after.get(key)))
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key) and key not in (*MAY_CHANGE, *_NOT_OPTIONS)
-    ]
+    }
 
 
 def _flatten(table: Mapping[str, Any]) -> dict[str, Any]:

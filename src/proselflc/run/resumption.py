@@ -10,6 +10,7 @@ from typing import Protocol
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 
 from proselflc import wording
 from proselflc.data import memory_budget
@@ -31,6 +32,13 @@ from proselflc.training.loop import Training
 from proselflc.training.memories import memories
 from proselflc.training.run_directory import RunDirectory, read_toml
 from proselflc.wording import option
+
+# What of the data all processes must agree in, and the facts that tell.
+_DATA = {
+    "fingerprint": "the labels",
+    "preprocessing": "the means of the inputs",
+    "weights": "the sample weights",
+}
 
 
 class Begun(Protocol):
@@ -244,6 +252,36 @@ def check_files(state: State, directory: RunDirectory, history: bytes) -> Writte
             f"restore it from a copy, or train the run again with {option('overwrite', True)}",
         )
     return written
+
+
+def check_alike(prepared: PreparedRun, accelerator: Accelerator) -> None:
+    """Refuse processes that were started with other options, or that read other data.
+
+    The same file may have another path on another machine.
+    """
+    if accelerator.num_processes == 1:
+        return
+    options = {
+        name: value
+        for name, value in prepared.config.table().items()
+        if name != "data" and not isinstance(prepared.config.values()[name], Path)
+    }
+    own = [{**facts(prepared), "config": options}]
+    first, *others = gather_object(own)
+    for rank, theirs in enumerate(others, 1):
+        different = config_file.different_options(first["config"], theirs["config"])
+        if different:
+            values = ", ".join(f"{key}: {a} and {b}" for key, (a, b) in different.items())
+            raise InputError(
+                f"processes 0 and {rank} were started with different options ({values})",
+                fix="start all processes with the same command",
+            )
+        for name, what in _DATA.items():
+            if first[name] != theirs[name]:
+                raise InputError(
+                    f"processes 0 and {rank} read different data: {what} are not the same",
+                    fix="give all machines the same files",
+                )
 
 
 def check_visible(directory: RunDirectory, accelerator: Accelerator) -> None:

@@ -75,7 +75,8 @@ def train(
         # The main process decides: the others may be on machines without the directory.
         if not processes.agreed(is_begun):
             return directory.path
-        if start.resume and directory.is_begun:
+        if start.resume and processes.agreed(directory.is_begun):
+            resumption.check_visible(directory, accelerator)
             config = resumption.resumed_config(config, directory)
         count = accelerator.num_processes
         begun_in = resumption.begun_in(directory, count) if start.resume else count
@@ -113,6 +114,7 @@ def train(
                 begun_in=begun_in,
                 report=report,
             )
+            resumption.check_alike(prepared, accelerator)
             run = TrainingRun(prepared, directory, accelerator, display, is_audited=is_audited)
             resolved = prepared.config
         run.begin(start.resume)

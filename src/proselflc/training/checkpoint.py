@@ -33,6 +33,7 @@ class State:
     step: int  # number of completed optimiser steps
     tensors: dict[str, Tensor]  # by dotted names
     facts: Json  # everything else, as JSON holds it
+    digest: str = ""  # of the file that it was read from
 
 
 def write(folder: Path, state: State) -> Path:
@@ -154,7 +155,7 @@ def _read(path: Path) -> State | str:
         return " ".join(str(error).split())[:200]
     if not isinstance(facts, dict):
         return "its facts are not an object"
-    return State(int(match[1]), tensors, facts)
+    return State(int(match[1]), tensors, facts, match[2])
 
 
 def _digest(content: bytes) -> str:

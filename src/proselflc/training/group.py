@@ -61,12 +61,15 @@ class Group:
         """Return [n, …] in the order of the examples in the first process, from all [own, …].
 
         A process has the examples with index ≡ its rank. The others return what they have. It is
-        exchanged in blocks, for memory.
+        exchanged in blocks and collected on the CPU, since the first process's device has room for
+        its own part.
         """
         rank, world = self.shard
         if self.is_alone:
             return own
-        result = own if rank else own.new_empty(number, *own.shape[1:])
+        result = own
+        if rank == 0:
+            result = torch.empty(number, *own.shape[1:], dtype=own.dtype, device="cpu")
         of_row = max(1, math.prod(own.shape[1:]) * own.element_size())
         rows = max(1, BLOCK // of_row)
         for start in range(0, -(-number // world), rows):
@@ -74,15 +77,28 @@ class Group:
             if rank == 0:
                 first = start * world
                 number_here = sum(map(len, parts))
-                result[first : first + number_here] = Memory.interleaved(parts, number_here)
+                here = [part.cpu() for part in parts]
+                result[first : first + number_here] = Memory.interleaved(here, number_here)
         return result
 
     def of_first(self, tensor: Tensor) -> Tensor:
         """Return the tensor of the first process, which has the same shape in all."""
         if self.is_alone:
             return tensor
-        result: Tensor = broadcast(tensor.clone(), from_process=0)
-        return result
+        # Not every backend exchanges every type.
+        content = tensor.detach().clone(memory_format=torch.contiguous_format)
+        found: Tensor = broadcast(content.reshape(-1).view(torch.uint8), from_process=0)
+        return found.view(tensor.dtype).reshape(tensor.shape)
+
+    def share_state(self, module: nn.Module) -> None:
+        """Copy the first process's parameters and buffers to all, except those of memories."""
+        if self.is_alone or isinstance(module, Memory):
+            return
+        with torch.no_grad():
+            for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+                tensor.copy_(self.of_first(tensor))
+        for child in module.children():
+            self.share_state(child)
 
     def place(self, number: int) -> tuple[slice, int]:
         """Return where this process's N rows are among those of all, and the number of all."""

@@ -111,12 +111,16 @@ class Training:
         self.wants_checkpoint = False  # True saves the state after the next step
         self.strategy = strategy.to(accelerator.device)
         self.module = model.to(accelerator.device)  # bare, without wrappers of the loop
+        # A factory may give every process other weights. What a stage begins with again, an average
+        # and a strategy are copies of these.
+        strategy.group.share_state(self.module)
         self._initial = None
         if any(span.stage.fresh for span in self.spans):
             self._initial = {name: t.clone() for name, t in self.module.state_dict().items()}
         if recipe.channels_last:
             self.module = self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._arrange(0)  # before the optimiser: a strategy may add parameters that fit the model
+        strategy.group.share_state(self.strategy)
         self.average = None  # or the exponential moving average of its weights
         if recipe.ema is not None:
             self.average = AveragedModel(
