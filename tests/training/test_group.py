@@ -101,6 +101,21 @@ def test_what_is_per_example_is_whole_in_the_first_process(
     assert torch.equal(Group().whole(whole, n), whole)
 
 
+def test_what_is_whole_is_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device of the first process has room for its own part; "meta" stands for a GPU."""
+
+    class Two:
+        process_index, num_processes = 0, 2
+
+    monkeypatch.setattr(
+        Group, "parts", lambda _, own: (torch.zeros(own.shape), torch.ones(own.shape))
+    )
+    own = torch.empty(5, 3, device="meta")
+    found = Group(cast("Any", Two())).whole(own, 10)
+    assert found.device.type == "cpu"
+    assert found[:, 0].tolist() == 5 * [0, 1]
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_share_that_cannot_be_normalised_takes_part_all_the_same(number: int) -> None:
     torch.manual_seed(0)
