@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 0.5  # seconds that a step may take after a stop was asked for
+TURN = 10.0  # seconds in which the first process of a machine says an error that all have
 _AGAIN = 0.1  # seconds until what may not be interrupted is asked again
 
 
@@ -41,11 +43,19 @@ def say_notes(notes: Iterable[str]) -> None:
         say(f"note: {printable(note)}")
 
 
-def complain(text: str) -> None:
-    """Write an error, in one line."""
-    # Once on every machine, since an error may occur on one of them alone.
-    if os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) == "0":
-        sys.stderr.write(printable(" ".join(text.split())) + "\n")
+def complain(text: str, *, is_of_all: bool = False) -> None:
+    """Write an error, in one line.
+
+    Once on every machine, since an error may occur on one of them alone. `is_of_all` says that the
+    first process of the machine is likely to have the same error. A launcher ends all processes as
+    soon as one has ended, so the others leave it the time to say so; one that is not ended then is
+    the only one with the error.
+    """
+    if os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) != "0":
+        if not is_of_all or "TORCHELASTIC_RUN_ID" not in os.environ:
+            return
+        time.sleep(TURN)
+    sys.stderr.write(printable(" ".join(text.split())) + "\n")
 
 
 def print_json(value: object) -> None:

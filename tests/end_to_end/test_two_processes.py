@@ -281,6 +281,44 @@ def test_only_the_main_process_complains(program: Any, tmp_path: Path) -> None:
     assert other.stderr == ""
 
 
+SLOW = """
+import os, sys, time
+from proselflc import terminal
+from proselflc.cli.app import main
+
+terminal.TURN = 60.0 if sys.argv.pop(1) == "all" else 0.5
+rank = os.environ["RANK"]
+if rank == "0":
+    time.sleep(3)
+    if terminal.TURN == 0.5:
+        sys.exit(1)
+main()
+"""
+
+
+@pytest.mark.parametrize("who", ["all", "second"])
+def test_an_error_is_said_once_whichever_process_has_it_first(tmp_path: Path, who: str) -> None:
+    """The launcher ends the others as soon as one ends: the first one must have the time to say it.
+
+    If it has no error, the one that has says it.
+    """
+    (tmp_path / "slow.py").write_text(SLOW)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"),
+            *("--master-port", str(free_port()), "slow.py", who, "train", "--method", "nonsense"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert done.stderr.count('unknown method "nonsense"') == 1, done.stderr
+
+
 FACTORY = """
 import os, torch
 from torch import nn

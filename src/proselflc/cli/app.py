@@ -86,10 +86,10 @@ def run(arguments: Sequence[str]) -> int:
             )
         sys.stdout.flush()
     except (InputError, CycloptsError) as error:
-        complain(str(error))
+        complain(str(error), is_of_all=True)
         return 2
     except RunError as error:
-        complain(str(error))
+        complain(str(error), is_of_all=True)
         return 1
     except KeyboardInterrupt as error:
         complain(str(error) or "interrupted")
