@@ -233,6 +233,15 @@ def when_it_helps() -> str:
     return text.partition("\n\n")[2].rstrip()
 
 
+def onset() -> str:
+    """Return the summary of the benchmark of the onset: its first table, and where the rows are."""
+    path = RESULTS / "onset.md"
+    if not path.exists():
+        return "The benchmark is not measured yet: `make docs` fills in its result."
+    tables = [part for part in path.read_text(encoding="utf-8").split("\n\n") if part[0] == "|"]
+    return f"{tables[0].rstrip()}\n\n[All rows](../benchmarks/results/{path.name})"
+
+
 def paper(name: str) -> str:
     """Return a table or figure of the paper from the committed runs, without its title."""
     text = (RESULTS / "paper" / "cpu-wide" / f"{name}.md").read_text(encoding="utf-8")
@@ -257,6 +266,7 @@ MADE: dict[str, Callable[[], str]] = {
     "howtos": howtos,
     "methods": methods,
     "methods_on_digits": methods_on_digits,
+    "onset": onset,
     "own_loop": own_loop,
     "step_cost": step_cost,
     "many_classes": many_classes,
