@@ -58,15 +58,15 @@ def test_a_file_is_the_method_of_its_name_or_a_family() -> None:
     assert set(methods.FAMILIES) < files
     members = [name for family in methods.FAMILIES.values() for name in family]
     assert methods.names() == sorted([*members, *(files - set(methods.FAMILIES))])
-    assert len(methods.names()) == 26
-    assert len({one.title for one in methods.every().values()}) == 26
+    assert len(methods.names()) == 27
+    assert len({one.title for one in methods.every().values()}) == 27
 
 
 def test_methods_come_in_the_order_of_the_paper() -> None:
     names = list(methods.every())
     assert names[:4] == ["cce", "label_smoothing", "confidence_penalty", "boot_soft"]
     assert names.index("proselflc") < names.index("joint_soft") < names.index("gce")
-    assert names[-3:] == ["elr", "sat", "proselflc_lt"]
+    assert names[-4:] == ["elr", "sat", "proselflc_auto", "proselflc_lt"]
 
 
 def test_nothing_is_imported_to_list_names_or_to_show_parameters_of_a_criterion() -> None:
