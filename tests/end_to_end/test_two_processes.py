@@ -39,15 +39,25 @@ def start_two(program: Any, *arguments: object, **how: Any) -> list[Any]:
 
 
 def start_each(
-    program: Any, *commands: tuple[object, ...], folders: Sequence[Path | None] = (None, None)
+    program: Any,
+    *commands: tuple[object, ...],
+    folders: Sequence[Path | None] = (None, None),
+    limits: Sequence[str] = ("4", "4"),
 ) -> list[Any]:
-    """A process for each of two commands, in a folder each, the main one first."""
+    """A process for each of two commands, in a folder each, the main one first.
+
+    `limits` are the gigabytes that the memory of a method may take.
+    """
     common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
     common["MASTER_PORT"] = str(free_port())
     return [
         program.start(
             *arguments,
-            environment={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            environment={
+                **common,
+                **{"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                "PROSELFLC_MEMORY_GB": limits[rank],
+            },
             folder=folders[rank],
         )
         for rank, arguments in enumerate(commands)
@@ -380,6 +390,39 @@ def test_processes_that_read_different_data_are_refused(
         f"processes 0 and 1 read different data: {what} are not the same: give all machines the "
         "same files"
     )
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        (
+            ("4", "0.00015"),
+            "processes 0 and 1 have different memory limits, so that the method would keep what it "
+            "remembers in different ways: set PROSELFLC_MEMORY_GB to the same number for all "
+            "processes",
+        ),
+        (
+            ("0.0001", "0.0001"),
+            "the method keeps a mean prediction of 3,000 examples of 4 classes as float16, which "
+            "with the copies for a checkpoint needs 0.00011 GB of memory, and the limit is 0.0001 "
+            "GB: use fewer examples or classes, or another --method, or raise the limit with "
+            "PROSELFLC_MEMORY_GB=1",
+        ),
+    ],
+)
+def test_a_memory_that_does_not_fit_is_refused(
+    program: Any, tmp_path: Path, limits: tuple[str, str], says: str
+) -> None:
+    """With its copies, it takes 180 kB in float32, and 108 kB in float16."""
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(["x,label", *(f"{k}.5,{'abcd'[k % 4]}" for k in range(3000))]))
+    words = ("train", "--data", table, "--model", "mlp", "--method", "elr")
+    both = start_two(program, *words, "--out", tmp_path / "run", limits=limits)
+    main, other = (one.wait() for one in both)
+    assert (main.code, other.code) == (2, 2), (main, other)
+    assert main.stderr.splitlines()[-1] == says
+    assert other.stderr == ""
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ from proselflc.training.recipe import Recipe
 from proselflc.training.strategy import RunContext, Snapshot
 
 # The last batch of every epoch has 4 examples, all of which may belong to one process.
-n, C, SIZE, EPOCHS = 100, 4, 16, 6
-NAMES = ("ant", "bee", "cat", "dog")
+n, C, SIZE, EPOCHS = 100, 5, 16, 6
+NAMES = ("ant", "bee", "cat", "dog", "eel")  # one example has the last, so one process alone
 STEPS = EPOCHS * 7
 SEED = 1  # of the order, with which each of two processes has an empty share
 AT = 24  # in the middle of an epoch, after labels have moved
@@ -54,11 +54,12 @@ CASES = {name: (name, EAGER.get(name, {})) for name in methods.names()} | MORE
 
 
 def part() -> Part:
-    """Return clouds of points, three tenths of whose labels are wrong."""
+    """Return four clouds of points, three tenths of whose labels are wrong, and a single point."""
     generator = np.random.default_rng(0)
-    clean = np.arange(n) % C
+    clean = np.arange(n) % 4
     x = 2 * np.eye(C)[clean] + generator.normal(size=(n, C))
-    y = np.where(generator.random(n) < 0.3, (clean + generator.integers(1, C, n)) % C, clean)
+    y = np.where(generator.random(n) < 0.3, (clean + generator.integers(1, 4, n)) % 4, clean)
+    y[57] = C - 1
     return Part(Features(x.astype(np.float32)), y, tuple(map(str, range(n))))
 
 
@@ -86,7 +87,7 @@ class Learning:
             given=self.part.labels,
             names=NAMES,
             preprocessing=self.preprocessing,
-            coarse=np.array([0, 0, 1, 1]),
+            coarse=np.array([0, 0, 1, 1, 1]),
             trusted=np.arange(n) % 3 == 0,
             shard=self.shard,
         )

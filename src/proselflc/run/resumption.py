@@ -266,7 +266,8 @@ def check_alike(prepared: PreparedRun, accelerator: Accelerator) -> None:
         for name, value in prepared.config.table().items()
         if name != "data" and not isinstance(prepared.config.values()[name], Path)
     }
-    own = [{**facts(prepared), "config": options}]
+    kinds = {name: one.storage for name, one in memories(prepared.strategy).items()}
+    own = [{**facts(prepared), "config": options, "memories": kinds}]
     first, *others = gather_object(own)
     for rank, theirs in enumerate(others, 1):
         different = config_file.different_options(first["config"], theirs["config"])
@@ -282,6 +283,12 @@ def check_alike(prepared: PreparedRun, accelerator: Accelerator) -> None:
                     f"processes 0 and {rank} read different data: {what} are not the same",
                     fix="give all machines the same files",
                 )
+        if first["memories"] != theirs["memories"]:
+            raise InputError(
+                f"processes 0 and {rank} have different memory limits, so that the method would "
+                "keep what it remembers in different ways",
+                fix=f"set {memory_budget.VARIABLE} to the same number for all processes",
+            )
 
 
 def check_visible(directory: RunDirectory, accelerator: Accelerator) -> None:
