@@ -217,7 +217,6 @@ def test_other_outputs_are_refused_in_a_sentence(output: object, message: str) -
         ("own_model:fails", "OSError: no such luck"),
         ("own_model:number", "not callable"),
         ("collections:OrderedDict", "gave OrderedDict, expected an nn.Module"),
-        ("timm:resnet18", "needs a file with its trained weights"),
         ("hf:nowhere", "has no config.json"),
     ],
 )
@@ -308,6 +307,16 @@ def test_timm_takes_its_head_off_after_its_weights_went_in(
     assert embeddings(image_part(), embedder, size=8).shape == (7, 3)
     with pytest.raises(InputError, match='timm has no model "tinny"; did you mean "tiny"'):
         load_embedder("timm:tinny", weights=here / "w.pt")
+    # Without a file, the one that timm itself has downloaded is used.
+    config = types.SimpleNamespace(hf_hub_id="timm/tiny")
+    timm.get_pretrained_cfg = lambda name: config  # type: ignore[attr-defined]
+    cached: list[str | None] = [str(here / "w.pt"), None]
+    hub = types.ModuleType("huggingface_hub")
+    hub.try_to_load_from_cache = lambda repository, file: cached.pop(0)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert embeddings(image_part(), load_embedder("timm:tiny"), size=8).shape == (7, 3)
+    with pytest.raises(InputError, match="of timm:tiny are not in the local cache"):
+        load_embedder("timm:tiny")
     torch.save({"other": torch.zeros(1)}, here / "w.pt")
     with pytest.raises(InputError, match="do not fit"):
         load_embedder("timm:tiny", weights=here / "w.pt")

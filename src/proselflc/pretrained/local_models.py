@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import torch
@@ -80,14 +81,14 @@ def _own_weights(kind: str) -> InputError:
 
 
 def _timm(name: str, weights: Path | None) -> Embedder:
-    weights = weights or _cached_timm(name)
+    timm = import_timm(name)
+    weights = weights or _cached_timm(timm, name)
     if weights is None:
         raise InputError(
-            f"timm:{name} needs a file with its trained weights, because nothing is downloaded",
-            field="weights",
-            fix=f"pass {option('weights')}",
+            f"the weights of timm:{name} are not in the local cache, and nothing is downloaded",
+            field="model",
+            fix=f'run timm.create_model("{name}", pretrained=True) once, which keeps them there',
         )
-    timm = import_timm(name)
     state = read_state(weights)
     module = timm.create_model(name, pretrained=False)
     config = getattr(module, "pretrained_cfg", {})
@@ -101,14 +102,13 @@ def _timm(name: str, weights: Path | None) -> Embedder:
     return Embedder(module, tuple(mean), tuple(std), size=size, files=(weights,))
 
 
-def _cached_timm(name: str) -> Path | None:
+def _cached_timm(timm: ModuleType, name: str) -> Path | None:
     """Return the file that timm once downloaded for a model, if it is in the local cache."""
     try:
         from huggingface_hub import try_to_load_from_cache
-
-        config = import_timm(name).get_pretrained_cfg(name)
-    except (ImportError, InputError):
+    except ImportError:
         return None
+    config = timm.get_pretrained_cfg(name)
     repository = getattr(config, "hf_hub_id", None)
     if not repository:
         return None
