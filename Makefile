@@ -63,6 +63,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/loader_speed.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/scaling.py --processes
 	$(BIN)/python benchmarks/method_cost.py
 	$(BIN)/python benchmarks/methods_on_digits.py
 	$(BIN)/python benchmarks/estimator.py

@@ -5,11 +5,16 @@ round and is the same in all processes. A speed is the median over rounds of the
 in the same round. The bare loop trains the same network on the same images, by hand: batches from
 memory with crops and flips, `F.cross_entropy`, SGD, DistributedDataParallel; no records. Ours are
 the steps of a run with the records of every example; evaluations and checkpoints are left out.
+
+A method that remembers something about each example has shares of different size, and the larger
+one sets the pace: of N examples in two processes it has N/2 + √(N/2π) on average, and so much
+longer may a step take.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import random
 import statistics
 import subprocess
@@ -40,11 +45,12 @@ from proselflc.training.recipe import Recipe
 from proselflc.training.run_directory import RunDirectory
 
 PROCESSES = 2
-METHODS = ("cce", "proselflc", "elr")
+METHODS = {"cce": False, "proselflc": False, "elr": True, "proselflc_auto": True}  # if it remembers
 BARE = "bare DDP"
 NETWORKS = {"resnet20": (8, 15), "convnet": (40, 31)}  # steps of a block, rounds
 QUICK = {"resnet20": (2, 3), "convnet": (5, 3)}
-LEAST = 0.97  # of the speed of bare DDP, with resnet20
+LEAST = 0.97  # of the speed of bare DDP, with resnet20 and even shares
+LARGER = 1 + math.sqrt(2 / (math.pi * BATCH))  # than half of a batch, of a method that remembers
 
 
 def ours(dataset: Dataset, method: str, model: str, folder: Path) -> Iterator[object]:
@@ -132,10 +138,10 @@ def measure(*, quick: bool) -> list[dict[str, Any]]:
 
 def shown(found: list[dict[str, Any]]) -> str:
     """Return the table."""
-    head = f"{'network':<10}{'ms per bare step':>18}" + "".join(f"{m:>12}" for m in METHODS)
+    head = f"{'network':<10}{'ms per bare step':>18}" + "".join(f"{m:>16}" for m in METHODS)
     rows = [
         f"{one['network']:<10}{one['bare_milliseconds']:>18.1f}"
-        + "".join(f"{one['speed'][m]:>12.3f}" for m in METHODS)
+        + "".join(f"{one['speed'][m]:>16.3f}" for m in METHODS)
         for one in found
     ]
     about = f"speed in {PROCESSES} processes of one thread each, as a share of bare DDP's"
@@ -157,12 +163,13 @@ def report(made_with: Mapping[str, object], head: str, *, quick: bool) -> None:
         "scaling_processes",
         found,
         result_file.preformatted(f"{head}\n{text}"),
-        config={"methods": METHODS, "processes": PROCESSES, "batch": BATCH},
+        config={"methods": list(METHODS), "processes": PROCESSES, "batch": BATCH},
         made_with=made_with,
     )
-    least = min(found[0]["speed"].values())
-    if least < LEAST:
-        raise SystemExit(f"{least:.3f} of bare DDP's speed, less than {LEAST}")
+    for method, speed in found[0]["speed"].items():
+        least = LEAST / LARGER if METHODS[method] else LEAST
+        if speed < least:
+            raise SystemExit(f"{method}: {speed:.3f} of bare DDP's speed, less than {least:.3f}")
 
 
 def main() -> None:
