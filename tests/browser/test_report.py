@@ -91,7 +91,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def runs(request: pytest.FixtureRequest, once: Callable[..., Path]) -> tuple[Path, ...]:
     """Three runs that were really trained, of which the first one has hundreds of suspects."""
-    methods = ("proselflc", "cce", "boot_soft")
+    methods = ("proselflc", "cce", "proselflc_auto")
 
     def train(folder: Path) -> None:
         program = request.getfixturevalue("program")
@@ -292,13 +292,20 @@ def test_three_runs_are_compared(visit: Callable[..., Any], three: Path) -> None
     page = visit(three).page
     assert page.title() == "3 runs on digits"
     table = page.get_by_role("region", name="Runs compared")
-    assert table.get_by_role("rowheader").all_inner_texts() == ["proselflc", "cce", "boot_soft"]
+    assert table.get_by_role("rowheader").all_inner_texts() == [
+        "proselflc",
+        "cce",
+        "proselflc_auto",
+    ]
     bold = table.locator("strong").all_inner_texts()
     assert len(bold) >= 4
     for name in ("correct_fitting", "generalisation", "reliability"):
         legend = " ".join(page.locator(f"svg[aria-labelledby^={name}] text").all_text_contents())
-        for run in ("proselflc", "cce", "boot_soft"):
+        for run in ("proselflc", "cce", "proselflc_auto"):
             assert f"{run} · " in legend
+    said = page.get_by_text("trust its own predictions").all_inner_texts()
+    assert [words.partition(": ")[0] for words in said] == ["proselflc_auto"]
+    assert page.locator("svg[aria-labelledby^=held_out_loss]").count() == 1
     agreeing = [re.search(r"([123]) of 3 runs agree", words) for words in shown(page, ".facts")]
     assert all(agreeing)
 
@@ -672,7 +679,7 @@ def test_without_script_everything_is_there(visit: Callable[..., Any], three: Pa
         assert visible(page, selector) == 0
     assert f"Showing {cards.count()} of {cards.count()}" in page.locator(".count").inner_text()
     assert visible(page, "h2") == 8
-    assert visible(page, ".chart svg") == page.locator(".chart svg").count() == 12
+    assert visible(page, ".chart svg") == page.locator(".chart svg").count() == 13
 
 
 def test_names_of_strangers_are_text(visit: Callable[..., Any], write: Callable[..., Path]) -> None:
