@@ -152,7 +152,7 @@ def _cifar100() -> Any:
 
 def _images(inputs: Any) -> npt.NDArray[np.uint8]:
     """Return pixels [n, channels, height, width]."""
-    pixels: npt.NDArray[np.uint8] = np.asarray(inputs.pixels)
+    pixels: npt.NDArray[np.uint8] = np.moveaxis(inputs.pixels, 3, 1)
     return pixels
 
 
