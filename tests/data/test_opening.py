@@ -237,6 +237,10 @@ def test_what_is_not_there_is_said_so_with_the_name_probably_meant(tmp_path: Pat
     other.touch()
     with pytest.raises(InputError, match=r"notes\.docx is not a table \(\.csv, .*\)"):
         open_data(Request(str(other)))
+    photo = tmp_path / "photo.JPG"
+    photo.touch()
+    with pytest.raises(InputError, match=r"photo\.JPG is one image, where a folder"):
+        open_data(Request(str(photo)))
 
 
 def test_features_in_place_of_inputs(table: Path, tmp_path: Path) -> None:

@@ -295,6 +295,14 @@ def _open_path(request: Request, kinds: tuple[ColumnKind, ...] | None = None) ->
             return _open_cifar10(replace(request, data_root=path))
         if path.name.startswith("cifar-100-"):
             return _open_cifar100(replace(request, data_root=path))
+        from proselflc.data.image import SUFFIXES  # imports numpy
+
+        if path.suffix.lower() in SUFFIXES:
+            raise InputError(
+                f"{path} is one image, where a folder of images was expected",
+                field="data",
+                fix="put it into a folder and give the folder",
+            )
         raise InputError(
             f"{path} is not a table (.csv, .tsv, .parquet, .feather, .jsonl or .xlsx), an .npz "
             "file, a folder of images, a CIFAR archive or the name of a data set",

@@ -91,6 +91,19 @@ def test_what_was_computed_is_not_computed_again(tmp_path: Path, counting: Count
     assert how(again, cache=tmp_path / "none") is again
 
 
+def test_features_of_other_weights_are_not_taken_from_the_cache(
+    tmp_path: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, cache = photos(tmp_path), tmp_path / "cache"
+    Encoding("colours", SIDE)(files, cache=cache)
+    other = Encoder("colours", "image", 3, "c2", lambda pixels: 1 + counting.images(pixels))
+    monkeypatch.setattr(catalogue, "encoder", {"colours": other}.__getitem__)
+    fresh = Encoding("colours", SIDE)(files, cache=tmp_path / "empty")
+    again = Encoding("colours", SIDE)(files, cache=cache)
+    assert counting.count == 15
+    np.testing.assert_array_equal(again.values, fresh.values)
+
+
 def test_an_interrupted_encoding_keeps_what_it_has_computed(
     tmp_path: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
