@@ -412,6 +412,36 @@ def test_summary_and_history_have_the_onset(tmp_path: Path, crowd: Any) -> None:
     assert began.epoch == found["epoch"]
 
 
+def test_rows_without_a_label_are_not_read(tmp_path: Path, crowd: Any) -> None:
+    """A tenth of the others is held out."""
+    x, y = crowd.x.numpy(), crowd.y.numpy().astype(object)
+    y[::3] = None
+    run = proselflc.fit(
+        *(x, y), method="proselflc_auto", model="mlp", epochs=8, out=tmp_path / "run", notes=False
+    )
+    labelled = proselflc.fit(
+        *(np.delete(one, np.s_[::3], axis=0) for one in (x, crowd.y.numpy())),
+        **{"method": "proselflc_auto", "model": "mlp", "epochs": 8, "notes": False},
+        out=tmp_path / "labelled",
+    )
+    assert run.summary["unlabelled"] == 40
+    assert run.summary["onset"] == labelled.summary["onset"]
+
+
+@pytest.mark.parametrize("n", [2, 3, 11])
+def test_a_handful_of_examples_is_learned(tmp_path: Path, n: int) -> None:
+    x = np.eye(2, dtype=np.float32)[np.arange(n) % 2]
+    run = proselflc.fit(
+        *(x, np.arange(n) % 2),
+        **{"method": "proselflc_auto", "model": "mlp", "epochs": 12, "batch_size": 2},
+        out=tmp_path / "run",
+        notes=False,
+    )
+    found: Any = run.summary["onset"]
+    assert all(math.isfinite(loss) for loss in found["held_out_losses"])
+    assert 0 <= found["surest"] <= n
+
+
 def test_the_closing_summary_says_when_trust_began(program: Any, tmp_path: Path) -> None:
     done = program(
         *("train", "--data", "digits", "--noise", "symmetric:0.4", "--model", "mlp"),
