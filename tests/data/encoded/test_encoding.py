@@ -143,6 +143,22 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path: Path, counting: Countin
         Encoding("colours", SIDE)(files, cache=tmp_path)
 
 
+def test_odd_images_are_encoded(tmp_path: Path, counting: Counting) -> None:
+    """Of several frames the first counts, of 16 bits the upper eight, and any shape is warped."""
+    grey = Image.new("L", (30, 20), 120)
+    deep = Image.fromarray(np.full((20, 30), 120 << 8, np.uint16))
+    grey.save(tmp_path / "plain.png")
+    grey.save(tmp_path / "animated.gif", save_all=True, append_images=[Image.new("L", (30, 20))])
+    deep.save(tmp_path / "16-bit.png")
+    grey.convert("CMYK").save(tmp_path / "cmyk.tif")
+    grey.convert("RGBA").save(tmp_path / "transparent.webp", lossless=True)
+    grey.resize((1, 1)).save(tmp_path / "dot.png")
+    grey.resize((4000, 2)).save(tmp_path / "line.png")
+    files = ImageFiles((tmp_path / "plain.png", *sorted(tmp_path.glob("*.*"))))
+    values = Encoding("colours", SIDE)(files, cache=tmp_path / "cache").values
+    np.testing.assert_allclose(values, np.tile(values[:1], (len(files), 1)), atol=2e-3)
+
+
 def test_a_model_for_another_kind_is_refused(tmp_path: Path, counting: Counting) -> None:
     with pytest.raises(InputError, match="colours is for images, but these are texts"):
         Encoding("colours")(Texts(("a",)), cache=tmp_path)
