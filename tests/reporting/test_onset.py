@@ -74,6 +74,7 @@ def test_it_never_began(fall: float, why: str) -> None:
 
 
 ODD: tuple[object, ...] = (None, "text", [], {}, math.nan, 10**400, True)
+NO_EPOCHS: tuple[object, ...] = (5, "4", [], -1, 10**400)
 NUMBERS = [key for key in SETTLED if key not in ("has_settled", "epoch")]
 
 
@@ -89,7 +90,7 @@ def changed(key: str, odd: object) -> dict[str, Any]:
         {"onset": "early"},
         {"onset": {}},
         *(changed(key, odd) for key in NUMBERS for odd in ODD),
-        *(changed("epoch", odd) for odd in (5, "4", [], -1, 10**400)),
+        *(changed("epoch", odd) for odd in NO_EPOCHS),
         *(changed("held_out_losses", [1.0, odd]) for odd in (-1.0, 1e9, None, "a")),
     ],
 )
