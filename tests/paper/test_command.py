@@ -22,8 +22,8 @@ def test_it_says_where_it_has_put_things(
     assert cli.run(["reproduce", "figure1", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("# Figure 1")
-    assert said.err == f"written: {tmp_path / 'cpu' / 'figure1.md'} and 3 files beside it\n"
-    assert len(list((tmp_path / "cpu").iterdir())) == 4
+    assert said.err == f"written: {tmp_path / 'cpu' / 'figure1.md'} and 4 files beside it\n"
+    assert len(list((tmp_path / "cpu").iterdir())) == 5
     assert cli.run(["reproduce", "figure1", "--out", str(tmp_path), "--quiet"]) == 0
     assert capsys.readouterr().err == ""
 

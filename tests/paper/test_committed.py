@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure as Canvas
 
+from proselflc.pages.sheet import Sheet
 from proselflc.paper import command
 from proselflc.paper.output import Output
 from proselflc.paper.records import RecordStore, resolved_table
@@ -43,19 +45,35 @@ def test_committed_results_are_what_the_committed_records_say(name: str) -> None
     assert committed(name).markdown(pictures=True) == text
 
 
-def test_every_panel_says_the_noise_rate_that_it_is_of() -> None:
-    figures = {name: committed(name).figures for name in ("figure4", "figure5")}
-    assert [one.name for one in figures["figure4"]] == [
-        f"figure4-0{rate}-{panel}"
-        for rate in (2, 3, 4)
-        for panel in ("generalisation", "wrong_fitting")
-    ]
-    assert [one.name for one in figures["figure5"]] == [
-        f"figure5-0{rate}-{panel}"
-        for rate in (2, 4)
-        for panel in ("entropy_clean", "entropy_noisy", "trust")
-    ]
-    for one in (*figures["figure4"], *figures["figure5"]):
-        rate = f"asymmetric 0.{one.name[9]}"
-        assert one.title.endswith(f", {rate}")
-        assert one.alt.startswith(f"{one.title} over 60 epochs: ")
+@pytest.mark.parametrize(
+    ("name", "panels"),
+    [
+        ("figure2", ["Correct fitting", "Semantic correction", "Generalisation"]),
+        (
+            "figure4",
+            [f"{m}, r = 0.{k}" for m in ("Generalisation", "Wrong fitting") for k in (2, 3, 4)],
+        ),
+        (
+            "figure5",
+            [f"{m}, asymmetric 0.{k}" for m in ("Entropy H(p)", "Trust ε") for k in (2, 4)],
+        ),
+    ],
+)
+def test_a_figure_is_one_picture_with_the_panels_of_the_paper(name: str, panels: list[str]) -> None:
+    (picture,) = committed(name).figures
+    assert isinstance(picture.drawing, Sheet)
+    assert picture.name == name
+    assert [panel.title for panel in picture.drawing.panels] == panels
+    assert all(f"{title} at the end: " in picture.alt for title in panels)
+
+
+def test_figure_4_shows_the_second_half_but_for_the_lowest_rate() -> None:
+    (picture,) = committed("figure4").figures
+    assert isinstance(picture.drawing, Sheet)
+    starts = []
+    for panel in picture.drawing.panels:
+        axes = Canvas().add_subplot()
+        panel.plot(axes)
+        starts.append(axes.get_xlim()[0])
+        assert axes.get_xlim()[1] == 60.0
+    assert starts == [0.0, 30.0, 30.0, 0.0, 30.0, 30.0]

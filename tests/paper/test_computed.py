@@ -42,6 +42,7 @@ def test_figure_1_is_the_formula(tmp_path: Path) -> None:
     q, p, u = (np.array(rows[name]) for name in ("q", "p", "u"))
     np.testing.assert_allclose(rows["LS"], 0.5 * q + 0.5 * u, atol=1e-3)
     np.testing.assert_allclose(rows["CP"], 0.5 * q - 0.5 * p, atol=1e-3)
+    np.testing.assert_allclose(rows["CP ≥ 0"], np.maximum(0.5 * q - 0.5 * p, 0), atol=1e-3)
     np.testing.assert_allclose(rows["LC"], 0.5 * q + 0.5 * p, atol=1e-3)
     files = {path.name for path in output.write(tmp_path, "figure1")}
-    assert files == {"figure1.md", "figure1.csv", "figure1.svg", "figure1.png"}
+    assert files == {"figure1.md", "figure1.csv", "figure1.svg", "figure1.png", "figure1.pdf"}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proselflc.pages.sheet import Sheet
 from proselflc.paper import printed, tables
 from proselflc.paper.command import Reproduction, find_artefact
 from proselflc.paper.output import (
@@ -113,10 +114,43 @@ def test_dynamics_are_means_over_the_seeds(tmp_path: Path) -> None:
     less = {row[0]: row[1:] for row in output.tables["difference"].rows}
     assert less.keys() == set(printed.OWN[:-1])
     assert less["Cross entropy"][-1] == "+0.000 ± 0.000"
-    assert {figure.name for figure in output.figures} == {
-        "figure3-wrong_fitting",
-        "figure3-generalisation",
-    }
+    (picture,) = output.figures
+    assert isinstance(picture.drawing, Sheet)
+    panels = picture.drawing.panels
+    assert [panel.title for panel in panels] == ["Wrong fitting", "Generalisation"]
+    assert [end.text for end in panels[0].ends] == ["CCE", "LS", "CP", "Boot-soft", "ProSelfLC"]
+    assert {end.y for end in panels[1].ends} == {0.55}
+    said = " ".join(output.words)
+    assert "order in 0 of 4 pairs" in said
+    assert "contains 0 in 4" in said
+
+
+def test_the_order_of_the_ends_is_compared_with_the_papers(tmp_path: Path) -> None:
+    """The entropies are those of the paper but for Boot-soft, which is above label smoothing."""
+    entropy = dict(cce=1.0, label_smoothing=2.0, confidence_penalty=2.5, boot_soft=2.1)
+
+    def made_up(config: Config) -> dict[str, Any]:
+        known = facts(0.5 + 0.01 * config.recipe.seed, validation=0.5)
+        value = entropy.get(config.method, 0.5) + 0.01 * config.recipe.seed
+        lines = [{**line, "entropy_clean": value} for line in known["history"]]
+        return {**known, "history": lines}
+
+    output = filled("figure3", tmp_path, (0, 1, 2), made_up)
+    (sentence,) = (word for word in output.words if word.startswith("Entropy of the clean"))
+    assert "order in 7 of 8 pairs" in sentence
+    assert "confirms it in 7, contradicts it in 1 and contains 0 in 0." in sentence
+
+
+def test_figure_2_has_the_fixed_trust_that_the_trusted_examples_choose(tmp_path: Path) -> None:
+    def made_up(config: Config) -> dict[str, Any]:
+        is_best = config.parameters.get("epsilon") == 0.25
+        # The best on the trusted examples is the worst on the test set.
+        return facts(0.5 - 0.1 * is_best, validation=0.5 + 0.1 * is_best)
+
+    output = filled("figure2", tmp_path, (0, 1), made_up)
+    rows = {row[0]: row for row in output.tables[""].rows}
+    assert rows.keys() == {"fixed ε = 0.25", "global trust alone", "global and local trust"}
+    assert rows["fixed ε = 0.25"][-1] == "0.400 ± 0.000"
 
 
 def test_a_run_that_diverged_is_called_so(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from proselflc.data.request import Request
+from proselflc.pages.drawing import Drawing
 from proselflc.run.config import Config
 from proselflc.searching import study_page
 from proselflc.searching.search_space import Space
@@ -132,6 +133,7 @@ def test_a_parameter_s_figure_has_the_best_of_each_value() -> None:
     drawn = study_page.by_parameter("figure", "a", trials, trials[2])
     assert drawn is not None
     assert drawn.alt == "Validation accuracy by a: 1 90.0%, 2 60.0%."
+    assert isinstance(drawn.drawing, Drawing)
     assert next(said for said, _ in drawn.drawing.legend) == "chosen · 90.0%"
     same = [replace(one, values={"a": 1}) for one in trials]
     assert study_page.by_parameter("figure", "a", same, same[2]) is None

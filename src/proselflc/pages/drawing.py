@@ -7,6 +7,7 @@ several fit side by side on a larger screen.
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 import unicodedata
 import warnings
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,7 @@ _EDGE = 8.0  # left of it
 _SAMPLE = 20.0  # of a line in the legend
 _DASHES = ((), (5.0, 2.0), (1.5, 1.5), (6.0, 1.5, 1.5, 1.5), (3.0, 1.0), (9.0, 3.0))
 _MARKERS = ("o", "s", "^", "D", "v", "P")
+_METHODS = ("proselflc", "cce", "label_smoothing", "confidence_penalty", "boot_soft")  # own styles
 
 Series: TypeAlias = npt.NDArray[np.float64]  # [points], NaN if unknown
 
@@ -75,6 +77,30 @@ def run_style(k: int) -> Style:
     )
 
 
+def method_styles(methods: Sequence[str]) -> list[Style]:
+    """Return a style for each of several runs, given the names of their methods.
+
+    A method of the paper looks the same in all figures. Runs of one method are told apart by
+    their position instead.
+    """
+    if len(methods) < 2 or len(set(methods)) < len(methods):
+        return [run_style(k) for k in range(len(methods))]
+    taken = {_METHODS.index(name) for name in methods if name in _METHODS}
+    free = (k for k in itertools.count() if k not in taken)
+    return [run_style(_METHODS.index(name) if name in _METHODS else next(free)) for name in methods]
+
+
+class Composition(Protocol):
+    """What can be drawn: one plot (`Drawing`) or a sheet of several."""
+
+    @property
+    def title(self) -> str:
+        """Return the title in a few words."""
+
+    def compose(self, *, titled: bool) -> Canvas:
+        """Return the drawing; without a title it is aligned with the text of a page above it."""
+
+
 @dataclass(frozen=True)
 class Drawing:
     """A plot with its title above and its legend below, and the margins of the plot."""
@@ -88,6 +114,10 @@ class Drawing:
     below: float = 28.0
     height: float = 122.0
 
+    def compose(self, *, titled: bool) -> Canvas:
+        """Return the drawing; without a title it is aligned with the text of a page above it."""
+        return _composed(self, titled=titled)
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -97,18 +127,18 @@ class Figure:
     title: str
     alt: str  # alternative text with the most important numbers
     svg: str = field(repr=False)  # element for a page; see `svg.inline`
-    drawing: Drawing = field(repr=False, compare=False)
+    drawing: Composition = field(repr=False, compare=False)
 
 
-def figure(name: str, drawing: Drawing, alt: str) -> Figure:
+def figure(name: str, drawing: Composition, alt: str) -> Figure:
     """Return a figure of a drawing, with a name of letters, digits, _ and -."""
     drawn = _rendered(drawing, "svg", titled=False)
     title = drawing.title
     return Figure(name, title, alt, svg.inline(drawn, name=name, title=title, alt=alt), drawing)
 
 
-def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
-    """Write NAME.svg and NAME.png of every figure, each whole or not at all."""
+def write(figures: Sequence[Figure], folder: Path, *, pdf: bool = False) -> list[Path]:
+    """Write NAME.svg, NAME.png and perhaps NAME.pdf of every figure, each whole or not at all."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -122,6 +152,8 @@ def write(figures: Sequence[Figure], folder: Path) -> list[Path]:
             ),
             ".png": _rendered(figure.drawing, "png", titled=True),
         }
+        if pdf:
+            files[".pdf"] = _rendered(figure.drawing, "pdf", titled=True)
         for suffix, content in files.items():
             path = folder / f"{figure.name}{suffix}"
             with whole_file(path) as file:
@@ -165,14 +197,19 @@ def _marked(y: Series, marks: int, shift: int) -> list[int]:
     return sorted({*few.tolist(), *alone[:: 1 + len(alone) // 40].tolist(), *where[-1:].tolist()})
 
 
-def _rendered(drawing: Drawing, kind: Literal["svg", "png"], *, titled: bool) -> bytes:
+_METADATA: dict[str, dict[str, None]] = {  # without what differs between two equal drawings
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+
+
+def _rendered(drawing: Composition, kind: Literal["svg", "png", "pdf"], *, titled: bool) -> bytes:
     with _house_style():
-        canvas = _composed(drawing, titled=titled)
+        canvas = drawing.compose(titled=titled)
         canvas.set_frameon(kind == "png")  # a page has its own background
         file = io.BytesIO()
-        metadata: dict[str, None] = (
-            {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-        )
+        metadata = _METADATA[kind]
         canvas.savefig(file, format=kind, dpi=DPI, metadata=metadata, facecolor=COLOURS["paper"])
     return file.getvalue()
 
@@ -200,6 +237,7 @@ def _house_style() -> Iterator[None]:
             {
                 "svg.fonttype": "none",
                 "svg.hashsalt": "proselflc",
+                "pdf.fonttype": 42,
                 "text.parse_math": False,
                 "text.color": ink,
                 "font.family": "DejaVu Sans",

@@ -89,6 +89,7 @@ _WITHOUT_TRUTH = {
     "train_accuracy": _Panel("agreement", "Agreement", "share of given labels that are predicted"),
     "entropy": _Panel("entropy", "Entropy", "mean H(p) of the training examples", "nats"),
 }
+MEASURES: Mapping[str, _Panel] = {**_PAPER, "test_accuracy": _GENERALISATION}  # by column
 _ORDER = (
     *(panel.name for panel in _PAPER.values()),
     "generalisation",
@@ -132,19 +133,23 @@ class _Line:
         return replace(self, style=replace(style, colour=self.style.colour))
 
 
-def dynamics(histories: Histories, later: Sequence[Json] = ()) -> list[Figure]:
+def dynamics(
+    histories: Histories, later: Sequence[Json] = (), styles: Mapping[str, Style] | None = None
+) -> list[Figure]:
     """Return the paper's six panels and the trust over the epochs, all runs in each.
 
     Panels without values are omitted. Most panels need the true labels; if a run does not know
     them, agreement with the given labels and entropy are drawn too. `later` has the stages of
-    the runs, without the first of each.
+    the runs, without the first of each; `styles` those of the runs, by position unless given.
     """
+    styles = styles or {run: run_style(k) for k, run in enumerate(histories)}
     begins = _begins(later)
     panels = dict(_PAPER)
-    if len(_lines(histories, "correct_fitting")) < len(histories):
+    if len(_lines(histories, "correct_fitting", styles)) < len(histories):
         panels |= _WITHOUT_TRUTH
     drawn = {
-        replace(panel, begins=begins): _lines(histories, column) for column, panel in panels.items()
+        replace(panel, begins=begins): _lines(histories, column, styles)
+        for column, panel in panels.items()
     }
     top = max(  # entropies are compared with each other
         (one.highest for panel in drawn for one in drawn[panel].values() if panel.scale == "nats"),
@@ -153,11 +158,11 @@ def dynamics(histories: Histories, later: Sequence[Json] = ()) -> list[Figure]:
     found = {
         panel.name: _overlaid(panel, lines, top=top) for panel, lines in drawn.items() if lines
     }
-    tests, validations = (_lines(histories, f"{part}_accuracy") for part in ("test", "val"))
+    tests, validations = (_lines(histories, f"{part}_accuracy", styles) for part in ("test", "val"))
     if tests:
         panel = replace(_GENERALISATION, begins=begins)
         found["generalisation"] = _beside(panel, tests, validations, "validation")
-    return [*(found[name] for name in _ORDER if name in found), *_trust(histories, begins)]
+    return [*(found[name] for name in _ORDER if name in found), *_trust(histories, begins, styles)]
 
 
 def _begins(later: Sequence[Json]) -> tuple[tuple[float, str], ...]:
@@ -170,11 +175,14 @@ def _begins(later: Sequence[Json]) -> tuple[tuple[float, str], ...]:
     return tuple(sorted(found))[:_STAGES]
 
 
-def _trust(histories: Histories, begins: tuple[tuple[float, str], ...]) -> list[Figure]:
+def _trust(
+    histories: Histories, begins: tuple[tuple[float, str], ...], styles: Mapping[str, Style]
+) -> list[Figure]:
     """Return ε and g(t): with subsets for one run, and in a figure of their own for several."""
     of_all, by_subset = (replace(one, begins=begins) for one in (_TRUST, _TRUST_BY_SUBSET))
     mean, clean, noisy, growth = (
-        _lines(histories, column) for column in ("epsilon", "epsilon_clean", "epsilon_noisy", "g")
+        _lines(histories, column, styles)
+        for column in ("epsilon", "epsilon_clean", "epsilon_noisy", "g")
     )
     if not mean:
         return []
@@ -279,7 +287,7 @@ def _limits(panel: _Panel, lines: Sequence[_Line], top: float) -> tuple[float, f
     return max(0.0, low - margin), min(1.0, high + margin)
 
 
-def _lines(histories: Histories, column: str) -> dict[str, _Line]:
+def _lines(histories: Histories, column: str, styles: Mapping[str, Style]) -> dict[str, _Line]:
     """Return the lines of the runs that have values, each in its own style."""
     found = {}
     for k, (run, points) in enumerate(histories.items()):
@@ -287,7 +295,7 @@ def _lines(histories: Histories, column: str) -> dict[str, _Line]:
         y = numbers(points, column, most=_NATS if column.startswith("entropy") else 1.0)
         placed = np.argsort(x, kind="stable")[: int(np.isfinite(x).sum())]  # NaN is last
         if np.isfinite(y[placed]).any():
-            found[run] = _Line(x[placed], y[placed], run_style(k), shift=k)
+            found[run] = _Line(x[placed], y[placed], styles[run], shift=k)
     return found
 
 

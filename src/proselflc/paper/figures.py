@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from proselflc.pages.drawing import PLAIN, ROUND, Drawing, Figure, Style, figure
-from proselflc.pages.learning_dynamics import dynamics
-from proselflc.paper.output import Output, ResultTable, difference, mean_std
-from proselflc.paper.plan import RunPlan, noise_title, own_methods, title_of
+from proselflc.pages.drawing import PLAIN, ROUND, Figure, Style, figure, method_styles, run_style
+from proselflc.pages.learning_dynamics import MEASURES
+from proselflc.pages.sheet import Panel, Sheet
+from proselflc.pages.svg import COLOURS
+from proselflc.paper import printed
+from proselflc.paper.curves import Curve, Limits, around, averaged, from_zero, panel
+from proselflc.paper.output import Output, ResultTable, difference, mean_std, order
+from proselflc.paper.plan import RunPlan, grid_of, noise_title, own_methods, title_of
 from proselflc.paper.records import RunRecord
 
 if TYPE_CHECKING:
@@ -20,11 +25,25 @@ if TYPE_CHECKING:
 NOISE = "pair:0.4"  # of Figures 2 and 3
 RATES = ("pair:0.2", "pair:0.3", "pair:0.4")  # of Figure 4
 ENTROPY_RATES = ("pair:0.2", "pair:0.4")  # of Figure 5
-EPSILON = 0.5  # of Figure 1, and of the fixed trust in Figure 2
-_BAR = 0.26  # width of a bar in Figure 1; each target has width 1
+EPSILON = 0.5  # of Figure 1
+SHORT = dict(zip(printed.OWN, ("CCE", "LS", "CP", "Boot-soft", "ProSelfLC"), strict=True))
+_BAR = 0.27  # width of a bar in Figure 1; each target has width 1
+_FILLS = (("line-1", ""), ("paper", "/////"), ("muted", ""))  # colour and hatch of each class
+_WIDTHS = {"proselflc": 1.9}  # of the lines of a method, 1.2 otherwise
 
-# Method and parameters of each line of a figure; None while its parameters are not chosen.
-Lines: TypeAlias = Mapping[str, tuple[str, dict[str, Any]] | None]
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a figure: its name, its title in tables, and the runs that it shows.
+
+    The parameters are None while they are not chosen.
+    """
+
+    name: str
+    title: str
+    method: str
+    parameters: dict[str, Any] | None
+    style: Style
 
 
 def figure1(plan: RunPlan) -> Output:
@@ -42,165 +61,303 @@ def figure1(plan: RunPlan) -> Output:
         "LC": criteria.BootSoft(EPSILON),
     }.items():
         targets[name] = criterion.correct(p.log()[None], y).target[0].tolist()
-    styles = [Style(f"line-{k + 1}", marker="s", width=0) for k in range(3)]
-    legend = tuple((f"class {k + 1}", style) for k, style in enumerate(styles))
-
-    def plot(axes: Axes) -> None:
-        from matplotlib.ticker import MaxNLocator
-
-        for k, style in enumerate(styles):
-            centres = [i + (k - 1) * _BAR for i in range(len(targets))]
-            axes.bar(centres, [v[k] for v in targets.values()], _BAR * 0.9, color=style.paint)
-        axes.axhline(0.0, linewidth=0.6, color="black")
-        axes.set_xticks(range(len(targets)))
-        axes.set_xticklabels(list(targets), size=PLAIN)
-        axes.tick_params(axis="x", length=0)
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=ROUND))
-        axes.set_ylim(min(-0.35, *(min(v) for v in targets.values())) - 0.05, 1.05)
-
+    targets["CP ≥ 0"] = [max(0.0, value) for value in targets["CP"]]
+    sheet = Sheet(
+        "Targets of target modification",
+        (
+            _bars("Output regularisation", targets, ("q", "u", "p", "LS", "CP", "CP ≥ 0")),
+            _bars("Label correction", targets, ("q", "p", "LC")),
+        ),
+        2,
+        120.0,
+    )
     values = "; ".join(
         f"{target} {', '.join(f'{height:.2f}' for height in heights)}"
         for target, heights in targets.items()
     )
-    panel = figure(
-        "figure1",
-        Drawing("Targets of one example", "probability of each class", plot, legend, below=22.0),
-        f"Targets of one example with 3 classes: {values}.",
-    )
+    alt = f"Targets of one example with 3 classes: {values}."
     rows = tuple((name, *(f"{value:+.3f}" for value in values)) for name, values in targets.items())
     words = (
         f"Three classes, the second annotated, ε = {EPSILON:g}. q is the annotation, p the "
         "prediction, u the uniform distribution. To (1 − ε) q, label smoothing (LS) adds ε u and "
-        "label correction (LC) adds ε p; the confidence penalty (CP) subtracts ε p.",
+        "label correction (LC) adds ε p; the confidence penalty (CP) subtracts ε p. CP ≥ 0 is its "
+        "factual target, max(q̃, 0): a prediction is never negative.",
     )
     tables = {"": ResultTable(("target", "class 1", "class 2", "class 3"), rows)}
-    return Output("Figure 1: targets of target modification", tables, words, (panel,))
+    picture = figure("figure1", sheet, alt)
+    return Output("Figure 1: targets of target modification", tables, words, (picture,))
+
+
+def _bars(title: str, targets: Mapping[str, Sequence[float]], names: Sequence[str]) -> Panel:
+    """Return a panel of targets: three bars each, with the number of the class above or below."""
+
+    def plot(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        for k, (colour, hatch) in enumerate(_FILLS):
+            for i, name in enumerate(names):
+                x, height = i + (k - 1) * _BAR, targets[name][k]
+                axes.bar(
+                    x,
+                    height,
+                    _BAR * 0.92,
+                    color=COLOURS[colour],
+                    hatch=hatch,
+                    edgecolor=COLOURS["ink"],
+                    linewidth=0.6,
+                )
+                axes.annotate(
+                    str(k + 1),
+                    (x, height),
+                    (0, 1.5 if height >= 0 else -1.5),
+                    textcoords="offset points",
+                    size=6.2,
+                    ha="center",
+                    va="bottom" if height >= 0 else "top",
+                )
+        axes.spines["bottom"].set_visible(False)
+        axes.axhline(0.0, linewidth=0.7, color=COLOURS["ink"])
+        axes.set_xlim(-0.5, len(names) - 0.5)
+        axes.set_xticks(range(len(names)))
+        axes.set_xticklabels(list(names), size=PLAIN)
+        axes.tick_params(axis="x", length=0)
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=ROUND))
+        axes.set_ylim(-0.38, 1.12)
+
+    return Panel(title, plot)
 
 
 def figure2(plan: RunPlan) -> Output:
     """Return a comparison of global and local trust, global trust alone, and a fixed ε."""
     B = plan.chosen_parameters("cifar100", NOISE, "proselflc")
-    lines: Lines = {
-        f"fixed ε = {EPSILON:g}": ("boot_soft", {"epsilon": EPSILON}),
-        "global trust alone": None if B is None else ("proselflc", {**B, "trust": "global"}),
-        "global and local trust": None if B is None else ("proselflc", B),
-    }
+    fixed = plan.chosen_parameters("cifar100", NOISE, "boot_soft")
+    alone = replace(run_style(5), width=1.2)
+    global_trust = None if B is None else {**B, "trust": "global"}
+    name = "ε" if fixed is None else f"ε = {fixed['epsilon']:g}"
+    lines = (
+        Line(name, f"fixed {name}", "boot_soft", fixed, _styles()["boot_soft"]),
+        Line("g(t)", "global trust alone", "proselflc", global_trust, alone),
+        Line("g(t) · l(p)", "global and local trust", "proselflc", B, _styles()["proselflc"]),
+    )
+    values = ", ".join(f"{value:g}" for value in grid_of("boot_soft")["epsilon"])
+    words = (
+        f"The fixed ε is the best of {values} on the trusted examples; so is B, which both other "
+        "lines share: global trust alone, g(t), and global and local trust, g(t) · l(p).",
+    )
     columns = ("correct_fitting", "semantic_correction", "test_accuracy")
-    return _panels(plan, "figure2", "Figure 2: three ways to set ε", NOISE, lines, columns)
+    title = "Figure 2: three ways to set ε"
+    return _dynamics(plan, "figure2", title, (NOISE,), lambda noise: lines, columns, words)
 
 
 def figure3(plan: RunPlan) -> Output:
     """Return the six panels of learning dynamics."""
-    return _panels(
-        plan,
-        "figure3",
-        "Figure 3: learning dynamics under asymmetric noise of 0.4",
-        NOISE,
-        _lines(plan, NOISE, own_methods()),
-        (
-            *("correct_fitting", "wrong_fitting", "semantic_correction"),
-            *("entropy_clean", "entropy_noisy", "test_accuracy"),
-        ),
+    columns = (
+        *("correct_fitting", "wrong_fitting", "semantic_correction"),
+        *("entropy_clean", "entropy_noisy", "test_accuracy"),
     )
+    title = "Figure 3: learning dynamics under asymmetric noise of 0.4"
+    return _dynamics(plan, "figure3", title, (NOISE,), partial(_lines, plan), columns)
 
 
 def figure4(plan: RunPlan) -> Output:
-    """Return generalisation and wrong fitting for three noise rates."""
-    title = "Figure 4: learning dynamics by noise rate"
+    """Return generalisation and wrong fitting for three noise rates.
+
+    As in the paper, only (a) and (d), the lowest rate, show all of training; the others show the
+    second half.
+    """
     columns = ("test_accuracy", "wrong_fitting")
-    return _by_rate(plan, "figure4", title, RATES, own_methods(), columns)
+    words = ("Panels (b), (c), (e) and (f) show the second half of training, as in the paper.",)
+    title = "Figure 4: learning dynamics by noise rate"
+    return _dynamics(plan, "figure4", title, RATES, partial(_lines, plan), columns, words)
 
 
 def figure5(plan: RunPlan) -> Output:
     """Return entropy and ε of ProSelfLC on the clean and on the noisy subset."""
-    title = "Figure 5: entropy and ε during training"
     columns = ("entropy_clean", "entropy_noisy", "epsilon_clean", "epsilon_noisy")
-    return _by_rate(plan, "figure5", title, ENTROPY_RATES, ("proselflc",), columns)
+    clean = replace(_styles()["proselflc"], width=1.5)
+    styles = {"clean": clean, "noisy": replace(clean, dash=(4.0, 1.6), marker="s")}
+    growth = Style("ink", (1, 1.5), width=1.0)
+    found = {
+        noise: _measured(plan, noise, (_line(plan, noise, "proselflc"),)) for noise in ENTROPY_RATES
+    }
+    drawn: dict[str, dict[str, list[Curve]]] = {"entropy": {}, "epsilon": {}}
+    for measure, by_noise in drawn.items():
+        for noise, measured in found.items():
+            by_noise[noise] = [
+                curve
+                for subset, style in styles.items()
+                for curve in measured.curves(f"{measure}_{subset}", subset, style)
+            ]
+    for noise, measured in found.items():
+        drawn["epsilon"][noise] += measured.curves("g", "g(t)", growth)
+    top = from_zero(list(itertools.chain.from_iterable(drawn["entropy"].values())), math.inf)
+    heads = {"entropy": ("Entropy H(p)", top), "epsilon": ("Trust ε", (0.0, 1.0))}
+    panels = [
+        panel(f"{heads[measure][0]}, {noise_title(noise)}", curves, heads[measure][1])
+        for measure, by_noise in drawn.items()
+        for noise, curves in by_noise.items()
+        if curves
+    ]
+    words = ("Clean and noisy are the examples whose label is right and wrong.",)
+    title = "Figure 5: entropy and ε during training"
+    return _output(plan, "figure5", title, found, columns, panels, 2, words)
 
 
-def _lines(plan: RunPlan, noise: str, names: Sequence[str]) -> Lines:
-    """Return a line for each method, with the parameters that the trusted examples chose."""
-    chosen = {name: plan.chosen_parameters("cifar100", noise, name) for name in names}
-    return {title_of(name): None if own is None else (name, own) for name, own in chosen.items()}
+def _styles() -> dict[str, Style]:
+    """Return the styles of the paper's own methods."""
+    styles = zip(own_methods(), method_styles(own_methods()), strict=True)
+    return {name: replace(style, width=_WIDTHS.get(name, 1.2)) for name, style in styles}
 
 
-def _by_rate(
+def _line(plan: RunPlan, noise: str, method: str) -> Line:
+    """Return the line of a method, with the parameters that the trusted examples chose."""
+    title = title_of(method)
+    parameters = plan.chosen_parameters("cifar100", noise, method)
+    return Line(SHORT[title], title, method, parameters, _styles()[method])
+
+
+def _lines(plan: RunPlan, noise: str) -> tuple[Line, ...]:
+    """Return a line for each of the paper's own methods."""
+    return tuple(_line(plan, noise, method) for method in own_methods())
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The lines of a figure under one noise, and the records of each, a list over seeds."""
+
+    lines: tuple[Line, ...]
+    records: tuple[list[RunRecord | None], ...]
+
+    def ends(self, column: str) -> list[list[float | None]]:
+        """Return the final values of every line, a list over seeds."""
+        return [[_end(record, column) for record in records] for records in self.records]
+
+    def curves(
+        self, column: str, name: str | None = None, style: Style | None = None
+    ) -> list[Curve]:
+        """Return the curves of the lines whose runs are done, by default named as the lines."""
+        found = []
+        for line, records in zip(self.lines, self.records, strict=True):
+            known = [record.history for record in records if record is not None]
+            if known and len(known) == len(records):
+                found.append(averaged(name or line.name, style or line.style, known, column))
+        return [curve for curve in found if curve is not None]
+
+
+def _measured(plan: RunPlan, noise: str, lines: Sequence[Line]) -> _Measured:
+    records = []
+    for line in lines:
+        found: list[RunRecord | None] = [None] * len(plan.seeds_of(line.method))
+        if line.parameters is not None:
+            found = plan.final_runs("cifar100", noise, line.method, line.parameters)
+        records.append(found)
+    return _Measured(tuple(lines), tuple(records))
+
+
+def _dynamics(
     plan: RunPlan,
     name: str,
     title: str,
     noises: Sequence[str],
-    names: Sequence[str],
+    lines_of: Callable[[str], Sequence[Line]],
     columns: Sequence[str],
+    words: tuple[str, ...] = (),
 ) -> Output:
-    """Return the panels and tables of some methods under each noise, in one output."""
-    figures: list[Figure] = []
-    tables: dict[str, ResultTable] = {}
-    for noise in noises:
-        kind, rate = noise_title(noise), noise.partition(":")[2].replace(".", "")
-        lines = _lines(plan, noise, names)
-        output = _panels(plan, f"{name}-{rate}", kind, noise, lines, columns, suffix=f", {kind}")
-        figures += output.figures
-        for key, table in output.tables.items():
-            head = f"{kind}: {table.columns[0]}"
-            own = replace(table, columns=(head, *table.columns[1:]))
-            tables[f"{rate}-{key}" if key else rate] = own
-    return Output(title, tables, output.words, tuple(figures))
+    """Return a sheet with a panel for each column under each noise, three in a row.
+
+    Under a second and third noise it shows the second half of training.
+    """
+    found = {noise: _measured(plan, noise, lines_of(noise)) for noise in noises}
+    drawn: dict[str, dict[str, list[Curve]]] = {}
+    for column in columns:
+        drawn[column] = {noise: measured.curves(column) for noise, measured in found.items()}
+        for noise in noises[1:]:
+            end = max((float(one.x.max()) for one in drawn[column][noise]), default=0.0)
+            drawn[column][noise] = [one.after(end / 2) for one in drawn[column][noise]]
+    limits = {column: _limits(column, drawn) for column in columns}
+    panels = []
+    for column, by_noise in drawn.items():
+        measure = MEASURES[column]
+        for noise, curves in by_noise.items():
+            rate = f", r = {noise.partition(':')[2]}" if len(noises) > 1 else ""
+            own = around(curves) if measure.scale == "part" and curves else limits[column]
+            is_share = measure.scale != "nats"
+            if curves:
+                panels.append(panel(f"{measure.title}{rate}", curves, own, percent=is_share))
+    return _output(plan, name, title, found, columns, panels, 3, (*words, *_orders(found, columns)))
 
 
-# The figures of `dynamics` that show columns of a run's history and have another name.
-_DRAWN = {
-    "test_accuracy": "generalisation",
-    "epsilon_clean": "trust",
-    "epsilon_noisy": "trust",
-}
+def _limits(column: str, drawn: Mapping[str, Mapping[str, Sequence[Curve]]]) -> Limits:
+    """Return the limits that all panels of a column share, and all panels of entropy."""
+    scale = MEASURES[column].scale
+    same = [other for other in drawn if other == column or MEASURES[other].scale == scale == "nats"]
+    curves = [curve for other in same for by_noise in drawn[other].values() for curve in by_noise]
+    return from_zero(curves, math.inf if scale == "nats" else 1.0)
 
 
-def _panels(
+def _orders(found: Mapping[str, _Measured], columns: Sequence[str]) -> tuple[str, ...]:
+    """Return how far the order of the ends of the curves is the paper's, where all are drawn."""
+    sentences: list[str] = []
+    for noise, measured in found.items():
+        names = [line.name for line in measured.lines]
+        if names != list(SHORT.values()):
+            continue
+        for column in (column for column in columns if column in printed.ORDERS):
+            ends = dict(zip(SHORT, measured.ends(column), strict=True))
+            theirs, pairs = printed.ORDERS[column]
+            head = theirs if len(found) == 1 else f"{noise_title(noise).capitalize()}. {theirs}"
+            sentences += order(head, [(ends[high], ends[low]) for high, low in pairs])
+    return tuple(sentences)
+
+
+def _output(
     plan: RunPlan,
     name: str,
     title: str,
-    noise: str,
-    lines: Lines,
+    found: Mapping[str, _Measured],
     columns: Sequence[str],
-    *,
-    suffix: str = "",
+    panels: Sequence[Panel],
+    width: int,
+    words: tuple[str, ...],
 ) -> Output:
-    """Return panels whose lines are means over the seeds, and tables of their final values.
+    """Return the sheet and, for every noise, the final values and their differences.
 
-    The names of the panels begin with `name`, and their titles end with `suffix`. A panel may show
-    two columns of the history. The last line is compared with each of the others, paired by seed.
+    The last line is compared with each of the others, paired by seed.
     """
-    histories: dict[str, list[dict[str, Any]]] = {}
-    ends: dict[str, list[list[float | None]]] = {}
-    for label, setting in lines.items():
-        records: list[RunRecord | None] = [None] * len(plan.seeds)
-        if setting is not None:
-            records = plan.final_runs("cifar100", noise, *setting)
-        known = [record for record in records if record is not None]
-        if len(known) == len(records) and all(record.history for record in known):
-            histories[label] = averaged([record.history for record in known])
-        ends[label] = [[_end(record, column) for record in records] for column in columns]
-    drawn = {panel.name: panel for panel in dynamics(histories)} if histories else {}
-    kept = dict.fromkeys(_DRAWN.get(column, column) for column in columns)
-    figures = tuple(_renamed(drawn[k], f"{name}-{k}", suffix) for k in kept if k in drawn)
-    words = (
+    tables: dict[str, ResultTable] = {}
+    heads = tuple(column.replace("_", " ") for column in columns)
+    for noise, measured in found.items():
+        rate = noise.partition(":")[2].replace(".", "") if len(found) > 1 else ""
+        begin = f"{noise_title(noise)}: " if rate else ""
+        ends = [measured.ends(column) for column in columns]
+        names = [line.title for line in measured.lines]
+        rows = [
+            (line, *(mean_std(cells[k], digits=3) for cells in ends))
+            for k, line in enumerate(names)
+        ]
+        tables[rate] = ResultTable((f"{begin}at the end", *heads), tuple(rows))
+        if len(names) > 1:
+            margins = [
+                (line, *(difference(cells[-1], cells[k], digits=3) for cells in ends))
+                for k, line in enumerate(names[:-1])
+            ]
+            head = f"{begin}{names[-1]} minus this, 95 % interval"
+            key = f"{rate}-difference" if rate else "difference"
+            tables[key] = ResultTable((head, *heads), tuple(margins))
+    said = (
         f"Scale {plan.scale.name}: {plan.scale.title}. Each line is the mean over the seeds "
-        f"{plan.seed_list}; the table has its final value and standard deviation.",
+        f"{plan.seed_list}, with its 95 % interval as a band; the table has the final value and "
+        "standard deviation.",
     )
-    names = tuple(column.replace("_", " ") for column in columns)
-    rows = [(label, *(mean_std(cell, digits=3) for cell in cells)) for label, cells in ends.items()]
-    tables = {"": ResultTable(("at the end", *names), tuple(rows))}
-    *others, best = ends
-    if others:
-        margins = tuple(
-            (
-                label,
-                *(difference(a, b, digits=3) for a, b in zip(ends[best], ends[label], strict=True)),
-            )
-            for label in others
-        )
-        tables["difference"] = ResultTable((f"{best} minus this, 95 % interval", *names), margins)
-    return Output(title, tables, words, figures)
+    pictures: tuple[Figure, ...] = ()
+    if panels:
+        sheet = Sheet(title, tuple(panels), width)
+        pictures = (figure(name, sheet, f"{title}. {' '.join(map(_describe, panels))}"),)
+    return Output(title, tables, (*said, *words), pictures)
+
+
+def _describe(one: Panel) -> str:
+    return f"{one.title} at the end: {', '.join(f'{e.text} {e.y:.3f}' for e in one.ends)}."
 
 
 def _end(record: RunRecord | None, column: str) -> float | None:
@@ -209,27 +366,3 @@ def _end(record: RunRecord | None, column: str) -> float | None:
         return math.nan
     value = record.history[-1].get(column) if record is not None and record.history else None
     return None if value is None else float(value)
-
-
-def averaged(histories: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the mean over seeds at every step where all were evaluated; None if any is None."""
-    by_step = [{line["step"]: line for line in lines} for lines in histories]
-    points = []
-    for step in by_step[0]:
-        lines = [history[step] for history in by_step if step in history]
-        if len(lines) < len(by_step):
-            continue
-        point: dict[str, Any] = {}
-        for column in lines[0]:
-            values = [line.get(column) for line in lines]
-            numbers = [float(v) for v in values if isinstance(v, int | float)]
-            point[column] = statistics.fmean(numbers) if len(numbers) == len(values) else None
-        points.append(point)
-    return points
-
-
-def _renamed(panel: Figure, name: str, suffix: str) -> Figure:
-    """Return the panel under another name, with a suffix at the end of its title."""
-    title = f"{panel.title}{suffix}"
-    alt = panel.alt.replace(panel.title, title, 1)
-    return figure(name, replace(panel.drawing, title=title), alt)

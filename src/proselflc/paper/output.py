@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from proselflc.files.regular import whole_file
 
@@ -61,10 +61,10 @@ class Output:
         return "\n\n".join(parts) + "\n"
 
     def write(self, folder: Path, name: str) -> list[Path]:
-        """Write Markdown, CSV and pictures; return the files, Markdown first."""
+        """Write Markdown, CSV, SVG, PNG and PDF; return the files, Markdown first."""
         from proselflc.pages import drawing
 
-        pictures = drawing.write(self.figures, folder)
+        pictures = drawing.write(self.figures, folder, pdf=True)
         files = [(folder / f"{name}.md", self.markdown(pictures=True))]
         for key, table in self.tables.items():
             files.append((folder / f"{name}{'-' + key if key else ''}.csv", table.csv()))
@@ -115,3 +115,65 @@ def difference(
     if found is None:
         return "diverged" if any(map(math.isnan, points)) else mean_std(points, digits=digits)
     return f"{found[0]:+.{digits}f} ± {found[1]:.{digits}f}"
+
+
+Compared: TypeAlias = Sequence[tuple[Sequence[float | None], Sequence[float | None]]]
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """In how many comparisons the 95 % interval of the difference is where, or is not known yet."""
+
+    above: int
+    below: int
+    open: int
+    missing: int
+
+    @classmethod
+    def of(cls, compared: Compared) -> _Counts:
+        """Return the counts; a comparison with a run that diverged, or of one seed, is open."""
+        above, below, unclear, missing = 0, 0, 0, 0
+        for ours, other in compared:
+            if any(value is None for value in (*ours, *other)):
+                missing += 1
+                continue
+            pairs = zip(ours, other, strict=True)
+            found = interval([None if a is None or b is None else a - b for a, b in pairs])
+            if found is not None and found[0] - found[1] > 0:
+                above += 1
+            elif found is not None and found[0] + found[1] < 0:
+                below += 1
+            else:
+                unclear += 1
+        return cls(above, below, unclear, missing)
+
+    @property
+    def rest(self) -> str:
+        """Return the end of a sentence about comparisons that are not run yet."""
+        return f"; {self.missing} are not run yet" if self.missing else ""
+
+
+def agreement(theirs: str, compared: Compared) -> tuple[str, ...]:
+    """Return the paper's claim, and in how many comparisons our 95 % intervals agree with it."""
+    found = _Counts.of(compared)
+    if found.missing == len(compared):
+        return ()
+    return (
+        f"{theirs} Here, the 95 % interval of the difference is above 0 in {found.above}, below 0 "
+        f"in {found.below}, and contains 0 in {found.open}{found.rest}.",
+    )
+
+
+def order(theirs: str, compared: Compared) -> tuple[str, ...]:
+    """Return the paper's order, and how many of our pairs (higher, lower) are in that order."""
+    found = _Counts.of(compared)
+    if found.missing == len(compared):
+        return ()
+    known = [pair for pair in compared if None not in pair[0] and None not in pair[1]]
+    means = [[statistics.fmean(v for v in side if v is not None) for side in p] for p in known]
+    same = sum(high > low for high, low in means)
+    return (
+        f"{theirs} Here, the means have this order in {same} of {len(known)} pairs; the 95 % "
+        f"interval of the difference confirms it in {found.above}, contradicts it in "
+        f"{found.below} and contains 0 in {found.open}{found.rest}.",
+    )

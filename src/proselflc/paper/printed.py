@@ -113,3 +113,38 @@ ECE: dict[tuple[str, str], tuple[float, float]] = {
     ("entropy", "1/4"): (5.22, 17.84),
     ("entropy", "1/8"): (2.66, 9.53),
 }
+
+# Figure 3: what the text says about the order of the curves at the end, by column of a history.
+# Pairs of (higher, lower) follow from "above" and "below": the methods that are each above or
+# below the others.
+_REGULARISED = ("Label smoothing", "Confidence penalty")
+_TRUSTING = ("Cross entropy", "Boot-soft")
+
+
+def _pairs(above: tuple[str, ...], below: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((high, low) for high in above for low in below if high != low)
+
+
+ORDERS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
+    "wrong_fitting": (
+        "Wrong fitting: in the paper, ProSelfLC fits fewer wrong labels than each other method.",
+        _pairs(OWN[:-1], OWN[-1:]),
+    ),
+    "semantic_correction": (
+        "Semantic correction: in the paper, ProSelfLC corrects more labels than each other method.",
+        _pairs(OWN[-1:], OWN[:-1]),
+    ),
+    **{
+        f"entropy_{subset}": (
+            f"Entropy of the {subset} subset: in the paper, ProSelfLC is below each other method, "
+            "and label smoothing and confidence penalty are above cross entropy and Boot-soft.",
+            _pairs(OWN[:-1], OWN[-1:]) + _pairs(_REGULARISED, _TRUSTING),
+        )
+        for subset in ("clean", "noisy")
+    },
+    "test_accuracy": (
+        "Generalisation: in the paper, ProSelfLC is above each other method, and label smoothing "
+        "and confidence penalty are above cross entropy and Boot-soft.",
+        _pairs(OWN[-1:], OWN[:-1]) + _pairs(_REGULARISED, _TRUSTING),
+    ),
+}

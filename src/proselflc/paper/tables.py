@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from proselflc import methods
 from proselflc.correction.target import Prediction, Target, Uniform
 from proselflc.paper import printed
-from proselflc.paper.output import MISSING, Output, ResultTable, difference, interval, mean_std
+from proselflc.paper.output import (
+    MISSING,
+    Output,
+    ResultTable,
+    agreement,
+    difference,
+    mean_std,
+)
 from proselflc.paper.plan import (
     SYMBOLS,
     RunPlan,
@@ -234,34 +241,6 @@ def _trials(plan: RunPlan) -> tuple[tuple[str, ...], ...]:
             cells = [None if share is None else 100 * share for share in shares]
             rows.append((_row(method, value), *(mean_std([cell]) for cell in cells)))
     return tuple(rows)
-
-
-def agreement(
-    theirs: str, compared: Sequence[tuple[Sequence[float | None], Sequence[float | None]]]
-) -> tuple[str, ...]:
-    """Return the paper's claim, and in how many comparisons our 95 % intervals agree with it."""
-    ahead, behind, unclear, missing = 0, 0, 0, 0
-    for ours, other in compared:
-        if any(value is None for value in (*ours, *other)):
-            missing += 1
-            continue
-        pairs = zip(ours, other, strict=True)
-        found = interval([None if a is None or b is None else a - b for a, b in pairs])
-        if found is None:  # a run diverged, or there is only one seed
-            unclear += 1
-        elif found[0] - found[1] > 0:
-            ahead += 1
-        elif found[0] + found[1] < 0:
-            behind += 1
-        else:
-            unclear += 1
-    if missing == len(compared):
-        return ()
-    left = f"; {missing} are not run yet" if missing else ""
-    return (
-        f"{theirs} Here, the 95 % interval of the difference is above 0 in {ahead}, below 0 in "
-        f"{behind}, and contains 0 in {unclear}{left}.",
-    )
 
 
 def table5(plan: RunPlan) -> Output:

@@ -23,10 +23,11 @@ from proselflc.pages.drawing import (
     figure,
     label,
     list_first,
+    method_styles,
     run_style,
 )
 from proselflc.pages.learning_dynamics import dynamics, numbers
-from proselflc.pages.values import percent
+from proselflc.pages.values import percent, text
 from proselflc.reporting.held_out_loss import held_out_loss
 from proselflc.reporting.run_facts import RunFacts
 from proselflc.reporting.transitions import transitions
@@ -65,7 +66,12 @@ def draw(source: Source) -> dict[str, list[Figure]]:
 def _learning(source: Source) -> list[Figure]:
     known = [run for run in source.runs if run.history]
     later = [stage for run in known for stage in run.stages[1:]]
-    return dynamics({run.name: run.history for run in known}, later)
+    return dynamics({run.name: run.history for run in known}, later, _styles(source))
+
+
+def _styles(source: Source) -> dict[str, Style]:
+    styles = method_styles([text(run.summary, "method") for run in source.runs])
+    return {run.name: style for run, style in zip(source.runs, styles, strict=True)}
 
 
 def _onset(source: Source) -> Iterator[Figure]:
@@ -75,7 +81,7 @@ def _onset(source: Source) -> Iterator[Figure]:
 
 
 def _calibration(source: Source) -> Iterator[Figure]:
-    drawn = reliability({run.name: run.test for run in source.runs})
+    drawn = reliability({run.name: run.test for run in source.runs}, _styles(source))
     if drawn is not None:
         yield drawn
 
@@ -115,14 +121,17 @@ class _Bins:
         return float(self.share @ np.abs(self.accuracy - self.confidence))
 
 
-def reliability(evaluations: Mapping[str, Json]) -> Figure | None:
+def reliability(
+    evaluations: Mapping[str, Json], styles: Mapping[str, Style] | None = None
+) -> Figure | None:
     """Return a figure of the accuracy in bins of confidence, or None without bins.
 
-    The evaluations are the measures on the test set by the run's name.
+    The evaluations are the measures on the test set by the run's name, and so are the styles.
     """
+    styles = styles or {run: run_style(k) for k, run in enumerate(evaluations)}
     found: dict[str, _Bins] = {}
-    for k, (run, measures) in enumerate(evaluations.items()):
-        bins = _bins(measures.get("reliability"), run_style(k))
+    for run, measures in evaluations.items():
+        bins = _bins(measures.get("reliability"), styles[run])
         if bins is not None:
             found[run] = bins
     if not found:
