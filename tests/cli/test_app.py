@@ -417,7 +417,7 @@ def test_what_kinds_need_comes_from_options(run: Run, tmp_path: Path, table: Pat
         (["datasets", "--jsn"], "Unknown option: --jsn. Did you mean"),
         (
             ["embed", "--data", "digits", "--model", "x", "--out", "e.npz"],
-            "--model must be package.module:factory",
+            'unknown pretrained model "x"; known: efficientnet_lite0, minilm, wordllama',
         ),
     ],
 )

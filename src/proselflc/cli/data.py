@@ -191,6 +191,8 @@ def models(*, json: bool = False) -> None:
         "\nFor a table, --model auto is the default: it chooses between mlp and boosting. A table "
         "can also\nbe audited with any classifier of scikit-learn, by sklearn:package.Class.\n"
         "--model also takes package.module:factory, timm:NAME and torchvision:NAME.\n"
+        "Photos and texts are learned by the features of a pretrained model if one is installed:\n"
+        "--backbone names it, and --backbone none trains one of these models from scratch.\n"
     )
 
 
@@ -323,7 +325,8 @@ class EmbedOptions:
     """How to embed a data set.
 
     Attributes:
-        model: package.module:factory, timm:NAME with --weights, or hf:DIR for a local directory.
+        model: efficientnet_lite0, minilm or wordllama, if installed; hf:DIR for a local directory;
+            timm:NAME or sentence-transformers:NAME, if cached; or package.module:factory.
         out: output file: .npy, or .npz if the data has a test part.
         weights: weights of the model, a safetensors file or a state dict.
         batch_size: number of examples per batch.

@@ -23,7 +23,7 @@ from proselflc.data.inputs import Bytes, Floats
 from proselflc.data.opening import open_all
 from proselflc.data.request import Request
 from proselflc.data.serving import FileLoader
-from proselflc.errors import invalid_option
+from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.files.regular import whole_file
 from proselflc.options import check_least, check_out
 from proselflc.pretrained.catalogue import BACKBONES, encoder
@@ -71,6 +71,12 @@ def embed(request: Request, options: EmbedOptions) -> dict[str, object]:
 
 def _load(model: str, weights: Path | None) -> Embedder:
     """Return the model of a name, from the catalogue or the disk."""
+    if model not in BACKBONES and ":" not in model:
+        raise InputError(
+            f"{unknown('pretrained model', model, BACKBONES)}; or package.module:factory, hf:DIR, "
+            "timm:NAME or sentence-transformers:NAME",
+            field="model",
+        )
     if model not in BACKBONES:
         return load_embedder(model, weights=weights)
     if weights is not None:
