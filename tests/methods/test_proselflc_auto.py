@@ -257,7 +257,7 @@ def test_loss_and_gradient_are_of_the_target_after_the_onset(
         return float(-(q_tilde * np.log(p)).sum(1).mean())
 
     at = z.detach().double().numpy()
-    assert float(loss) == pytest.approx(value(at), rel=1e-5)
+    assert loss.item() == pytest.approx(value(at), rel=1e-5)
     np.testing.assert_allclose(found, finite_differences(value, at), atol=1e-5)
 
 
