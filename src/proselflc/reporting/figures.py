@@ -75,7 +75,7 @@ def _styles(source: Source) -> dict[str, Style]:
 
 
 def _onset(source: Source) -> Iterator[Figure]:
-    drawn = held_out_loss(source.runs)
+    drawn = held_out_loss(source.runs, list(_styles(source).values()))
     if drawn is not None:
         yield drawn
 

@@ -19,7 +19,6 @@ from proselflc.pages.drawing import (
     label,
     line,
     list_first,
-    run_style,
 )
 from proselflc.pages.learning_dynamics import averaged
 from proselflc.pages.svg import COLOURS
@@ -34,7 +33,7 @@ _MOST, _ALL = 80, 1200  # points of a line, and of all together
 _GUESS = Style("ink", (1, 1.5), width=1.1)
 
 
-def held_out_loss(runs: Sequence[RunFacts]) -> Figure | None:
+def held_out_loss(runs: Sequence[RunFacts], styles: Sequence[Style]) -> Figure | None:
     """Return a figure of the held-out loss by epoch, or None if no run has one.
 
     A line ends where trust began, because held-out labels are learned from then on. The axis is
@@ -43,7 +42,7 @@ def held_out_loss(runs: Sequence[RunFacts]) -> Figure | None:
     known = [(k, run, onset) for k, run in enumerate(runs) if (onset := run.onset) is not None]
     if not known:
         return None
-    lines = [(_with_guess(onset), run_style(k), k) for k, _, onset in known]
+    lines = [(_with_guess(onset), styles[k], k) for k, _, onset in known]
     ends = {onset.epoch for _, _, onset in known if onset.epoch is not None}
     longest = max(len(onset.losses) for _, _, onset in known)
     last = min(2.0 * longest, max(_length(run, onset) for _, run, onset in known))
@@ -83,7 +82,7 @@ def held_out_loss(runs: Sequence[RunFacts]) -> Figure | None:
         axes.set_xlabel("epoch")
 
     legend: Legend = (
-        *((f"{label(run.name)} · {onset.losses[-1]:.2f}", run_style(k)) for k, run, onset in known),
+        *((f"{label(run.name)} · {onset.losses[-1]:.2f}", styles[k]) for k, run, onset in known),
         ("a guess", _GUESS),
     )
     begun = [
