@@ -9,9 +9,12 @@ import pytest
 
 from proselflc import methods as known
 from proselflc.cli import app as cli
+from proselflc.errors import InputError
 from proselflc.paper import command, printed
 from proselflc.paper.command import Reproduction, find_artefact
 from proselflc.paper.plan import SCALES
+from proselflc.paper.records import RecordStore
+from proselflc.queue import run_store
 
 CPU = SCALES["cpu"]
 
@@ -78,6 +81,64 @@ def test_data_that_is_not_there_is_named(
     said = capsys.readouterr().err
     assert "cifar-100" in said.lower()
     assert str(tmp_path) in said
+
+
+def test_results_of_an_earlier_version_are_not_mixed_with_todays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which had the runs of cpu-wide in a folder cpu."""
+    old = tmp_path / "cpu" / "table3.md"
+    old.parent.mkdir()
+    text = f"# Table 3\n\nScale cpu: {SCALES['cpu-wide'].title}. Seeds 0, 1, 2.\n"
+    old.write_text(text)
+    for name in ("table3", "figure1"):
+        assert cli.run(["reproduce", name, "--out", str(tmp_path), "--report"]) == 2
+        said = capsys.readouterr().err
+        assert len(said.strip().splitlines()) == 1
+        assert f"rename the folder to {tmp_path / 'cpu-wide'}" in said
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [old]
+    assert old.read_text() == text
+    old.parent.rename(tmp_path / "cpu-wide")
+    assert cli.run(["reproduce", "figure1", "--out", str(tmp_path), "--quiet"]) == 0
+
+
+def test_an_archive_that_is_cut_off_is_one_sentence_and_stays_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = RecordStore(tmp_path)
+    for seed in range(3):
+        config = CPU.config("cifar100", "cce", {}, seed=seed)
+        store.add(config, {"summary": {}, "test": {}, "history": []})
+    store.pack()
+    cut = store.archive.read_bytes()[:-20]
+    store.archive.write_bytes(cut)
+    for more in ([], ["--report"], ["--dry-run"]):
+        assert cli.run(["reproduce", "table3", "--out", str(tmp_path), *more]) == 2
+        said = capsys.readouterr().err
+        assert len(said.strip().splitlines()) == 1
+        assert "records.jsonl.xz is damaged" in said
+        assert "restore the file" in said
+    with pytest.raises(InputError, match="damaged"):
+        store.pack()
+    assert store.archive.read_bytes() == cut
+
+
+def test_records_of_another_version_are_kept_and_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version whose training differs names its records by other keys."""
+    store = RecordStore(tmp_path)
+    known = {"summary": {"test_accuracy": 0.5}, "test": {}, "history": []}
+    store.add(CPU.config("cifar100", "cce", {}, seed=0), known)
+    monkeypatch.setattr(run_store, "_TRAINING", {"training": 2})
+    one = Reproduction(find_artefact("table3"), CPU, (0,), tmp_path)
+    said: list[str] = []
+    monkeypatch.setattr(command, "complete", lambda reproduction, report: None)
+    command.run(one, 1, said.append)
+    assert len(said) == 1
+    assert "has records of other options or of another version; they are kept" in said[0]
+    assert len(list(store.records())) == 1
+    assert store.pack() == 1
 
 
 def test_dry_run_shows_every_run_with_its_options(

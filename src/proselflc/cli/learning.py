@@ -339,6 +339,8 @@ def reproduce(
     keep_runs: bool = False,
     weights: Path | None = None,
     mask: Path | None = None,
+    gpu: Literal["V100", "A100", "RTX3090", "H100"] = "V100",
+    steps_per_second: float | None = None,
     quiet: bool = False,
     json: bool = False,
 ) -> None:
@@ -355,16 +357,20 @@ def reproduce(
         out: directory for records and results.
         data_root: folder that holds the data (default: the data is downloaded if allowed).
         jobs: number of processes that train in parallel, with one thread each if there are several.
-        dry_run: print the runs that are missing, with their options, and train nothing.
+        dry_run: print the runs that are missing, with their options, their time and disk space, and
+            at paper scale the commands for several GPUs or a SLURM array; train nothing.
         list: list the paper's tables and figures.
         report: show the results so far and train nothing; a missing cell is "–".
         keep_runs: keep the run directories as well as their records.
         weights: for table6, ImageNet weights of a ResNet-50 to start from.
         mask: for table6, the mask of Masking: a file of 0 and 1 with one row per true class.
+        gpu: with --dry-run at paper scale, the GPU whose data sheet the hours are estimated from.
+        steps_per_second: with --dry-run, a measured speed to compute the hours from instead.
         quiet: show no progress.
         json: print the result as JSON.
     """
     from proselflc.paper import command
+    from proselflc.paper.cost import Speed
 
     if list:
         rows = command.list_artefacts()
@@ -382,7 +388,7 @@ def reproduce(
         )
     reproduction = command.request(name, scale, seeds, out, data_root, keep_runs, weights, mask)
     if dry_run:
-        plan = command.plan(reproduction)
+        plan = command.plan(reproduction, Speed(gpu, steps_per_second))
         if json:
             print_json(plan)
         else:

@@ -16,6 +16,7 @@ from typing import Any
 
 from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.paper import figures, tables
+from proselflc.paper.cost import Speed, commands, disk_space
 from proselflc.paper.output import MISSING, Output
 from proselflc.paper.plan import SCALES, PendingRun, RunPlan, Scale
 from proselflc.paper.records import RecordStore, resolved_table
@@ -28,6 +29,7 @@ from proselflc.training.loop import DivergenceError
 from proselflc.training.run_directory import read_toml
 from proselflc.wording import option
 
+WORKERS = 8  # that train at once in an estimate of disk space
 QUOTED_SEEDS = 3  # of the methods whose results the paper quotes
 MEASURED = ("n", "accuracy", "top5", "nll", "brier", "calibration")  # recorded of the test part
 WAITING = 5.0  # seconds between two checks for runs that other processes have finished
@@ -87,16 +89,36 @@ class Reproduction:
         self.artefact.make(plan)
         return [replace(run, config=self.located(run.config)) for run in plan.pending.values()]
 
-    def estimate(self, runs: Sequence[PendingRun]) -> str:
-        """Return a sentence that says how long the runs would take."""
+    def seconds(self, runs: Sequence[PendingRun], speed: Speed) -> float:
+        """Return how long the runs would take, one after another."""
         datasets = {recipe: data for data, recipe in self.scale.recipes.items()}
-        seconds = 0.0
-        for run in runs:
-            data = run.config.request.data
-            seconds += self.scale.seconds[datasets.get(data, data)]
+        if speed.steps_per_second is None and self.scale.seconds:
+            return sum(self.scale.seconds[datasets[run.config.request.data]] for run in runs)
+        return sum(speed.seconds(run.config) for run in runs)
+
+    def estimate(self, runs: Sequence[PendingRun], speed: Speed) -> str:
+        """Return a sentence that says how long the runs would take."""
+        if not runs:
+            return "0 runs to do"
+        seconds = self.seconds(runs, speed)
         hours = seconds / 3600
-        duration = f"{hours:.1f} hours" if hours >= 1 else f"{seconds / 60:.0f} minutes"
-        return f"{len(runs)} runs to do, about {duration} of {self.scale.hardware}"
+        duration = f"{hours:,.1f} hours" if hours >= 1 else f"{seconds / 60:.0f} minutes"
+        is_measured = speed.steps_per_second is None and self.scale.seconds
+        source = "of one core" if is_measured else speed.source
+        return f"{len(runs)} runs to do, about {duration} {source}"
+
+    @property
+    def arguments(self) -> list[str]:
+        """Return the arguments of the command that continues this reproduction."""
+        values: dict[str, object] = {"scale": self.scale.name, "out": self.out}
+        if self.quoted is None:
+            values["seeds"] = ",".join(map(str, self.seeds))
+        for name in ("data_root", "weights", "mask"):
+            values[name] = getattr(self, name)
+        found = [self.artefact.name]
+        for name, value in values.items():
+            found += [] if value is None else [option(name), str(value)]
+        return [*found, *([option("keep_runs")] if self.keep_runs else [])]
 
     def located(self, config: Config) -> Config:
         """Return the options with this reproduction's data folder."""
@@ -167,6 +189,7 @@ def request(
     """Return the reproduction that the options describe."""
     artefact = find_artefact(name)
     own_seeds = _seeds(seeds)
+    _must_not_be_old(out)
     for field, path in (("weights", weights), ("mask", mask)):
         if path is not None and not path.is_file():
             raise InputError(f"{option(field)}: there is no file {path}", field=field)
@@ -183,6 +206,19 @@ def request(
     )
 
 
+def _must_not_be_old(out: Path) -> None:
+    """Refuse the results of an earlier version, whose scale cpu is called cpu-wide today."""
+    folder, begin = out / "cpu", f"Scale cpu: {SCALES['cpu-wide'].title}"
+    for path in sorted(folder.glob("*.md")):
+        if begin in path.read_text(encoding="utf-8", errors="replace"):
+            raise InputError(
+                f"{folder} has results of an earlier version, whose scale cpu is now called "
+                "cpu-wide; the records beside it stay valid",
+                field="out",
+                fix=f"rename the folder to {out / 'cpu-wide'}",
+            )
+
+
 def _seeds(text: str | None) -> tuple[int, ...]:
     if text is None:
         return ()
@@ -195,13 +231,23 @@ def _seeds(text: str | None) -> tuple[int, ...]:
     return seeds
 
 
-def plan(reproduction: Reproduction) -> dict[str, Any]:
-    """Return every run that is not done, with all its options, and an estimate of their time."""
+def plan(reproduction: Reproduction, speed: Speed | None = None) -> dict[str, Any]:
+    """Return every run that is not done, with all its options, and what the runs would take.
+
+    At the paper's scale this includes the commands that spread them over several GPUs.
+    """
+    speed = Speed() if speed is None else speed
     runs = reproduction.pending()
+    configs = [run.config for run in runs]
+    seconds = reproduction.seconds(runs, speed)
+    is_large = bool(runs) and not reproduction.scale.seconds
     return {
         "name": reproduction.artefact.name,
         "scale": reproduction.scale.name,
-        "estimate": reproduction.estimate(runs),
+        "estimate": reproduction.estimate(runs, speed),
+        "hours": seconds / 3600,
+        "disk_bytes": disk_space(configs, WORKERS, keep_runs=reproduction.keep_runs),
+        "commands": commands(reproduction.arguments, seconds / 3600) if is_large else {},
         "runs": [
             {
                 "key": None if run.undecided else key(run.config),
@@ -218,6 +264,8 @@ def describe(plan: dict[str, Any]) -> str:
     """Return a plan as text: the options that all runs share, then a line per run."""
     lines = [f"{plan['name']} at {plan['scale']} scale: {plan['estimate']}"]
     if plan["runs"]:
+        lines.append(f"disk space: about {plan['disk_bytes'] / 1e9:.1f} GB for {WORKERS} workers")
+        lines += [f"{title}: {line}" for title, line in plan["commands"].items()]
         configs = [run["config"] for run in plan["runs"]]
         shared = {k: v for k, v in configs[0].items() if all(c.get(k) == v for c in configs)}
         lines += ["", f"every run: {_format_options(shared)}", ""]
@@ -235,8 +283,16 @@ def run(reproduction: Reproduction, jobs: int, report: Callable[[str], None] | N
     """Train the runs that are not done, in the given number of processes."""
     if jobs < 1:
         raise invalid_option("jobs", f"must be 1 or more, got {jobs}")
-    if not reproduction.evaluate()[1].pending:
+    _, first = reproduction.evaluate()
+    if not first.pending:
         return
+    if report is not None and len(first.pending) == len(first.requested):
+        unused = sum(1 for _ in reproduction.store.names())
+        if unused:
+            report(
+                f"{reproduction.out} has records of other options or of another version; they "
+                f"are kept, and none of them ({unused}) is used here"
+            )
     if "clothing1m" in reproduction.artefact.data and reproduction.weights is None:
         raise InputError(
             f"{reproduction.artefact.name} starts from ImageNet weights",

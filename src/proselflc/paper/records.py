@@ -124,10 +124,14 @@ class RecordStore:
 
     def records(self) -> Iterator[RunRecord]:
         """Return all records in the order of their keys."""
-        for name in sorted({*(path.stem for path in self._files()), *self._packed()}):
+        for name in self.names():
             record = self._read(name)
             if record is not None:
                 yield record
+
+    def names(self) -> list[str]:
+        """Return the keys of all records, sorted."""
+        return sorted({*(path.stem for path in self._files()), *self._packed()})
 
     def pack(self) -> int:
         """Move all records into the archive; return how many it holds.
@@ -206,7 +210,8 @@ def _lines(archive: Path, changed: int, size: int) -> Mapping[str, bytes]:
             lines[begin[1].decode()] = line
     except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
         raise InputError(
-            f"{archive} is damaged: {error}", fix="restore the file or remove it"
+            f"{archive} is damaged: {error}",
+            fix="restore the file, or move it away to train its runs again",
         ) from None
     return lines
 

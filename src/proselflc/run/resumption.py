@@ -98,8 +98,6 @@ def check_disk_space(directory: RunDirectory, prepared: PreparedRun, training: T
 def _needed_bytes(prepared: PreparedRun, training: Training) -> int:
     """Return about how many bytes records, checkpoints and temporary logits take."""
     n, C = len(prepared.dataset.train), prepared.dataset.num_classes
-    rows = observations.ROW.itemsize * n * prepared.epochs
-    means = 4 * n * min(C, observations.TOP_CLASSES * 2 if n * C > observations.LARGEST else C)
     parts = (prepared.dataset.test, prepared.dataset.validation)
     evaluated = [0 if part is None else len(part) for part in parts]
     logits = sum(4 * m * C for m in evaluated if not memory_budget.keeps_all(m, C))
@@ -108,8 +106,19 @@ def _needed_bytes(prepared: PreparedRun, training: Training) -> int:
     for memory in memories(training.strategy).values():  # a checkpoint has those of all processes
         own = sum(t.numel() * t.element_size() for t in memory.per_example().values())
         method += own * (prepared.shard[1] - 1)
+    return needed_bytes(n, C, prepared.epochs, weights=weights, method=method) + logits
+
+
+def needed_bytes(n: int, C: int, epochs: int, *, weights: int, method: int = 0) -> int:
+    """Return about how many bytes the records and checkpoints of a run take.
+
+    It has n examples and C classes; `weights` and `method` are the bytes of the model's parameters
+    and of the method's buffers.
+    """
+    rows = observations.ROW.itemsize * n * epochs
+    means = 4 * n * min(C, observations.TOP_CLASSES * 2 if n * C > observations.LARGEST else C)
     # Two checkpoints and one being written, of weights, average, optimiser and method.
-    return rows + 4 * means + 14 * weights + 3 * method + logits + 10**6
+    return rows + 4 * means + 14 * weights + 3 * method + 10**6
 
 
 def begun_in(directory: RunDirectory, now: int) -> int:
