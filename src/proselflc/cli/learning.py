@@ -369,6 +369,7 @@ def reproduce(
         quiet: show no progress.
         json: print the result as JSON.
     """
+    from proselflc.cli import several_gpus
     from proselflc.paper import command
     from proselflc.paper.cost import Speed
 
@@ -389,6 +390,8 @@ def reproduce(
     reproduction = command.request(name, scale, seeds, out, data_root, keep_runs, weights, mask)
     if dry_run:
         plan = command.plan(reproduction, Speed(gpu, steps_per_second))
+        if plan["runs"] and scale == "paper":
+            plan["commands"] = several_gpus.commands(reproduction.arguments, plan["hours"])
         if json:
             print_json(plan)
         else:

@@ -16,7 +16,7 @@ from typing import Any
 
 from proselflc.errors import InputError, invalid_option, unknown
 from proselflc.paper import figures, tables
-from proselflc.paper.cost import Speed, commands, disk_space
+from proselflc.paper.cost import Speed, disk_space
 from proselflc.paper.output import MISSING, Output
 from proselflc.paper.plan import SCALES, PendingRun, RunPlan, Scale
 from proselflc.paper.records import RecordStore, resolved_table
@@ -232,22 +232,17 @@ def _seeds(text: str | None) -> tuple[int, ...]:
 
 
 def plan(reproduction: Reproduction, speed: Speed | None = None) -> dict[str, Any]:
-    """Return every run that is not done, with all its options, and what the runs would take.
-
-    At the paper's scale this includes the commands that spread them over several GPUs.
-    """
+    """Return every run that is not done, with all its options, and what the runs would take."""
     speed = Speed() if speed is None else speed
     runs = reproduction.pending()
     configs = [run.config for run in runs]
     seconds = reproduction.seconds(runs, speed)
-    is_large = bool(runs) and not reproduction.scale.seconds
     return {
         "name": reproduction.artefact.name,
         "scale": reproduction.scale.name,
         "estimate": reproduction.estimate(runs, speed),
         "hours": seconds / 3600,
         "disk_bytes": disk_space(configs, WORKERS, keep_runs=reproduction.keep_runs),
-        "commands": commands(reproduction.arguments, seconds / 3600) if is_large else {},
         "runs": [
             {
                 "key": None if run.undecided else key(run.config),
@@ -261,11 +256,14 @@ def plan(reproduction: Reproduction, speed: Speed | None = None) -> dict[str, An
 
 
 def describe(plan: dict[str, Any]) -> str:
-    """Return a plan as text: the options that all runs share, then a line per run."""
+    """Return a plan as text: the options that all runs share, then a line per run.
+
+    It may have commands by the machine that they are for.
+    """
     lines = [f"{plan['name']} at {plan['scale']} scale: {plan['estimate']}"]
     if plan["runs"]:
         lines.append(f"disk space: about {plan['disk_bytes'] / 1e9:.1f} GB for {WORKERS} workers")
-        lines += [f"{title}: {line}" for title, line in plan["commands"].items()]
+        lines += [f"{title}: {line}" for title, line in plan.get("commands", {}).items()]
         configs = [run["config"] for run in plan["runs"]]
         shared = {k: v for k, v in configs[0].items() if all(c.get(k) == v for c in configs)}
         lines += ["", f"every run: {_format_options(shared)}", ""]
