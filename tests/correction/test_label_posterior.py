@@ -14,9 +14,11 @@ from torch.testing import assert_close
 
 from proselflc.correction.label_posterior import (
     LARGEST_BIAS,
+    POWERS,
     TINY,
     UNSEEN,
     bias_for,
+    label_likelihoods,
     label_posterior,
     log_odds,
     log_weights,
@@ -37,18 +39,21 @@ def random_transition(C: int) -> Tensor:
     return T / T.sum(1, keepdim=True)
 
 
+@pytest.mark.parametrize("a", [1.0, 4.0])
 @pytest.mark.parametrize("b", [0.0, 0.7, 5.0])
 @pytest.mark.parametrize("C", [2, 5])
-def test_w_is_m4_times_shares_times_transition_times_bias(C: int, b: float) -> None:
-    """w_j ∝ m_j⁴ π_j^(−3/2) T_jy exp(−b [j = y])"""
+def test_w_is_a_power_of_m_times_shares_times_transition_times_bias(
+    C: int, b: float, a: float
+) -> None:
+    """w_j ∝ m_j^a π_j^(−(a − 1)/2) T_jy exp(−b [j = y])"""
     m, y = predictions(30, C)
     T, shares = random_transition(C), torch.arange(1, C + 1, dtype=torch.float64)
     shares = shares / shares.sum()
-    w = label_posterior(m, y, T, shares, torch.tensor(b))
+    w = label_posterior(m, y, T, shares, a, torch.tensor(b))
     for i in range(30):
         row = []
         for j in range(C):
-            one = float(m[i, j]) ** 4 * float(shares[j]) ** -1.5 * float(T[j, y[i]])
+            one = float(m[i, j]) ** a * float(shares[j]) ** (-(a - 1) / 2) * float(T[j, y[i]])
             row.append(one * math.exp(-b) if j == y[i] else one)
         assert_close(w[i], torch.tensor([one / sum(row) for one in row], dtype=torch.float64))
 
@@ -57,7 +62,7 @@ def test_what_is_0_is_taken_as_tiny() -> None:
     m = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
     T = torch.eye(3, dtype=torch.float64)
     shares = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    (found,) = log_weights(m, torch.tensor([1]), T, shares)
+    (found,) = log_weights(m, torch.tensor([1]), T, shares, 4.0)
     expected = [
         math.log(TINY) - 1.5 * math.log(0.5),
         4 * math.log(UNSEEN) - 1.5 * math.log(0.3),
@@ -72,10 +77,10 @@ def test_a_class_without_labels_is_never_the_true_one(C: int) -> None:
     y = y.clamp(max=C - 2)
     shares = torch.bincount(y, minlength=C) / 20
     T = random_transition(C)
-    w = label_posterior(m, y, T, shares, 1.0)
+    w = label_posterior(m, y, T, shares, 4.0, 1.0)
     assert (w[:, -1] == 0).all()
     assert_close(w.sum(1), torch.ones(20, dtype=torch.float64))
-    odds = log_odds(log_weights(m, y, T, shares), y)
+    odds = log_odds(log_weights(m, y, T, shares, 3.0), y)
     assert torch.equal(odds == -torch.inf, torch.full((20,), C == 2))
     assert 0 <= bias_for(odds, 0.1) <= LARGEST_BIAS
 
@@ -83,12 +88,12 @@ def test_a_class_without_labels_is_never_the_true_one(C: int) -> None:
 def test_log_odds_are_those_of_a_wrong_label_without_bias() -> None:
     m, y = predictions(50, 4)
     T, shares = random_transition(4), torch.full((4,), 0.25, dtype=torch.float64)
-    w = label_posterior(m, y, T, shares, 0.0)
+    w = label_posterior(m, y, T, shares, 3.0, 0.0)
     of_given = w[torch.arange(50), y]
     expected = (1 - of_given).log() - of_given.log()
-    assert_close(log_odds(log_weights(m, y, T, shares), y), expected)
+    assert_close(log_odds(log_weights(m, y, T, shares, 3.0), y), expected)
     for b in (0.5, 3.0):  # and with one they are b more
-        biased = label_posterior(m, y, T, shares, b)[torch.arange(50), y]
+        biased = label_posterior(m, y, T, shares, 3.0, b)[torch.arange(50), y]
         assert_close(1 - biased, torch.sigmoid(expected + b))
 
 
@@ -108,6 +113,19 @@ def test_b_makes_as_many_labels_wrong_as_the_rate_says(rate: float) -> None:
 def test_b_is_0_without_wrong_labels_and_bounded_with_hopeless_odds() -> None:
     assert bias_for(torch.tensor([-9.0, -3.0], dtype=torch.float64), 0.0) == 0
     assert bias_for(torch.full((5,), -90.0, dtype=torch.float64), 0.3) == LARGEST_BIAS
+
+
+def test_likelihoods_are_of_the_label_given_the_sharpened_prediction() -> None:
+    """log Σ_j s_j T_jy, s ∝ m_j^a π_j^(−(a − 1)/2), for every power."""
+    m, y = predictions(20, 3)
+    T, shares = random_transition(3), torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+    found = label_likelihoods(m, y, T, shares)
+    assert len(found) == len(POWERS)
+    for a, every in zip(POWERS, found, strict=True):
+        for i in range(20):
+            s = [float(m[i, j]) ** a * float(shares[j]) ** (-(a - 1) / 2) for j in range(3)]
+            p = sum(one / sum(s) * float(T[j, y[i]]) for j, one in enumerate(s))
+            assert float(every[i]) == pytest.approx(math.log(p))
 
 
 def surest_by_loop(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+import torch
 
-from proselflc.correction.onset import EARLIEST, SETTLED, fall, has_settled
+from proselflc.correction.onset import EARLIEST, SETTLED, fall, has_settled, recent_error
 
 
 def falls(losses: list[float], C: int) -> tuple[float, float]:
@@ -45,7 +47,9 @@ def test_it_settles_where_the_last_third_has_less_than_a_fiftieth_of_the_fall(
         losses.append(0.7 + (math.log(10) - 0.7) * 0.5 ** (epoch / half_life))
         whole, recent = falls(losses, 10)
         expected = epoch >= EARLIEST and recent < SETTLED * whole
-        assert has_settled(losses, 10) == expected
+        assert has_settled(losses, 10, 0.0) == expected
+        error = max(SETTLED * whole - recent, 0.0)  # with which it is settled no more
+        assert not has_settled(losses, 10, 1.001 * error + 1e-9)
         if expected and settled is None:
             settled = epoch
     assert settled is not None
@@ -54,8 +58,8 @@ def test_it_settles_where_the_last_third_has_less_than_a_fiftieth_of_the_fall(
 
 def test_a_loss_that_rises_again_has_settled() -> None:
     fallen = [2.0, 1.5, 1.0]
-    assert not has_settled(fallen, 10)
-    assert has_settled([*fallen, 1.2, 1.4, 1.6], 10)
+    assert not has_settled(fallen, 10, 0.0)
+    assert has_settled([*fallen, 1.2, 1.4, 1.6], 10, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -71,4 +75,12 @@ def test_a_loss_that_rises_again_has_settled() -> None:
     ],
 )
 def test_it_has_not_settled_before_it_learned_something(losses: list[float]) -> None:
-    assert not has_settled(losses, 10)
+    assert not has_settled(losses, 10, 0.0)
+
+
+def test_the_error_is_that_of_the_mean_fall_of_every_label() -> None:
+    generator = torch.Generator().manual_seed(0)
+    losses = [torch.rand(30, generator=generator, dtype=torch.float64) for _ in range(7)]
+    fell = (losses[4] - losses[6]).numpy()  # the last third of seven epochs is two
+    assert recent_error(losses) == pytest.approx(np.std(fell, ddof=1) / math.sqrt(30))
+    assert recent_error([one[:1] for one in losses]) == math.inf

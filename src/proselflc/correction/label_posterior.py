@@ -3,12 +3,16 @@
 The labels of the surest predictions show the noise: where the network is surest of class j, almost
 all examples are of class j, so their labels are drawn from row j of the transition matrix T. Then
 
-    w_j ∝ m_j⁴ π_j^(−3/2) T_jy exp(−b [j = y])
+    w_j ∝ m_j^a π_j^(−(a − 1)/2) T_jy exp(−b [j = y])
 
 is the probability that j is the true class, with m the remembered prediction, y the given class and
-π_j the share of the labels j. The fourth power sharpens the prediction, and with it how common the
-classes are, by π_j³ too much. Half of that is taken back, so that rare classes are not overruled.
-A class without labels has w_j = 0, because nothing tells it from the others.
+π_j the share of the labels j. The power a sharpens the prediction, and with it how common the
+classes are, by π_j^(a − 1) too much. Half of that is taken back, so that rare classes are not
+overruled. A class without labels has w_j = 0, because nothing tells it from the others.
+
+Where classes are easily told apart, m is less sure than it might be, because it is learned from
+wrong labels and early; where they overlap, it is as sure as it should be. So a is the power with
+which m predicts held-out labels best, of those that `label_likelihoods` compares.
 
 While labels are memorised, m leans towards them. So b ≥ 0 is the least number with which as large
 a share of all labels is wrong, in expectation, as of the labels of the surest predictions.
@@ -25,7 +29,7 @@ from torch.nn import functional as F
 SUREST = 0.1  # share of the examples with the same predicted class
 FEWEST = 10  # examples of a predicted class that are among the surest, if there are as many
 PRIOR = 10.0  # examples of uniform noise that every row of T is estimated with beside its own
-POWER = 4.0  # of the remembered prediction: a softmax temperature of 1/4
+POWERS = (1.0, 1.5, 2.0, 3.0, 4.0)  # of the remembered prediction
 TAKEN_BACK = 0.5  # of what the power adds to how common a class is
 TINY = 1e-8  # in place of a transition of 0
 UNSEEN = 1e-6  # in place of a remembered prediction of 0
@@ -86,18 +90,45 @@ def surest_labels(
     return SurestLabels(rows.float(), number, contradicted)
 
 
-def log_weights(m: Tensor, given: Tensor, transition: Tensor, shares: Tensor) -> Tensor:
-    """Return [N, C] log(m_j⁴ π_j^(−3/2) T_jy), up to a constant of every row; −∞ if π_j = 0.
+def sharpened(m: Tensor, shares: Tensor, power: float | Tensor) -> Tensor:
+    """Return [N, C] log(m_j^a π_j^(−(a − 1)/2)), up to a constant of every row; −∞ if π_j = 0.
+
+    Args:
+        m: [N, C] remembered predictions.
+        shares: [C] π.
+        power: a.
+    """
+    of_class = TAKEN_BACK * (power - 1) * shares.clamp(min=TINY).log()
+    return (power * m.clamp(min=UNSEEN).log() - of_class).masked_fill(shares == 0, -torch.inf)
+
+
+def log_weights(
+    m: Tensor, given: Tensor, transition: Tensor, shares: Tensor, power: float | Tensor
+) -> Tensor:
+    """Return [N, C] log(m_j^a π_j^(−(a − 1)/2) T_jy), up to a constant of every row.
 
     Args:
         m: [N, C] remembered predictions.
         given: [N] given classes.
         transition: [C, C] T.
         shares: [C] π.
+        power: a.
     """
-    of_class = TAKEN_BACK * (POWER - 1) * shares.log().masked_fill(shares == 0, torch.inf)
-    evidence = transition.T[given].clamp(min=TINY).log()
-    return POWER * m.clamp(min=UNSEEN).log() - of_class + evidence
+    return sharpened(m, shares, power) + transition.T[given].clamp(min=TINY).log()
+
+
+def label_likelihoods(
+    m: Tensor, given: Tensor, transition: Tensor, shares: Tensor
+) -> list[Tensor]:
+    """Return [N] log Σ_j s_j T_jy for every power, with s ∝ m_j^a π_j^(−(a − 1)/2).
+
+    It is the log probability that noise gives the label y to an example of the classes s.
+    """
+    found = []
+    for power in POWERS:
+        s = torch.log_softmax(sharpened(m, shares, power), 1)
+        found.append((s + transition.T[given].clamp(min=TINY).log()).logsumexp(1))
+    return found
 
 
 def log_odds(weights: Tensor, given: Tensor) -> Tensor:
@@ -121,8 +152,13 @@ def bias_for(odds: Tensor, rate: float) -> float:
 
 
 def label_posterior(
-    m: Tensor, given: Tensor, transition: Tensor, shares: Tensor, bias: float | Tensor
+    m: Tensor,
+    given: Tensor,
+    transition: Tensor,
+    shares: Tensor,
+    power: float | Tensor,
+    bias: float | Tensor,
 ) -> Tensor:
     """Return w [N, C], the probability of every class to be the true one."""
     of_given = bias * F.one_hot(given, m.size(1)).to(m.dtype)
-    return torch.softmax(log_weights(m, given, transition, shares) - of_given, 1)
+    return torch.softmax(log_weights(m, given, transition, shares, power) - of_given, 1)

@@ -12,7 +12,9 @@ from proselflc.correction import onset, parameter
 from proselflc.correction.criteria import ProSelfLC
 from proselflc.correction.evidence import Evidence, cross_entropy
 from proselflc.correction.label_posterior import (
+    POWERS,
     bias_for,
+    label_likelihoods,
     label_posterior,
     log_odds,
     log_weights,
@@ -30,6 +32,7 @@ from proselflc.training.strategy import RunContext, Snapshot, Strategy
 from proselflc.wording import option
 
 HELD_OUT = 0.1  # share of the examples whose labels are not learned before the onset
+MOST_HELD_OUT = 10_000
 RECENT = 3  # epochs that the memory is a mean of, before the onset
 NUMBERS = 1 << 22  # of the memory that are read at once
 BYTES = 32  # per pair of classes: T, its copies, and what it is computed from
@@ -58,8 +61,9 @@ class AutomaticProSelfLC(Strategy):
 
     w is used from the onset on. Until then a tenth of the labels, drawn at random, is held out of
     the loss; the onset is the end of the epoch after which the loss on them has stopped falling
-    (see `onset`), or half of the training. The memory is the mean over the last three epochs until
-    then, and over all since then. T and b are computed again after every epoch.
+    (see `onset`). If it has not by half of training, there is no onset: all labels are learned, by
+    ProSelfLC alone. The memory is the mean over the last three epochs before the onset, and over
+    all since then. The power a is chosen at the onset; T and b are computed after every epoch.
     """
 
     remembers = True
@@ -71,27 +75,32 @@ class AutomaticProSelfLC(Strategy):
     begun: Tensor
     transition_matrix: Tensor
     surest: Tensor
+    power: Tensor
     bias: Tensor
 
     def __init__(self, context: RunContext, *, sharpness: float) -> None:
         super().__init__(ProSelfLC(context.total_steps, sharpness))
         n, C = context.num_examples, context.num_classes
         _check_room(C)
-        self.num_epochs = context.epochs
         self.memory = make_memory(context, RunningMean(RECENT), storage_for(context, KEPT))
         self.of_given = Memory(n, 1, rule=LastValue(), shard=context.shard, storage="dense")  # p_y
+        half = context.epochs // 2
+        self.last = half if half >= onset.EARLIEST else 0  # epochs before the latest onset
         drawn = torch.randperm(n, generator=generator_for("held-out labels", context.seed))
+        number = max(1, min(round(HELD_OUT * n), MOST_HELD_OUT))
         held_out = torch.zeros(n, dtype=torch.bool)
-        held_out[drawn[: max(1, round(HELD_OUT * n))]] = True
+        held_out[drawn[:number]] = self.last > 0
         self.register_buffer("held_out", held_out, persistent=False)  # [n]
         self.register_buffer("given", torch.from_numpy(context.given), persistent=False)
         shares = torch.bincount(self.given, minlength=C) / max(n, 1)
         self.register_buffer("shares", shares, persistent=False)  # [C] of the labels
-        self.register_buffer("losses", torch.zeros(context.epochs, dtype=torch.float64))
+        losses = torch.zeros(self.last, int(held_out.sum()))
+        self.register_buffer("losses", losses)  # [epochs, H] on the held-out labels
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))  # completed
         self.register_buffer("begun", torch.zeros((), dtype=torch.int64))  # the onset; 0 before
         self.register_buffer("transition_matrix", torch.eye(C))  # T
         self.register_buffer("surest", torch.zeros(2, dtype=torch.int64))  # number, contradicted
+        self.register_buffer("power", torch.ones(()))  # a
         self.register_buffer("bias", torch.zeros(()))  # b
 
     def notes(self) -> list[str]:
@@ -102,13 +111,18 @@ class AutomaticProSelfLC(Strategy):
         """Return the number of epochs after which the network is trusted, or None before."""
         return int(self.begun) or None
 
+    @property
+    def is_holding_out(self) -> bool:
+        """Return whether the held-out labels are not learned yet."""
+        return not self.onset and int(self.epochs) < self.last
+
     def mass(self, batch: Batch) -> float:
-        return float(len(batch.y) if self.onset else self._learned(batch).sum())
+        return float(self._learned(batch).sum())
 
     def loss(self, logits: Tensor, batch: Batch, progress: float) -> Tensor:
         e = self.criterion.evidence(logits.float(), batch.y, None, progress)
         losses = cross_entropy(self.taught(e, batch)[0], e.log_p)
-        if self.onset:
+        if not self.is_holding_out:
             return losses.mean()
         learned = self._learned(batch).to(losses.dtype)
         total: Tensor = (learned * losses).sum() / learned.sum().clamp(min=1)
@@ -120,12 +134,14 @@ class AutomaticProSelfLC(Strategy):
             return target, trust
         y = batch.y.to(e.logits.device)
         m = self.memory.at(batch.index).average.to(e.logits.device, e.logits.dtype)
-        w = label_posterior(m, y, self.transition_matrix, self.shares, self.bias)
+        w = label_posterior(m, y, self.transition_matrix, self.shares, self.power, self.bias)
         wrong = 1 - w.gather(1, y[:, None])[:, 0]
         more = wrong >= trust
         return torch.where(more[:, None], w, target), torch.where(more, wrong, trust)
 
     def after_step(self, logits: Tensor, batch: Batch) -> None:
+        if not (self.onset or self.is_holding_out):
+            return
         p = torch.softmax(logits.float(), 1)
         self.memory.rule = RunningMean(None if self.onset else RECENT)
         self.memory.keep(batch.index, self.memory.renewed(batch.index, p, plain=True))
@@ -134,65 +150,83 @@ class AutomaticProSelfLC(Strategy):
             self.of_given.keep(batch.index, self.of_given.renewed(batch.index, p_y, plain=True))
 
     def after_epoch(self, stage: int, epoch: int, snapshot: Snapshot) -> None:
-        C = snapshot.num_classes
-        self.epochs += 1
-        if not self.onset:
-            done = int(self.epochs)
-            self.losses[done - 1] = self._held_out_loss()
-            losses = self.losses[:done].tolist()
-            if not (onset.has_settled(losses, C) or self._is_late(losses, C)):
+        if self.is_holding_out:
+            self.losses[int(self.epochs)] = self._held_out_losses()
+            self.epochs += 1
+            if not self._has_settled(int(self.epochs)):
                 return
             self.begun.copy_(self.epochs)
+            self._read_transition()
+            self._choose_power()
+            self._read_bias()
             self.memory.updates.clamp_(max=RECENT - 1)  # what it is a mean of counts as one more
-        self._read_labels(C)
+            return
+        self.epochs += 1
+        if self.onset:
+            self._read_transition()
+            self._read_bias()
 
     def _learned(self, batch: Batch) -> Tensor:
-        """Return [N] whether each label is learned before the onset."""
+        """Return [N] whether each label is learned."""
+        if not self.is_holding_out:
+            return torch.ones_like(batch.y, dtype=torch.bool)
         return ~self.held_out[batch.index.to(self.held_out.device)]
 
-    def _is_late(self, losses: list[float], num_classes: int) -> bool:
-        """Return whether half of the training is over, and the network knows more than nothing."""
-        return (
-            len(losses) >= max(onset.EARLIEST, self.num_epochs // 2)
-            and onset.fall(losses, num_classes)[0] > 0
+    def _has_settled(self, epochs: int) -> bool:
+        losses = self.losses[:epochs].double()
+        return onset.has_settled(
+            losses.mean(1).tolist(), self.memory.num_classes, onset.recent_error(list(losses))
         )
 
-    def _held_out_loss(self) -> float:
-        """Return the mean loss on the held-out labels when their examples were last learned.
+    def _held_out_losses(self) -> Tensor:
+        """Return [H] the loss on each held-out label when its example was last in a batch.
 
-        It is that of a guess, log C, if no such example has been in a batch yet.
+        It is that of a guess, log C, if it has not been in one yet.
         """
         own = self.of_given.indices
-        known = self.held_out[own] & self.of_given.seen
-        p_y = self.of_given.average[known, 0].double()
-        loss = -p_y.clamp(min=1e-6).log().sum()
-        total, number = self.group.total(torch.stack((loss, known.sum().double()))).tolist()
-        return total / number if number else math.log(self.memory.num_classes)
+        own = own[self.held_out[own]]
+        losses = -self.of_given.at(own).average[:, 0].clamp(min=1e-6).log()
+        losses[~self.of_given.at(own).seen] = math.log(self.memory.num_classes)
+        index, losses = self.group.rows(own, losses)
+        return losses[index.argsort()]
 
-    def _read_labels(self, num_classes: int) -> None:
-        """Compute T and b from what is remembered of all examples."""
-        pieces = torch.split(self.memory.indices, max(1, NUMBERS // num_classes))
-        largest = [self.memory.at(rows).average.max(1) for rows in pieces]
+    def _read_transition(self) -> None:
+        """Compute T from what is remembered of all examples."""
+        largest = [self.memory.at(rows).average.max(1) for rows in self._pieces()]
         confidence, predicted = self._of_all(
             torch.cat([one.values for one in largest]), torch.cat([one.indices for one in largest])
         )
-        found = surest_labels(confidence.cpu(), predicted.cpu(), self.given.cpu(), num_classes)
+        found = surest_labels(
+            confidence.cpu(), predicted.cpu(), self.given.cpu(), self.memory.num_classes
+        )
         self.transition_matrix.copy_(found.transition)
         self.surest.copy_(torch.tensor([found.number, found.contradicted]))
-        odds = [
-            log_odds(
-                log_weights(
-                    self.memory.at(rows).average,
-                    self.given[rows],
-                    self.transition_matrix,
-                    self.shares,
-                ),
-                self.given[rows],
-            )
-            for rows in pieces
-        ]
+
+    def _choose_power(self) -> None:
+        """Choose the power with which the memory predicts the held-out labels best."""
+        total = torch.zeros(len(POWERS), dtype=torch.float64, device=self.given.device)
+        for rows in self._pieces():
+            some = rows[self.held_out[rows]]
+            m, T, shares = self.memory.at(some).average, self.transition_matrix, self.shares
+            likelihoods = label_likelihoods(m, self.given[some], T, shares)
+            total += torch.stack([one.double().sum() for one in likelihoods])
+        best = int(self.group.total(total).argmax())
+        self.power.fill_(POWERS[best])
+
+    def _read_bias(self) -> None:
+        """Compute b from what is remembered of all examples."""
+        odds = []
+        for rows in self._pieces():
+            m, T = self.memory.at(rows).average, self.transition_matrix
+            weights = log_weights(m, self.given[rows], T, self.shares, self.power)
+            odds.append(log_odds(weights, self.given[rows]))
         (every,) = self._of_all(torch.cat(odds))
-        self.bias.fill_(bias_for(every.cpu().double(), found.rate))
+        number, contradicted = self.surest.tolist()
+        self.bias.fill_(bias_for(every.cpu().double(), contradicted / max(number, 1)))
+
+    def _pieces(self) -> tuple[Tensor, ...]:
+        """Return the indices of this process's examples, in parts that fit into memory."""
+        return torch.split(self.memory.indices, max(1, NUMBERS // self.memory.num_classes))
 
     def _of_all(self, *own: Tensor) -> tuple[Tensor, ...]:
         """Return [n] in the order of the examples from the parts [own] of all processes.
@@ -207,21 +241,27 @@ class AutomaticProSelfLC(Strategy):
         return self.transition_matrix if self.onset else None
 
     def measures(self) -> dict[str, float | None]:
-        return {"held_out_loss": None if self.onset else self._held_out_loss()}
+        loss = float(self._held_out_losses().mean()) if self.is_holding_out else None
+        return {"held_out_loss": loss}
 
     def facts(self) -> dict[str, object]:
         C = self.memory.num_classes
-        losses = self.losses[: self.onset or int(self.epochs)].tolist()
+        epochs = self.onset or min(int(self.epochs), self.last)
+        every = self.losses[:epochs].double()
+        losses = every.mean(1).tolist()
         whole, recent = onset.fall(losses, C)
+        error = onset.recent_error(list(every)) if epochs else math.inf
         number, contradicted = self.surest.tolist()
         return {
             "onset": {
                 "epoch": self.onset,
-                "has_settled": onset.has_settled(losses, C),
+                "latest": self.last,
                 "guess_loss": math.log(C),
                 "fall": whole,
                 "recent_fall": recent,
+                "recent_error": error if math.isfinite(error) else None,
                 "held_out_losses": losses,
+                "power": float(self.power),
                 "surest": number,
                 "contradicted": contradicted,
             }

@@ -21,7 +21,7 @@ class Onset:
     """The onset of a finished run, as `summary.json` holds it."""
 
     epoch: int | None  # the number of epochs after which trust began; None if it never did
-    has_settled: bool  # whether the held-out loss had stopped falling
+    latest: int  # after which it would have begun at the latest; 0 if training was too short
     guess_loss: float  # of a guess among all classes
     fall: float  # of the held-out loss, from that of a guess to its lowest
     recent_fall: float  # in the last third of the epochs until then
@@ -36,19 +36,21 @@ def read(summary: Mapping[str, Any]) -> Onset | None:
     if not isinstance(found, dict):
         return None
     listed = found.get("held_out_losses")
-    if not isinstance(listed, list) or not 0 < len(listed) <= MOST_EPOCHS:
+    if not isinstance(listed, list) or len(listed) > MOST_EPOCHS:
         return None
     losses = [_loss(one) for one in listed]
     guess, fall, recent = (number(found, name) for name in ("guess_loss", "fall", "recent_fall"))
-    surest, contradicted = (_count(found.get(name)) for name in ("surest", "contradicted"))
+    surest, contradicted, latest = (
+        _count(found.get(name)) for name in ("surest", "contradicted", "latest")
+    )
     epoch = found.get("epoch")
-    if None in losses or None in (_loss(guess), fall, recent, surest, contradicted):
+    if None in losses or None in (_loss(guess), fall, recent, surest, contradicted, latest):
         return None
     if epoch is not None and (_count(epoch) != len(losses)):
         return None
     return Onset(
         epoch=epoch,
-        has_settled=found.get("has_settled") is True,
+        latest=latest or 0,
         guess_loss=guess or 0.0,
         fall=fall or 0.0,
         recent_fall=recent or 0.0,
@@ -72,28 +74,27 @@ def _count(value: object) -> int | None:
 
 def sentences(onset: Onset) -> list[str]:
     """Return when trust began, why, and how sure that is."""
-    if onset.epoch is None:
-        why = "it predicted held-out labels no better than a guess would"
-        if onset.fall > 0:
-            why = f"training had fewer than {EARLIEST} epochs"
-        return [f"It never trusted its own predictions more than ProSelfLC does, because {why}."]
-    after = f"It began to trust its own predictions after epoch {onset.epoch:,}, "
     part = onset.recent_fall / onset.fall if onset.fall > 0 else 0.0
     fell = f"The loss on held-out labels fell from {onset.guess_loss:.2f} (a guess) to "
-    fell += f"{min(onset.losses):.2f}"
+    fell += f"{min(onset.losses, default=onset.guess_loss):.2f}"
     share = f"; the last third of these epochs had {percent(part)} of this fall"
-    if not onset.has_settled:
-        found = [
-            f"{after}at half of training, although it was still learning what labels share.",
-            f"{fell}{share}, and less than {SETTLED:.0%} would count as settled. With more epochs, "
-            "the onset may be surer.",
+    if onset.epoch is None:
+        never = "It never trusted its own predictions more than ProSelfLC does, because"
+        if not onset.latest:
+            return [f"{never} training had fewer than {2 * EARLIEST} epochs."]
+        if onset.fall <= 0:
+            return [f"{never} it predicted held-out labels no better than a guess would."]
+        return [
+            f"{never} it was still learning what labels share at half of training.",
+            f"{fell}{share}; less than {SETTLED:.0%}, with its standard error, would count as "
+            "settled. With more epochs, trust may begin.",
         ]
-    else:
-        rose = ", and rose again in the last third of these epochs"
-        found = [
-            f"{after}when it had stopped learning what labels share.",
-            f"{fell}{rose if part < 0 else share}.",
-        ]
+    rose = ", and rose again in the last third of these epochs"
+    found = [
+        f"It began to trust its own predictions after epoch {onset.epoch:,}, when it had stopped "
+        "learning what labels share.",
+        f"{fell}{rose if part < 0 else share}.",
+    ]
     if onset.surest:
         rate = percent(onset.contradicted / onset.surest)
         found.append(

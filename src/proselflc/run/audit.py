@@ -6,7 +6,7 @@ import itertools
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -154,13 +154,13 @@ def _check(run: Run) -> None:
         )
 
 
-def worst_suspects(table: pa.Table, count: int) -> list[Json]:
+def worst_suspects(table: pa.Table, count: int) -> list[dict[str, Any]]:
     """Return the suspects of the lowest quality in a table of examples, the worst first."""
     columns = ("index", "id", "given_label", "suggested_label", "quality", "p_suggested")
     suspect = np.flatnonzero(table["is_suspect"].to_numpy())
     quality = table["quality"].to_numpy()[suspect]
     rows = suspect[np.argsort(quality, kind="stable")[:count]]
-    found: list[Json] = table.select(columns).take(rows).to_pylist()
+    found: list[dict[str, Any]] = table.select(columns).take(rows).to_pylist()
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -131,11 +131,11 @@ class OutsideAudit:
             "worst": self.worst(worst),
         }
 
-    def worst(self, count: int) -> list[Json]:
+    def worst(self, count: int) -> list[dict[str, Any]]:
         """Return the suspects of the lowest quality, the worst first."""
         suspect = np.flatnonzero(self.audit.is_suspect)
         rows = suspect[np.argsort(self.audit.quality[suspect], kind="stable")[:count]]
-        listed: list[Json] = self.table().take(rows).to_pylist()
+        listed: list[dict[str, Any]] = self.table().take(rows).to_pylist()
         return listed
 
     def describe(self, worst: int) -> str:
