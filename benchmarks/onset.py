@@ -6,16 +6,20 @@
     python benchmarks/onset.py --report     # from what was measured so far
 
 Cross entropy, ProSelfLC, ELR and `proselflc_auto` learn the same networks from the same weights and
-batches, by the library's own strategies (`onset_training.py`), on five data sets (`onset_data.py`):
+batches, by the library's own strategies (`onset_training.py`), on six data sets (`onset_data.py`):
 with symmetric and pair noise of 0.2 and 0.4, with true labels, and with classes that are up to ten
 times rarer than others. Each is trained for three lengths with two learning rates, or, for photos,
 with three trainings that memorise early, late and not at all. No option of a method depends on
 data, noise or training.
 
-Development: digits and the photos of the coarse classes 0 and 1, with the seeds 0, 1, 2, 100, 101
-and 102. Reported: the seeds 11 … 15, on digits and on four data sets that nothing was chosen on
-(Fashion-MNIST, a table of diamonds, photos of the coarse classes 2 and 3, and features of photos of
-the coarse classes 4 and 5). The final method was run once on them.
+The method is a second version. The first was developed on digits, photos of the coarse classes 0
+and 1 and a table of votes, with the seeds 0, 1, 2 and 100 … 102, and run once on the seeds 11 … 15
+of digits, Fashion-MNIST and a table of diamonds; `results/onset_first_version.md` has what it
+reached, and the run was stopped there, because it lost more than it may on the last two. These
+three then became development data, with the seeds 11 and 12. Reported are the seeds 21 … 25 of
+digits and of other images of Fashion-MNIST, and of four data sets that nothing was chosen on: two
+tables (which yogurt people buy, in which industry they work), features of photos of the coarse
+classes 4 and 5, and photos of the coarse classes 2 and 3. The final method was run once on them.
 
 What counts as memorised was written down before: cross entropy predicts at least nine tenths of the
 wrong labels at half of training. Every cell is kept in `.work/onset` under a hash of what it
@@ -49,7 +53,7 @@ from proselflc.files.regular import whole_file
 from proselflc.paper.output import difference, interval, mean_std
 
 KEPT = Path(__file__).parent / ".work" / "onset"
-SEEDS = (11, 12, 13, 14, 15)
+SEEDS = (21, 22, 23, 24, 25)
 METHODS = {
     "cce": "cross entropy",
     "proselflc": "ProSelfLC",
@@ -57,7 +61,7 @@ METHODS = {
     "proselflc_auto": "automatic",
 }
 MEMORISED = 0.9  # of the wrong labels, by cross entropy at half of training
-VERSION = 1  # of what is measured: raise it when the method changes
+VERSION = 2  # of what is measured: raise it when the method changes
 CONFIG = {"methods": METHODS, "memorised": MEMORISED, "version": VERSION}
 
 Noise = tuple[str, str, int]  # kind, rate, and how many times rarer the rarest class is
@@ -81,8 +85,9 @@ def _grid(*lengths: int) -> tuple[Training, ...]:
 
 PLAN: dict[str, tuple[tuple[Noise, ...], tuple[Training, ...]]] = {
     "digits": (NOISES, _grid(20, 60, 240)),
-    "fashion": (NOISES, _grid(8, 25, 80)),
-    "diamonds": (NOISES, _grid(8, 25, 80)),
+    "other fashion": (NOISES, _grid(8, 25, 80)),
+    "yogurt": (NOISES, _grid(8, 25, 80)),
+    "industries": (NOISES, _grid(8, 25, 80)),
     "features": (NOISES, _grid(5, 15, 45)),
     "other photos": (
         FEWER,
@@ -93,10 +98,12 @@ PLAN: dict[str, tuple[tuple[Noise, ...], tuple[Training, ...]]] = {
         ),
     ),
 }
+HELD_BACK = ("yogurt", "industries", "features", "other photos")
 TITLES = {
-    "digits": "digits (development data, fresh seeds)",
-    "fashion": "Fashion-MNIST, 100 principal components",
-    "diamonds": "diamonds by cut, a table",
+    "digits": "digits (developed on)",
+    "other fashion": "Fashion-MNIST (developed on other images)",
+    "yogurt": "yogurts that people buy, a table",
+    "industries": "industries that people work in, a table",
     "features": "photos, features by EfficientNet-Lite0",
     "other photos": "photos, from pixels",
 }
@@ -180,8 +187,8 @@ def _kept(outcome: Outcome) -> dict[str, Any]:
         "wrong_at_half": None if wrong is None else wrong[half],
         "wrong": None if wrong is None else wrong[-1],
         "right": outcome.correct_fitting[-1],
-        "onset": None if not isinstance(onset, dict) else onset["epoch"],
-        "has_settled": isinstance(onset, dict) and bool(onset["has_settled"]),
+        "onset": onset["epoch"] if isinstance(onset, dict) else None,
+        "power": onset["power"] if isinstance(onset, dict) else None,
     }
 
 
@@ -293,7 +300,7 @@ def _summary(rows: Sequence[Row]) -> list[str]:
     groups = {
         **{title: [row for row in rows if row.cell.data == data] for data, title in TITLES.items()},
         "all": list(rows),
-        "all held back": [row for row in rows if row.cell.data not in onset_data.DEVELOPMENT],
+        "all held back": [row for row in rows if row.cell.data in HELD_BACK],
     }
     for title, some in groups.items():
         if some:

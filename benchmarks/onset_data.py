@@ -23,7 +23,6 @@ from proselflc.pretrained import catalogue
 Array = npt.NDArray[np.float32]
 SIDE = 96  # pixels of an image whose features are computed
 COMPONENTS = 100  # principal components that are kept of pixels and features
-DEVELOPMENT = ("digits", "photos", "votes")  # the method was chosen on these
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,12 @@ def _digits() -> Task:
     )
 
 
-def _fashion() -> Task:
-    """3,000 images that no rule was chosen on."""
+def _fashion(first: int) -> Task:
+    """3,000 images."""
     found = small_images.load(small_images.find("fashion-mnist", DATA_ROOT), "fashion-mnist")
     assert found.test is not None
-    train, test = found.train.take(np.arange(10_000, 13_000)), found.test.take(np.arange(3_000))
+    train = found.train.take(np.arange(first, first + 3_000))
+    test = found.test.take(np.arange(3_000))
     return _principal(_pixels(train.inputs), train.labels, _pixels(test.inputs), test.labels)
 
 
@@ -177,9 +177,12 @@ def _principal(x: Array, y: Ints, test_x: Array, test_y: Ints) -> Task:
 
 _MADE: dict[str, Callable[[], Task]] = {
     "digits": _digits,
-    "fashion": _fashion,
+    "fashion": functools.partial(_fashion, 10_000),
+    "other fashion": functools.partial(_fashion, 20_000),
     "votes": functools.partial(_table, "chile"),
     "diamonds": functools.partial(_table, "diamonds"),
+    "yogurt": functools.partial(_table, "yogurt"),
+    "industries": functools.partial(_table, "males"),
     "photos": functools.partial(_photos, (0, 1)),
     "other photos": functools.partial(_photos, (2, 3)),
     "features": _features,

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 SUREST = 0.1  # share of the examples with the same predicted class
 FEWEST = 10  # examples of a predicted class that are among the surest, if there are as many
 PRIOR = 10.0  # examples of uniform noise that every row of T is estimated with beside its own
-POWERS = (1.0, 1.5, 2.0, 3.0, 4.0)  # of the remembered prediction
+POWERS = (1.0, 1.5, 2.0)  # of the remembered prediction
 TAKEN_BACK = 0.5  # of what the power adds to how common a class is
 TINY = 1e-8  # in place of a transition of 0
 UNSEEN = 1e-6  # in place of a remembered prediction of 0
@@ -117,9 +117,7 @@ def log_weights(
     return sharpened(m, shares, power) + transition.T[given].clamp(min=TINY).log()
 
 
-def label_likelihoods(
-    m: Tensor, given: Tensor, transition: Tensor, shares: Tensor
-) -> list[Tensor]:
+def label_likelihoods(m: Tensor, given: Tensor, transition: Tensor, shares: Tensor) -> list[Tensor]:
     """Return [N] log Σ_j s_j T_jy for every power, with s ∝ m_j^a π_j^(−(a − 1)/2).
 
     It is the log probability that noise gives the label y to an example of the classes s.
