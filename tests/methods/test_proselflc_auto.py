@@ -27,9 +27,6 @@ from proselflc.methods.proselflc_auto import AutomaticProSelfLC
 from proselflc.reporting.onset import read as read_onset
 from proselflc.training.group import Group
 from proselflc.training.loop import train_steps
-from proselflc.training.recipe import Recipe
-
-SLOWLY = Recipe(optimizer="sgd", lr=0.03, weight_decay=0.0, schedule="constant")
 
 
 def strategy(crowd: Any, epochs: int = 12, sharpness: float = 10.0) -> AutomaticProSelfLC:
@@ -182,7 +179,9 @@ def test_trust_does_not_begin_where_the_fall_may_have_gone_on(crowd: Any) -> Non
             for batch in crowd.batches(epoch):
                 sign = 1.0 - 2.0 * (one.held_out.cumsum(0)[batch.index] % 2)
                 loss = 0.8 + 0.4 * 0.3**epoch + spread * epoch / 9 * sign
-                z = torch.cat([with_loss(y[None], float(v)) for y, v in zip(batch.y, loss)])
+                z = torch.cat(
+                    [with_loss(y[None], float(v)) for y, v in zip(batch.y, loss, strict=True)]
+                )
                 one.after_step(z, batch)
             one.after_epoch(0, epoch, crowd.snapshot(torch.nn.Identity()))
         assert (one.onset is not None) == begins
@@ -258,13 +257,13 @@ def test_the_power_is_the_one_that_predicts_held_out_labels_best(crowd: Any) -> 
         m, T = one.memory.average.double().numpy(), one.transition_matrix.double().numpy()
         shares = np.bincount(crowd.y, minlength=4) / crowd.n
         sums = []
-        for a in (1.0, 1.5, 2.0, 3.0, 4.0):
+        for a in (1.0, 1.5, 2.0):
             total = 0.0
             for i in one.held_out.nonzero()[:, 0].tolist():
                 s = [m[i, j] ** a * shares[j] ** (-(a - 1) / 2) for j in range(4)]
                 total += math.log(sum(s[j] / sum(s) * T[j, crowd.y[i]] for j in range(4)))
             sums.append(total)
-        assert float(one.power) == (1.0, 1.5, 2.0, 3.0, 4.0)[int(np.argmax(sums))]
+        assert float(one.power) == (1.0, 1.5, 2.0)[int(np.argmax(sums))]
         chosen.add(float(one.power))
     assert len(chosen) > 1
 
@@ -324,8 +323,8 @@ def test_loss_and_gradient_are_of_the_target_after_the_onset(
 
 @pytest.mark.parametrize("sharpness", [0.0, 10.0, 16.0])
 def test_it_never_trusts_less_than_proselflc(crowd: Any, sharpness: float) -> None:
-    one = strategy(crowd, 12, sharpness)
-    training, more = crowd.training(one, 12), 0
+    one = strategy(crowd, 20, sharpness)
+    training, more = crowd.training(one, 20), 0
     for result in train_steps(training, crowd, crowd.snapshot):
         e = one.evidence(result.logits, result.batch, training.progress)
         _, trust = one.taught(e, result.batch)
@@ -405,14 +404,14 @@ def test_transition_and_bias_do_not_depend_on_the_order_of_processes(crowd: Any)
     assert int(found[0][2][1]) > 0
 
 
-@pytest.mark.parametrize("epochs", [8, 30])
+@pytest.mark.parametrize("epochs", [20, 30])
 def test_it_resumes_bit_for_bit_before_and_after_the_onset(
     crowd: Any, assert_goes_on: Callable[..., dict[str, Tensor]], epochs: int
 ) -> None:
     begun: list[int] = []
 
     def new() -> Any:
-        return crowd.training(strategy(crowd, epochs), epochs, SLOWLY)
+        return crowd.training(strategy(crowd, epochs), epochs)
 
     training = new()
     for _ in train_steps(training, crowd, crowd.snapshot):
@@ -424,13 +423,13 @@ def test_it_resumes_bit_for_bit_before_and_after_the_onset(
         assert int(end["strategy.begun"]) == at // crowd.total
 
 
-@pytest.mark.parametrize("least", [40, 200])
+@pytest.mark.parametrize("least", [40, 600])
 def test_killed_before_or_after_the_onset_it_ends_with_the_same_bits(
     program: Any, assert_same: Any, tmp_path: Path, least: int
 ) -> None:
     options = (
         *("train", "--data", "digits", "--noise", "symmetric:0.4", "--model", "mlp"),
-        *("--method", "proselflc_auto", "--epochs", 16, "--batch-size", 64),
+        *("--method", "proselflc_auto", "--epochs", 60, "--batch-size", 64),
     )
     program(*options, "--out", tmp_path / "whole")
     out = tmp_path / "run"
@@ -446,7 +445,7 @@ def test_killed_before_or_after_the_onset_it_ends_with_the_same_bits(
     program("train", "--out", out, "--resume", "--checkpoint-seconds", 60)
     assert_same(out, tmp_path / "whole")
     found = json.loads((out / "summary.json").read_text())["onset"]
-    assert 40 < 21 * found["epoch"] < 200
+    assert 40 < 21 * found["epoch"] < 600
 
 
 def test_summary_and_history_have_the_onset(tmp_path: Path, crowd: Any) -> None:
@@ -455,17 +454,19 @@ def test_summary_and_history_have_the_onset(tmp_path: Path, crowd: Any) -> None:
         crowd.y.numpy(),
         method="proselflc_auto",
         model="mlp",
-        epochs=10,
+        epochs=40,
+        lr=0.1,
+        eval_epochs=1,
         out=tmp_path / "run",
         notes=False,
     )
     found: Any = run.summary["onset"]
-    assert 3 <= found["epoch"] <= 5
+    assert 3 <= found["epoch"] <= 20
     assert len(found["held_out_losses"]) == found["epoch"]
     history: Any = run.history
     lines = [line for line in history if line["epoch"] and float(line["epoch"]).is_integer()]
     losses = [line["held_out_loss"] for line in lines]
-    assert losses[: found["epoch"]] == found["held_out_losses"]
+    assert losses[: found["epoch"]] == pytest.approx(found["held_out_losses"])
     assert set(losses[found["epoch"] :]) == {None}
     assert 0 <= found["contradicted"] <= found["surest"] <= crowd.n
     began = read_onset(run.summary)
@@ -501,10 +502,30 @@ def test_a_handful_of_examples_is_learned(tmp_path: Path, n: int) -> None:
 def test_the_closing_summary_says_when_trust_began(program: Any, tmp_path: Path) -> None:
     done = program(
         *("train", "--data", "digits", "--noise", "symmetric:0.4", "--model", "mlp"),
-        *("--method", "proselflc_auto", "--epochs", 6, "--out", tmp_path / "run"),
+        *("--method", "proselflc_auto", "--epochs", 60, "--out", tmp_path / "run"),
     )
     assert "It began to trust its own predictions after epoch " in done.stderr
     assert "surest predictions contradicted the label" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("epochs", "why"),
+    [
+        (4, "training had fewer than 6 epochs"),
+        (6, "it was still learning what labels share at half of training"),
+    ],
+)
+def test_the_closing_summary_says_why_trust_never_began(
+    program: Any, tmp_path: Path, epochs: int, why: str
+) -> None:
+    done = program(
+        *("train", "--data", "digits", "--noise", "symmetric:0.4", "--model", "mlp"),
+        *("--method", "proselflc_auto", "--epochs", epochs, "--out", tmp_path / "run"),
+    )
+    assert (
+        f"It never trusted its own predictions more than ProSelfLC does, because {why}."
+        in done.stderr
+    )
 
 
 def test_a_transition_matrix_that_does_not_fit_is_refused_with_its_size(

@@ -11,7 +11,7 @@ from proselflc.reporting.onset import read, sentences
 
 SETTLED: dict[str, Any] = {
     "epoch": 4,
-    "has_settled": True,
+    "latest": 20,
     "guess_loss": math.log(10),
     "fall": math.log(10) - 1.58,
     "recent_fall": -0.02,
@@ -49,25 +49,24 @@ def test_it_settled() -> None:
 
 
 def test_it_was_still_learning() -> None:
-    assert words(has_settled=False, recent_fall=0.2 * SETTLED["fall"]) == [
-        "It began to trust its own predictions after epoch 4, at half of training, although it was "
-        "still learning what labels share.",
+    assert words(epoch=None, recent_fall=0.2 * SETTLED["fall"], surest=0, contradicted=0) == [
+        "It never trusted its own predictions more than ProSelfLC does, because it was still "
+        "learning what labels share at half of training.",
         "The loss on held-out labels fell from 2.30 (a guess) to 1.58; the last third of these "
-        "epochs had 20.0% of this fall, and less than 2% would count as settled. With more epochs, "
-        "the onset may be surer.",
-        SURE,
+        "epochs had 20.0% of this fall; less than 2%, with its standard error, would count as "
+        "settled. With more epochs, trust may begin.",
     ]
 
 
 @pytest.mark.parametrize(
-    ("fall", "why"),
+    ("changes", "why"),
     [
-        (0.2, "training had fewer than 3 epochs"),
-        (0.0, "it predicted held-out labels no better than a guess would"),
+        ({"latest": 0, "held_out_losses": []}, "training had fewer than 6 epochs"),
+        ({"fall": 0.0}, "it predicted held-out labels no better than a guess would"),
     ],
 )
-def test_it_never_began(fall: float, why: str) -> None:
-    found = words(epoch=None, has_settled=False, fall=fall, surest=0, contradicted=0)
+def test_it_never_began(changes: dict[str, Any], why: str) -> None:
+    found = words(epoch=None, surest=0, contradicted=0, **changes)
     assert found == [
         f"It never trusted its own predictions more than ProSelfLC does, because {why}."
     ]
@@ -75,7 +74,7 @@ def test_it_never_began(fall: float, why: str) -> None:
 
 ODD: tuple[object, ...] = (None, "text", [], {}, math.nan, 10**400, True)
 NO_EPOCHS: tuple[object, ...] = (5, "4", [], -1, 10**400)
-NUMBERS = [key for key in SETTLED if key not in ("has_settled", "epoch")]
+NUMBERS = [key for key in SETTLED if key != "epoch"]
 
 
 def changed(key: str, odd: object) -> dict[str, Any]:

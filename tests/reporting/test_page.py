@@ -79,7 +79,7 @@ def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("dynamics", "transitions"):
         monkeypatch.setattr(figures, name, lambda *_: [])
     for name in ("reliability", "quality"):
-        monkeypatch.setattr(figures, name, lambda _: None)
+        monkeypatch.setattr(figures, name, lambda *_: None)
 
 
 def page(*paths: Path, **options: object) -> Page:
@@ -341,7 +341,7 @@ def test_what_the_method_has_noted_stands_at_the_top(fabricate: Callable[..., Pa
 
 ONSET = {
     "epoch": 3,
-    "has_settled": True,
+    "latest": 5,
     "guess_loss": 1.0986,
     "fall": 0.4986,
     "recent_fall": -0.1,
@@ -361,8 +361,15 @@ def test_when_the_method_began_to_trust_is_said_and_drawn(fabricate: Callable[..
         alone.words
     )
     assert "trust begins" in alone.words
-    late = {**ONSET, "epoch": None, "fall": 0.0, "has_settled": False, "surest": 0}
-    several = page(one, fabricate("two", summary={"onset": late}), fabricate("three"))
+    late = {**ONSET, "epoch": None, "fall": 0.0, "surest": 0}
+    short = {**late, "latest": 0, "held_out_losses": []}
+    several = page(
+        one,
+        fabricate("two", summary={"onset": late}),
+        fabricate("three"),
+        fabricate("four", summary={"onset": short}),
+    )
+    assert "four: It never trusted its own predictions" in several.words
     assert "one: It began to trust its own predictions after epoch 3" in several.words
     assert "two: It never trusted its own predictions" in several.words
     assert "surest predictions" not in several.words

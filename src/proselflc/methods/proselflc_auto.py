@@ -185,8 +185,9 @@ class AutomaticProSelfLC(Strategy):
         """
         own = self.of_given.indices
         own = own[self.held_out[own]]
-        losses = -self.of_given.at(own).average[:, 0].clamp(min=1e-6).log()
-        losses[~self.of_given.at(own).seen] = math.log(self.memory.num_classes)
+        p_y, updates = self.of_given.at(own)
+        losses = -p_y[:, 0].double().clamp(min=1e-6).log()
+        losses[updates == 0] = math.log(self.memory.num_classes)
         index, losses = self.group.rows(own, losses)
         return losses[index.argsort()]
 

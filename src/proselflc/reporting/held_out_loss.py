@@ -34,12 +34,16 @@ _GUESS = Style("ink", (1, 1.5), width=1.1)
 
 
 def held_out_loss(runs: Sequence[RunFacts], styles: Sequence[Style]) -> Figure | None:
-    """Return a figure of the held-out loss by epoch, or None if no run has one.
+    """Return a figure of the held-out loss by epoch, or None if no run held labels out.
 
     A line ends where trust began, because held-out labels are learned from then on. The axis is
     twice as long as the longest line, or as long as the training.
     """
-    known = [(k, run, onset) for k, run in enumerate(runs) if (onset := run.onset) is not None]
+    known = [
+        (k, run, onset)
+        for k, run in enumerate(runs)
+        if (onset := run.onset) is not None and onset.losses
+    ]
     if not known:
         return None
     lines = [(_with_guess(onset), styles[k], k) for k, _, onset in known]
