@@ -66,7 +66,7 @@ def cost(method: str, teacher: Path, epochs: int) -> list[dict[str, float]]:
     """Per stage, how many times as long as one of cross entropy a step takes, and its share."""
     ratios: dict[Phase, list[float]] = {}
     # These labels cannot be predicted, and so the loss on held-out ones need not settle.
-    onset.has_settled = lambda losses, *_: len(losses) >= epochs // 2  # type: ignore[assignment,misc]
+    onset.has_settled = lambda losses, *_: len(losses) >= epochs // 2
     with tempfile.TemporaryDirectory() as folder:
         theirs, plain = (
             steps(config(one, teacher, epochs), images(), Path(folder) / str(k))
