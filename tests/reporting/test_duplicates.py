@@ -24,7 +24,7 @@ def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("dynamics", "transitions"):
         monkeypatch.setattr(figures, name, lambda *_: [])
     for name in ("reliability", "quality"):
-        monkeypatch.setattr(figures, name, lambda _: None)
+        monkeypatch.setattr(figures, name, lambda *_: None)
 
 
 def values(n: int = 60) -> Floats:

@@ -327,7 +327,7 @@ def test_a_stop_advises_only_what_can_be_done(
     with pytest.raises(KeyboardInterrupt) as stopped:
         proselflc.fit(x, given, model=Stopping(3, 3), epochs=2, batch_size=20)
     assert str(stopped.value) == (
-        "stopped after step 3 of 6, and nothing of it is kept: proselflc.fit(…, out=…) keeps a "
+        "stopped after step 2 of 6, and nothing of it is kept: proselflc.fit(…, out=…) keeps a "
         "run that can be resumed"
     )
     del stopped

@@ -310,7 +310,7 @@ def test_bad_images_by_policy(tmp_path: Path) -> None:
         tmp_path / "a.csv",
         "path,label,clean\n1.png,a,a\n3.png,b,b\nnone.png,a,b\n2.png,b,a\n4.png,a,b\n",
     )
-    refused(path, r"3\.png \(and 1 more images\): it is not a JPEG")
+    refused(path, r"3\.png \(and 1 more\): it is not a JPEG")
     data = table.read(path, Request(on_bad_image="skip")).dataset()
     assert data.train.ids == ("1.png", "2.png", "4.png")
     assert data.train.labels.tolist() == [0, 1, 0]
