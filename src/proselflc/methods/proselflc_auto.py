@@ -285,9 +285,8 @@ METHOD = Method(
     where="ours (2026)",
     entropy="rewards",
     semantic_class="annotated and remembered",
-    when="Use it if you do not know how long to train, or wrong labels may be memorised before "
-    "half of training: it finds out when to trust predictions, and how much. With few epochs or "
-    "a low learning rate, ELR was better on digits.",
+    when="Use it for long training on data whose classes are easily told apart: it finds out when "
+    "to trust predictions, and how much. Where classes overlap, it may lose a few points.",
     parameters=Parameters,
     grid={"sharpness": (8.0, 10.0, 12.0, 14.0, 16.0)},
     strategy=AutomaticProSelfLC,
