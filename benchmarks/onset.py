@@ -150,7 +150,16 @@ def _committed() -> dict[str, dict[str, list[dict[str, Any]]]]:
     if result is None or (result["config"], result["seeds"]) != (CONFIG, list(SEEDS)):
         return {}
     keys = ("data", "noise", "training")
-    return {json.dumps({key: one[key] for key in keys}): one["found"] for one in result["found"]}
+    return {
+        json.dumps({key: one[key] for key in keys}): {
+            method: [
+                dict(zip(columns, values, strict=True))
+                for values in zip(*columns.values(), strict=True)
+            ]
+            for method, columns in one["found"].items()
+        }
+        for one in result["found"]
+    }
 
 
 def measure(cell: Cell) -> dict[str, list[dict[str, Any]]]:
@@ -209,6 +218,14 @@ class Row:
 
     cell: Cell
     found: dict[str, list[dict[str, Any]]]
+
+    @property
+    def columns(self) -> dict[str, dict[str, list[Any]]]:
+        """Return what was found as it is written: every measure of a method, over the seeds."""
+        return {
+            method: {name: [one[name] for one in runs] for name in runs[0]}
+            for method, runs in self.found.items()
+        }
 
     def test(self, method: str) -> list[float]:
         """Return the test accuracy of every seed."""
@@ -351,7 +368,7 @@ def main() -> None:
     made_with = {"python": platform.python_version(), "torch": torch.__version__}
     result_file.write(
         "onset",
-        [{**asdict(row.cell), "found": row.found} for row in rows],
+        [{**asdict(row.cell), "found": row.columns} for row in rows],
         text,
         config=CONFIG,
         seeds=SEEDS,

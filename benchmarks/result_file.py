@@ -7,6 +7,7 @@ the numbers (`found`), to six digits. The Markdown is what the documents show.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from proselflc.files.regular import whole_file
 
 RESULTS = Path(__file__).parent / "results"
+_SHORT = re.compile(r"\[\s[^\[\]{}\"]*\]")  # a list of numbers, which is written in one line
 
 
 def write(
@@ -61,7 +63,8 @@ def save(
         "found": _rounded(found),
     }
     with whole_file(folder / f"{name}.json") as file:
-        file.write(json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        file.write(_SHORT.sub(lambda found: " ".join(found[0].split()), text).encode() + b"\n")
 
 
 def _rounded(value: Any) -> Any:
