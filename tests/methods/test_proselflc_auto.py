@@ -242,6 +242,8 @@ def test_at_most_ten_thousand_labels_are_held_out(crowd: Any) -> None:
     one = AutomaticProSelfLC(context, sharpness=10.0)
     assert int(one.held_out.sum()) == 10_000
     assert one.losses.shape == (6, 10_000)
+    long = AutomaticProSelfLC(replace(context, total_steps=10**6 * context.batches), sharpness=10.0)
+    assert long.losses.shape == (500_000, 8)
 
 
 def test_the_power_is_the_one_that_predicts_held_out_labels_best(crowd: Any) -> None:

@@ -33,6 +33,7 @@ from proselflc.wording import option
 
 HELD_OUT = 0.1  # share of the examples whose labels are not learned before the onset
 MOST_HELD_OUT = 10_000
+MOST_LOSSES = 1 << 22  # of all epochs up to half of the training: very long ones hold out fewer
 RECENT = 3  # epochs that the memory is a mean of, before the onset
 NUMBERS = 1 << 22  # of the memory that are read at once
 BYTES = 32  # per pair of classes: T, its copies, and what it is computed from
@@ -87,7 +88,8 @@ class AutomaticProSelfLC(Strategy):
         half = context.epochs // 2
         self.last = half if half >= onset.EARLIEST else 0  # epochs before the latest onset
         drawn = torch.randperm(n, generator=generator_for("held-out labels", context.seed))
-        number = max(1, min(round(HELD_OUT * n), MOST_HELD_OUT))
+        most = min(MOST_HELD_OUT, MOST_LOSSES // max(1, self.last))
+        number = max(1, min(round(HELD_OUT * n), most))
         held_out = torch.zeros(n, dtype=torch.bool)
         held_out[drawn[:number]] = self.last > 0
         self.register_buffer("held_out", held_out, persistent=False)  # [n]
