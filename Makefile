@@ -63,7 +63,6 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/loader_speed.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/scaling.py
-	$(BIN)/python benchmarks/scaling.py --processes
 	$(BIN)/python benchmarks/method_cost.py
 	$(BIN)/python benchmarks/methods_on_digits.py
 	$(BIN)/python benchmarks/estimator.py
@@ -71,6 +70,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/outside_predictions.py
 	$(BIN)/python benchmarks/reviewed_sample.py
 	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/scaling.py --processes
 
 # A failing case prints the command that repeats it.
 fuzz: $(VENV)/.dev
